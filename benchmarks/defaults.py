@@ -28,13 +28,13 @@ import numpy as np
 import torch
 from benchmarks.default_sets import data_sets
 from omegaconf import OmegaConf
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.dummy import DummyClassifier, DummyRegressor  # type: ignore[import-untyped]  # it has no types
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor  # type: ignore[import-untyped]  # it has no types
+from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # it has no types
+from sklearn.linear_model import LogisticRegression, RidgeCV  # type: ignore[import-untyped]  # it has no types
+from sklearn.multioutput import MultiOutputRegressor  # type: ignore[import-untyped]  # it has no types
+from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no types
+from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no types
 
 from assay.build.datamodule import open_data
 from assay.data.shown.shown_samples import sample_names
@@ -75,7 +75,8 @@ def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[st
         run = Path(f"{folder}/run-{seed}")
         predictions = predictions_file.read(run / predictions_file.FILE)
         config = read_config(run)
-        data: Any = open_data(OmegaConf.create(OmegaConf.to_container(config)))
+        plain: Any = OmegaConf.create(OmegaConf.to_container(config))
+        data: Any = open_data(plain)
         fitted = _fit(data, seed)
         order = (
             [sample_names(data).index(key) for key in predictions.keys]
@@ -142,10 +143,11 @@ def _fit(data: DataModule, seed: int) -> dict[str, Any]:
     if spec.task == "segmentation":
         return _of_pixels(fitted_on, parts["test"], spec.num_classes)
     real = spec.task == "regression"
-    flat = torch.cat([part[0] for part in fitted_on]).flatten(1).float().numpy()
-    test = tested.flatten(1).float().numpy()
+    flat: Any = torch.cat([part[0] for part in fitted_on]).flatten(1).float().numpy()
+    test: Any = tested.flatten(1).float().numpy()
     if spec.vocab_size:
-        raw = data.source.read()["all"].raw.iloc[:, 0]
+        held: Any = data.source.read()["all"]
+        raw = held.raw.iloc[:, 0]
         rows = {name: raw.iloc[data.splits.rows[name]] for name in ("train", "val", "test")}
         flat, test = [*rows["train"], *rows["val"]], list(rows["test"])
         model: Any = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))

@@ -20,7 +20,8 @@ def load_model(option: str) -> DictConfig:
     model = OmegaConf.load(Path(__file__).parents[2] / "conf" / "model" / f"{option}.yaml")
     job = OmegaConf.create({"model": model})
     settle_recipe(job)
-    return job.model
+    found: DictConfig = job.model
+    return found
 
 
 def job(weights: str | None = None, finetune: str = "lora", **changes: object) -> DictConfig:

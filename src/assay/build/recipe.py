@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.build.trainer.num_processes import world_size
 from assay.build.trainer.run_length import batches_of, run_length
@@ -62,7 +62,7 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
 
 def _number(config: DictConfig, name: str, *, whole: bool = False, least: float = 1e-8) -> float:
     key = f"recipe.{name}"
-    value = value_of(config, key)
+    value: Any = value_of(config, key)
     if value is None:  # a model of the user's own
         return _DEFAULTS[name]
     least = 1 if whole else least
@@ -73,7 +73,8 @@ def _number(config: DictConfig, name: str, *, whole: bool = False, least: float 
             key=f"model.{key}",
             hint=f"for example model.{key}={_DEFAULTS[name]:g}",
         )
-    return value
+    number: float = value
+    return number
 
 
 def _trains_all(config: DictConfig) -> bool:

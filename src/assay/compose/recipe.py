@@ -71,7 +71,7 @@ def is_chosen(config: DictConfig, key: str) -> bool:
     parent = OmegaConf.select(config, path)
     if key not in RECIPE or not isinstance(parent, DictConfig) or leaf not in parent:
         return False
-    return raw_value(child_node(parent, leaf)) == _reference(*RECIPE[key])
+    return bool(raw_value(child_node(parent, leaf)) == _reference(*RECIPE[key]))
 
 
 def unsettled(key: str, raw: Any) -> Any:
