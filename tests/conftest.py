@@ -38,7 +38,7 @@ DEFAULTS = {
     "trainer.max_epochs": "1",
     "trainer.log_every_n_steps": "1",
 }
-ALWAYS = ("checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
+ALWAYS = ("checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
 """The callbacks that every run has unless told otherwise; without them a run is over sooner."""
 
 LONGEST = (

@@ -1,0 +1,100 @@
+"""Statistics of batch norm that are exact at each validation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import lightning as L
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import nn
+from typing_extensions import override
+
+from assay.data.data_module import DataModule
+from assay.data.loading.preview import preview
+from assay.module import Module
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_KINDS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
+_MOST_VALUES = 1 << 24
+"""Of the samples together, which are kept in memory."""
+
+
+@final
+class BatchNormStatistics(L.Callback):
+    """Recompute the running mean and variance of batch norm before each validation.
+
+    The running averages follow the weights with a delay of some ten steps and start from zero and one, so that
+    after a short epoch a network is far worse in evaluation than in training. Here they become those of the
+    weights at hand over a fixed, random choice of training samples ("precise" batch norm, Wu and Johnson 2021,
+    https://arxiv.org/abs/2105.07576). Frozen layers stay as they are. Nothing random is drawn, so a run that
+    is resumed goes on as if it had not been stopped.
+
+    Args:
+        num_samples: Training samples at most.
+
+    Raises:
+        ValueError: `num_samples` is not positive.
+    """
+
+    def __init__(self, num_samples: int = 512) -> None:
+        if num_samples < 1:
+            raise ValueError(f"num_samples={num_samples}: at least 1 was expected")
+        self.num_samples = num_samples
+        self._inputs: Tensor | None = None
+
+    @override
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Recompute them, unless nothing is being trained."""
+        data = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
+        fitting = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
+        if not fitting or not isinstance(pl_module, Module) or not isinstance(data, DataModule):
+            return
+        layers = _layers(pl_module.model)
+        if not layers:
+            return
+        if self._inputs is None:
+            count = max(2, min(self.num_samples, _MOST_VALUES // max(1, data.spec.num_features)))
+            self._inputs = torch.cat(list(preview(data.subset("train", "eval"), count, data.seed)))
+        size = data.eval_batch_size
+        batches = [one for one in self._inputs.split(size) if len(one) > 1]  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        with torch.no_grad(), trainer.precision_plugin.forward_context():
+            _refit(pl_module, layers, [data.normalize(one.to(data.device), data.dtype) for one in batches])
+
+    @override
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Let go of the samples."""
+        self._inputs = None
+
+
+def _layers(model: nn.Module) -> list[Any]:
+    """Those that keep statistics and are trained."""
+    return [
+        one
+        for one in model.modules()
+        if isinstance(one, _KINDS)
+        and one.running_mean is not None
+        and (one.weight is None or one.weight.requires_grad)
+    ]
+
+
+def _refit(module: Module, layers: list[Any], batches: list[Tensor]) -> None:
+    """Average the statistics of batches, with all other layers in evaluation."""
+    modes = {one: one.training for one in module.modules()}
+    before = [(one.momentum, one.num_batches_tracked.clone()) for one in layers]
+    try:
+        module.eval()
+        for one in layers:
+            one.train()
+            one.reset_running_stats()
+            one.momentum = None  # the mean of all batches, each counted the same
+        for inputs in batches:
+            module(inputs)
+    finally:
+        for one, (momentum, count) in zip(layers, before, strict=True):
+            one.momentum = momentum
+            one.num_batches_tracked.copy_(count)
+        for one, training in modes.items():
+            one.training = training
