@@ -233,7 +233,10 @@ def _tickets(folder: Path, count: int) -> list[str]:
 
 
 def _vader(folder: Path, archive: Path, name: str) -> list[str]:
-    with tarfile.open(archive) as tar:
+    with tarfile.open(archive) as around:
+        inner = next(one for one in around.getmembers() if one.name.endswith("hutto_ICWSM_2014.tar.gz"))
+        inside = io.BytesIO(cast("IO[bytes]", around.extractfile(inner)).read())
+    with tarfile.open(fileobj=inside) as tar:
         member = next(one for one in tar.getmembers() if one.name.endswith(f"{name}_GroundTruth.txt"))
         held = tar.extractfile(member)
         text = io.TextIOWrapper(cast("IO[bytes]", held), "utf-8", errors="replace").read()

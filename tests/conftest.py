@@ -37,6 +37,7 @@ DEFAULTS = {
     "device": "cpu",
     "trainer.max_epochs": "1",
     "trainer.log_every_n_steps": "1",
+    "baseline": "none",
 }
 ALWAYS = ("checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar")
 """The callbacks that every run has unless told otherwise; without them a run is over sooner."""

@@ -78,7 +78,7 @@ def test_they_are_torchs_own(train: Train) -> None:
     ours = {name: one.clone() for name, one in module.state_dict().items()}
     subset = data.subset("train", "eval")
     inputs = data.normalize(subset.data.inputs[subset.rows], torch.float32)
-    update_bn([one for one in inputs.split(data.eval_batch_size)], module)
+    update_bn(list(inputs.split(data.eval_batch_size)), module)
     for name, one in module.state_dict().items():
         if "running" in name:
             torch.testing.assert_close(one, ours[name], rtol=0.02, atol=0.02)  # batches in another order

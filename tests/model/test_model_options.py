@@ -13,6 +13,8 @@ from omegaconf import OmegaConf
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from assay.compose.recipe import settle_recipe
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,6 +45,7 @@ def build(
             "model": OmegaConf.merge(OmegaConf.load(CONF / f"{option}.yaml"), changes),
         }
     )
+    settle_recipe(config)
     model = instantiate(config.model, _convert_=convert)
     assert isinstance(model, nn.Module)
     return model

@@ -90,8 +90,8 @@ def test_numbers_are_numbers(option: str) -> None:
     text = (CONF / f"{option}.yaml").read_text()
     config = OmegaConf.load(CONF / f"{option}.yaml")
     assert isinstance(config, DictConfig)
-    assert isinstance(config["lr"], float)
+    assert isinstance(config["lr"], float) or config["lr"] == "auto"
     assert {key for key, value in config.items() if isinstance(value, str)} <= {
-        *("_target_", "line_search_fn", "adjust_lr_fn", "fused")
+        *("_target_", "line_search_fn", "adjust_lr_fn", "fused", "lr", "weight_decay")
     }
     assert text.startswith("# ")

@@ -32,7 +32,7 @@ def test_every_option_is_trained() -> None:
         "ema",
         "swa",
     }
-    elsewhere = {"drw", "non_finite"}  # test_losses.py, tests/callbacks/test_non_finite.py
+    elsewhere = {"batch_norm", "drw", "non_finite"}  # tests/callbacks, test_losses.py
     assert {option.name for option in list_options("callbacks")} == here | elsewhere | {
         "model_summary",
         "progress_bar",

@@ -29,7 +29,7 @@ def test_one_batch(train: Train) -> None:
     run = train(
         *DIGITS, "debug=one_batch", "data.eval_batch_size=256", "trainer.max_epochs=1", keep_passes=True
     )
-    assert [len(one.inputs) for one in run.watch.passes] == [64, 180, 256]
+    assert [len(one.inputs) for one in run.watch.passes] == [32, 180, 256]
 
 
 def test_overfit_learns_one_batch_by_heart(train: Train) -> None:

@@ -56,8 +56,8 @@ def test_loss_falls(train: Train, model: str) -> None:
     assert run.moved()
     assert run.watch.falls(share), run.watch.losses
     first = run.watch.passes[0]
-    assert tuple(first.inputs.shape) == (64, 1, 8, 8)
-    assert tuple(first.output.shape) == (64, 10)
+    assert tuple(first.inputs.shape) == (32, 1, 8, 8)
+    assert tuple(first.output.shape) == (32, 10)
     # The model trains in training mode and is judged in eval mode.
     assert [one.training for one in run.watch.passes] == [True] * batches + [False] * 2
     every = list(run.module.parameters())

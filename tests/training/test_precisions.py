@@ -38,6 +38,7 @@ def test_dtypes_of_a_run(train: Train, precision: str) -> None:
             "model.widths=[8,16]",
             f"precision={precision}",
             "optimizer.lr=0.01",
+            "data.batch_size=64",
         ),
         *("trainer.limit_train_batches=12", "scheduler=none", "callbacks=[last_checkpoint]"),
         keep_passes=True,

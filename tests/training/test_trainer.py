@@ -91,7 +91,7 @@ def test_shares_as_limits(train: Train) -> None:
         ),
         callbacks=[count := Count()],
     )
-    assert count.batches == {"train": 19 // 2, "val": 12 // 2, "test": 23 // 4}
+    assert count.batches == {"train": 39 // 2, "val": 12 // 2, "test": 23 // 4}
 
 
 def test_max_steps_ends_in_mid_epoch(train: Train) -> None:

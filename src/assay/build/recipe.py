@@ -48,6 +48,8 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
         epochs = 30
     elif most >= 0:
         epochs = -1  # the steps that are typed end the run
+    if epochs > 0 and is_whole(floor := config.trainer.get("min_epochs")):
+        epochs = max(epochs, floor)
     config.spec.max_epochs = epochs
     size = value_of(config, "data.batch_size") if config.data.get("_target_") == OUR_DATA else None
     together = (size if is_whole(size) else config.spec.batch_size) * world_size(config) * accumulated
@@ -95,11 +97,15 @@ def notes_on_length(config: DictConfig) -> list[str]:
     length = run_length(config, config.spec.num_train)
     total = length.total_steps
     chosen = [key for key in RECIPE if is_chosen(config, key)]
-    notes = []
-    if total is not None and length.is_known and "trainer.max_epochs" in chosen and length.epochs:
-        parts = [f"{total:,} steps: {counted(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"]
-        parts += [f"{key} {value_of(config, key):,}" for key in chosen if key == "data.batch_size"]
-        parts += [f"{key} {value_of(config, key):g}" for key in chosen if key.startswith("optimizer.")]
+    notes, parts = [], []
+    if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
+        at_most = "at most " if _may_stop(config) else ""
+        parts.append(
+            f"{at_most}{total:,} steps: {counted(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
+        )
+    named = [key for key in chosen if key.startswith(("data.", "optimizer."))]
+    parts += [f"{key} {value_of(config, key):g}" for key in named]
+    if parts:
         notes.append(f"{', '.join(parts)}, by the {config.spec.num_train:,} training samples")
     if total is not None and total < _FEW_STEPS and length.is_known and not is_limited(config):
         notes.append(
@@ -107,6 +113,11 @@ def notes_on_length(config: DictConfig) -> list[str]:
             "trainer.max_epochs=auto takes as many as suit"
         )
     return notes
+
+
+def _may_stop(config: DictConfig) -> bool:
+    nodes = (config.get("callbacks") or {}).values()
+    return any(str(node.get("_target_")).endswith(".EarlyStopping") for node in nodes if node)
 
 
 def is_limited(config: DictConfig) -> bool:

@@ -10,9 +10,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import nn
 from typing_extensions import override
 
-from assay.data.data_module import DataModule
-from assay.data.loading.preview import preview
-from assay.module import Module
+from assay.task.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,11 +24,11 @@ _MOST_VALUES = 1 << 24
 class BatchNormStatistics(L.Callback):
     """Recompute the running mean and variance of batch norm before each validation.
 
-    The running averages follow the weights with a delay of some ten steps and start from zero and one, so that
-    after a short epoch a network is far worse in evaluation than in training. Here they become those of the
-    weights at hand over a fixed, random choice of training samples ("precise" batch norm, Wu and Johnson 2021,
-    https://arxiv.org/abs/2105.07576). Frozen layers stay as they are. Nothing random is drawn, so a run that
-    is resumed goes on as if it had not been stopped.
+    The running averages lag behind the weights by some ten steps and start from zero and one, so after a
+    short epoch a network does far worse in evaluation than in training. Here they become those of the
+    weights at hand over a fixed, random choice of training samples ("precise" batch norm, Wu and Johnson
+    2021, https://arxiv.org/abs/2105.07576). Frozen layers stay as they are. Nothing random is drawn, so a resumed
+    run goes on as if it had not been stopped.
 
     Args:
         num_samples: Training samples at most.
@@ -50,16 +48,17 @@ class BatchNormStatistics(L.Callback):
         """Recompute them, unless nothing is being trained."""
         data = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
         fitting = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
-        if not fitting or not isinstance(pl_module, Module) or not isinstance(data, DataModule):
-            return
-        layers = _layers(pl_module.model)
+        sample = getattr(data, "sample_inputs", None)
+        if not fitting or sample is None or not isinstance(getattr(pl_module, "task", None), Task):
+            return  # a custom module may take anything
+        layers = _layers(pl_module)
         if not layers:
             return
         if self._inputs is None:
             count = max(2, min(self.num_samples, _MOST_VALUES // max(1, data.spec.num_features)))
-            self._inputs = torch.cat(list(preview(data.subset("train", "eval"), count, data.seed)))
+            self._inputs = sample(count)
         size = data.eval_batch_size
-        batches = [one for one in self._inputs.split(size) if len(one) > 1]  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        batches = [one for one in self._inputs.split(size) if len(one) > 1]
         with torch.no_grad(), trainer.precision_plugin.forward_context():
             _refit(pl_module, layers, [data.normalize(one.to(data.device), data.dtype) for one in batches])
 
@@ -80,7 +79,7 @@ def _layers(model: nn.Module) -> list[Any]:
     ]
 
 
-def _refit(module: Module, layers: list[Any], batches: list[Tensor]) -> None:
+def _refit(module: L.LightningModule, layers: list[Any], batches: list[Tensor]) -> None:
     """Average the statistics of batches, with all other layers in evaluation."""
     modes = {one: one.training for one in module.modules()}
     before = [(one.momentum, one.num_batches_tracked.clone()) for one in layers]

@@ -21,6 +21,7 @@ NOT_IDENTITY: Final = (
     "trusted_packages",
     "enforce_clean_git",
     "predictions",
+    "baseline",
 )
 """They leave the outcome alone, or follow from the rest."""
 REPETITIONS: Final = ("seed", "fold", "inner_fold")

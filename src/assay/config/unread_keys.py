@@ -50,7 +50,7 @@ TOP: Final = (
         "tags",
         "trainer",
     ),
-    *("trusted_packages", "predictions", "finetune"),
+    *("trusted_packages", "predictions", "finetune", "baseline"),
 )
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")

@@ -259,6 +259,14 @@ class DataModule(L.LightningDataModule):
         transforms = Transforms(given.transforms, given.keys, masks=self.splits.task.has_masks)
         return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms)
 
+    def sample_inputs(self, count: int) -> Tensor:
+        """Inputs of training samples drawn at random, transformed as in evaluation and not yet normalised.
+
+        Args:
+            count: At most.
+        """
+        return torch.cat(list(preview(self.subset("train", "eval"), count, self.split.seed)))
+
     def _first(self, name: str, chain: str) -> Tensor:
         return next(preview(self.subset(name, chain), _FEW_SAMPLES, self.split.seed))
 

@@ -72,6 +72,7 @@ class RunRecord:
             cannot make again.
         notes: What the user should know of the data, the model and the config, a sentence each.
         warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
+        baseline: What a simple model scores on the same test samples; see `assay.run.baseline`.
         evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.
         schema_version: Of this format.
     """
@@ -113,6 +114,7 @@ class RunRecord:
     objects: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    baseline: dict[str, Any] = field(default_factory=dict)
     evaluations: list[Any] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 

@@ -45,6 +45,7 @@ from assay.record.outcome import reason_of
 from assay.record.run_directory import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
+from assay.run.baseline import add_baseline
 from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces
 from assay.run.kept import kept_predictions
 from assay.run.kept.encoder_file import write_encoder
@@ -176,7 +177,7 @@ def execute(
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
             kept_predictions.remove(run_dir)
-            record.warnings = []
+            record.warnings, record.baseline = [], {}
             record.directions = _directions(assembly)
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
@@ -320,6 +321,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             record.warnings = kept_predictions.warnings_of(predictions)
             for warning in record.warnings:
                 log.warning("%s", warning)
+            add_baseline(assembly, record, predictions)
             log_results(assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
 

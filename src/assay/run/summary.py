@@ -14,6 +14,7 @@ from assay.config.yaml_file import load_mapping
 from assay.error_location import shown_path
 from assay.errors import AssayError
 from assay.quoting import counted
+from assay.record.baseline import in_words
 from assay.record.objective import format_score
 from assay.record.runs.run_differences import since_previous
 from assay.run.saved_config import judged_config
@@ -107,6 +108,10 @@ def say_run(console: Console, result: RunResult) -> list[str]:
             break
     for warning in result.warnings:
         console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
+    if result.baseline:
+        console.print(f"[bold]baseline[/bold]   {escape(in_words(result.baseline))}")
+        if result.baseline["advice"]:
+            console.print(f"           {escape(result.baseline['advice'])}")
     if result.best:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])

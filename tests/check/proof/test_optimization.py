@@ -12,6 +12,7 @@ from torch import nn
 from assay.build.trainer.run_length import RunLength
 from assay.check.proof.optimization import follow_lr, unfinished
 from assay.compose.listing import list_options
+from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
 
 LENGTH = RunLength(5, 5, 1, 10, 50)
@@ -27,6 +28,7 @@ def with_optimizer(optimizer: str, scheduler: str, **change: Any) -> DictConfig:
         config[group] = OPTIONS[group][name] or None
     for key, value in change.items():
         OmegaConf.update(config, key.replace("__", "."), value)
+    settle_recipe(config)
     return config
 
 

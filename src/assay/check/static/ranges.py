@@ -25,6 +25,7 @@ from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
+from assay.record.baseline import NAMES as BASELINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -214,6 +215,7 @@ def _check(key: str, value: Any, wanted: Range | None) -> None:
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {
+    "baseline": ("auto", "none", *BASELINES),
     "enforce_clean_git": (True, False),
     "optimizer.fused": ("auto", True, False),
     "optimizer.line_search_fn": ("strong_wolfe",),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from assay.build.trainer.run_end import has_no_end
+from assay.compose.recipe import is_chosen
 from assay.config.serialize import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
@@ -295,6 +296,8 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
         )
     for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
         low, high = values.get(least), values.get(most)
+        if most == "max_epochs" and is_chosen(config, "trainer.max_epochs"):
+            continue
         if is_whole(low) and is_whole(high) and -1 < high < low:
             raise ConfigError(
                 f"{low} was given, but the run ends with {most}={high}",

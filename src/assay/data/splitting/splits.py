@@ -147,7 +147,7 @@ class Splits:
         data: What each subset's rows index; subsets may share it.
         rows: int64 indices of each subset's samples.
         encoder: What made the inputs of raw records; None where they come as numbers.
-        raw: Records that are to be shown, by subset, in its order: those of the test, where they are a table.
+        raw: Records that are to be shown, by subset, in its order, where they are a table.
         notes: What was decided about the division, and samples that are in two subsets, a sentence each.
         target_names: Of real-valued targets, where the source names them in `targets`.
     """
@@ -339,7 +339,10 @@ def read_splits(
     if trained and undivided:
         shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
     encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
-    raw = {name: _records(every.get(name, whole), rows[name]) for name in (rows if trained else ("test",))}
+    raw = {
+        name: _records(every.get(name, whole), rows[name])
+        for name in (rows if trained else ("train", "val", "test"))
+    }
     told = (*_unused_targets(own, task, class_names), *notes)
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()

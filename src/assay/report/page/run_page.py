@@ -14,6 +14,7 @@ from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
+from assay.record.baseline import in_words
 from assay.record.objective import described_metric, format_score
 from assay.record.outcome import reason_of
 from assay.record.run_directory import RunDirectory
@@ -163,6 +164,9 @@ def _scores(
     if predictions is not None:
         blocks += _drawn(lambda: _judged_scores(predictions))
     blocks += _logged(record, at_best, title)
+    if record.baseline:
+        told = f"Baseline: {in_words(record.baseline)}."
+        blocks.insert(0, Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
     return blocks or [Note("The run has logged no metrics.", "warn")]
 
 

@@ -480,6 +480,7 @@ def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking |
         asked = sorted(
             next((names for names in stages if names), ()), key=lambda name: name.endswith("/loss")
         )
+        asked += [name for name in there if name.startswith("baseline/")]
     return list(dict.fromkeys([*first, *asked]))
 
 

@@ -1,0 +1,269 @@
+"""What something simple does on a run's test samples: the baseline beside every score."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+import torch
+
+from assay.config.serialize import value_of
+from assay.data.data_module import DataModule
+from assay.data.loading.loaders import KeyedDataset
+from assay.data.samples import Samples
+from assay.data.shown.shown_samples import sample_names
+from assay.record.baseline import in_words
+from assay.record.outcome import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from omegaconf import DictConfig
+
+    from assay.build.assembly import Assembly
+    from assay.record.run_record import RunRecord
+    from assay.task.prediction.predictions import Predictions
+
+log = logging.getLogger("assay")
+_TASKS: Final = ("multiclass", "binary", "regression")
+_MOST_ROWS: Final = 20_000
+_MOST_WORK: Final = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
+"""Values times outputs that are fitted on: some seconds of one core."""
+_MOST_FEATURES: Final = 4096
+_DRAWS: Final = 100
+
+
+@final
+@dataclass(frozen=True)
+class _Subset:
+    """Inputs as numbers `[N, F]`, texts where they are texts, and targets."""
+
+    inputs: NDArray[np.float32]
+    targets: NDArray[Any]
+    texts: list[str] | None
+
+
+def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions | None) -> None:
+    """Put into a record what a simple model scores on the samples that the run was tested on.
+
+    Where there is nothing to compare, or it fails, the record stays as it is and the log says why.
+
+    Args:
+        assembly: The job, tested.
+        record: Gets `baseline`, and its score as a metric.
+        predictions: Of the test.
+    """
+    asked, data = assembly.config.get("baseline") or "none", assembly.datamodule
+    if asked == "none" or predictions is None or not isinstance(data, DataModule):
+        return
+    compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
+    if predictions.task not in _TASKS or not compared or data.tested != "test":
+        return
+    start = time.perf_counter()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            found = _compare(data, asked, predictions)
+    except Exception as error:  # the run has come to its end all the same
+        log.warning("there is no baseline: %s", reason_of(error), exc_info=error)
+        return
+    if found:
+        record.baseline = {**found, "seconds": round(time.perf_counter() - start, 2)}
+        record.baseline["advice"] = "" if found["ahead"] == "run" else _advice(assembly.config, record)
+        record.metrics[f"baseline/{found['score']}"] = found["value"]
+        record.directions[f"baseline/{found['score']}"] = "max"
+        log.info("baseline: %s", in_words(record.baseline))
+
+
+def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str, Any]:
+    rows = {name: row for row, name in enumerate(sample_names(data))}
+    if len(rows) != len(data.splits.rows["test"]):
+        raise ValueError("two test samples have one name")
+    order = [rows[key] for key in predictions.keys]
+    subsets = {name: _read(data, name) for name in ("train", "val", "test")}
+    train, val, test = (subsets[name] for name in ("train", "val", "test"))
+    is_real = predictions.task == "regression"
+    size = predictions.outputs.shape[1]
+    score, points = _scoring(predictions)
+    names = _suited(data, is_real=is_real) if asked == "auto" else [asked]
+    tried: dict[str, float] = {}
+    fitted = {}
+    for name in names:
+        predict = _fit(name, train, size, is_real=is_real)
+        fitted[name] = predict
+        if len(names) > 1 and len(val.targets):
+            tried[name] = points(val.targets, predict(val))[0]
+    name = max(tried, key=lambda one: tried[one]) if tried else names[0]
+    outputs = fitted[name](test)[order]
+    targets: NDArray[Any] = np.asarray(predictions.targets)
+    (own, own_points), (value, other_points) = points(targets, predictions.outputs), points(targets, outputs)
+    if own_points is not None:
+        noise = float((own_points - other_points).std() / np.sqrt(max(1, len(targets))))
+    else:
+        noise = _bootstrap(targets, predictions.outputs, outputs, points)
+    difference = own - value
+    ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
+    return {
+        "name": name,
+        "score": score,
+        "value": value,
+        "run": own,
+        "difference": difference,
+        "noise": noise,
+        "ahead": ahead,
+    }
+
+
+def _scoring(predictions: Predictions) -> tuple[str, Callable[[Any, Any], tuple[float, Any]]]:
+    """Name of the score, and what gives it with each sample's share in it; None for what is not a mean."""
+    if predictions.task == "regression":
+
+        def of_values(targets: Any, values: Any) -> tuple[float, Any]:
+            spread = np.maximum(targets.var(0), 1e-12)
+            points = 1 - ((targets - values) ** 2 / spread).mean(1)
+            return float(points.mean()), points
+
+        return "r2", of_values
+    if predictions.task == "binary":
+        from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]  # it has no stubs
+
+        return "average_precision", lambda targets, outputs: (
+            float(average_precision_score(targets, outputs[:, 1])) if targets.any() else 0.0,
+            None,
+        )
+
+    def of_classes(targets: Any, outputs: Any) -> tuple[float, Any]:
+        points = (outputs.argmax(1) == targets).astype(float)
+        return float(points.mean()), points
+
+    return "accuracy", of_classes
+
+
+def _bootstrap(targets: Any, ours: Any, theirs: Any, points: Callable[[Any, Any], Any]) -> float:
+    """Standard error of the difference, by drawing the test samples again."""
+    generator = np.random.default_rng(0)
+    draws = (generator.integers(0, len(targets), len(targets)) for _ in range(_DRAWS))
+    return float(
+        np.std([points(targets[at], ours[at])[0] - points(targets[at], theirs[at])[0] for at in draws])
+    )
+
+
+def _suited(data: DataModule, *, is_real: bool) -> list[str]:
+    """Those that suit the inputs, besides which the majority or the mean always does."""
+    simplest = "mean" if is_real else "majority"
+    if data.spec.vocab_size:
+        return [simplest] if is_real or "train" not in data.splits.raw else ["tfidf", simplest]
+    if data.spec.num_features > _MOST_FEATURES:
+        return [simplest]
+    if len(data.spec.input_shape) > 1 and data.spec.input_dtype == "uint8":
+        return ["linear", simplest]
+    of_series = ["last_value"] if is_real and isinstance(data.encoder, type(None)) else []
+    return ["gradient_boosting", "linear", *of_series, simplest]
+
+
+def _read(data: DataModule, name: str) -> _Subset:
+    subset = data.ready_subset(name, "eval")
+    rows = subset.rows
+    most = max(1, 100_000_000 // max(1, data.spec.num_features))
+    if name == "train":
+        rows = rows[
+            torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[: min(most, _MOST_ROWS)]
+        ]
+    raw = data.splits.raw.get(name)
+    texts = None
+    if data.spec.vocab_size and raw is not None:
+        encoder: Any = data.encoder
+        texts, rows = [str(text) for text in raw[encoder.column]], subset.rows
+    if isinstance(subset.data, Samples):
+        inputs, targets = subset.data.inputs.index_select(0, rows), subset.data.targets.index_select(0, rows)
+    else:
+        dataset = KeyedDataset(subset.data, subset.transforms, 0)
+        inputs = torch.stack([dataset[0, row, row][0] for row in rows.tolist()])
+        targets = subset.data.targets[rows]
+    targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
+    return _Subset(inputs.flatten(1).float().numpy(), targets.numpy(), texts)
+
+
+def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_Subset], NDArray[Any]]:
+    """A function from samples to what a model of so many outputs says of them."""
+    if name in ("majority", "mean"):
+        targets = (
+            train.targets.mean(0)
+            if is_real
+            else np.bincount(train.targets, minlength=size) / len(train.targets)
+        )
+        return lambda subset: np.tile(targets, (len(subset.targets), 1))
+    if name == "last_value":
+        return lambda subset: np.tile(subset.inputs[:, -1:], (1, size))
+    inputs: Any = train.inputs
+    targets = train.targets
+    if name == "tfidf":
+        if train.texts is None:
+            raise ValueError("baseline=tfidf: the inputs are not texts")
+        inputs = train.texts
+    elif name in _MOST_WORK:
+        most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
+        inputs, targets = inputs[:most], targets[:most]
+    models = [
+        _estimator(name, is_real=is_real)
+        for _ in range(size if is_real and name == "gradient_boosting" else 1)
+    ]
+    for number, model in enumerate(models):
+        model.fit(inputs, targets[:, number] if is_real and name == "gradient_boosting" else targets)
+
+    def predict(subset: _Subset) -> NDArray[Any]:
+        given: Any = subset.texts if name == "tfidf" else subset.inputs
+        if is_real:
+            return np.concatenate([one.predict(given).reshape(len(subset.targets), -1) for one in models], 1)
+        outputs = np.zeros((len(subset.targets), size))
+        outputs[:, models[0].classes_.astype(int)] = models[0].predict_proba(given)
+        return outputs
+
+    return predict
+
+
+def _estimator(name: str, *, is_real: bool) -> Any:
+    """Of scikit-learn, which takes a second to import."""
+    from sklearn.ensemble import (  # type: ignore[import-untyped]  # it has no stubs
+        HistGradientBoostingClassifier,
+        HistGradientBoostingRegressor,
+    )
+    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no stubs
+    from sklearn.linear_model import LogisticRegression, RidgeCV  # type: ignore[import-untyped]  # no stubs
+    from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
+
+    if name == "tfidf":
+        return make_pipeline(TfidfVectorizer(max_features=50_000), LogisticRegression(max_iter=200))
+    if name == "gradient_boosting":
+        return (
+            HistGradientBoostingRegressor(random_state=0)
+            if is_real
+            else HistGradientBoostingClassifier(random_state=0)
+        )
+    return make_pipeline(
+        StandardScaler(), RidgeCV(np.logspace(-3, 3, 7)) if is_real else LogisticRegression(max_iter=200)
+    )
+
+
+def _advice(config: DictConfig, record: RunRecord) -> str:
+    """What to type next, by what the run has measured."""
+    epochs, best = value_of(config, "trainer.max_epochs"), record.best.get("epoch")
+    lr = value_of(config, "optimizer.lr")
+    if isinstance(best, int) and isinstance(epochs, int) and epochs > 0:
+        if best >= epochs:
+            by_recipe = int(value_of(config, "spec.max_epochs") or 0)
+            longer = "auto" if by_recipe > epochs else 2 * epochs
+            return f"the last epoch was the best: trainer.max_epochs={longer}"
+        if best <= max(2, epochs // 5) and lr:
+            more = " model.dropout=0.3" if value_of(config, "model.dropout") == 0 else ""
+            return f"the best epoch was {best} of {epochs}, then it overfits: optimizer.lr={lr / 3:.2g}{more}"
+    if not lr:
+        return ""
+    typed = [one for one in record.overrides if not one.lstrip("+").startswith("optimizer.lr=")]
+    command = shlex.join(["assay", "train", "-m", *typed])
+    return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"

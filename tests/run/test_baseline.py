@@ -1,0 +1,130 @@
+"""Baselines against scikit-learn's own on the same rows, and where there is none."""
+
+from __future__ import annotations
+
+import json
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
+from tests.conftest import unchanged_process
+from typer.testing import CliRunner
+
+import assay
+from assay.cli.app import app
+from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHORT = ("device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run", "callbacks.progress_bar=null")
+
+
+def trained(folder: Path, *overrides: str) -> Any:
+    with chdir(folder), unchanged_process():
+        return assay.train([*SHORT, *overrides])
+
+
+def test_it_is_scikit_learns_on_the_same_rows(tmp_path: Path) -> None:
+    result = trained(tmp_path, "data=iris", "model=linear", "baseline=linear")
+    data = result.trainer.datamodule
+    parts = {name: data.splits.rows[name] for name in ("train", "test")}
+    inputs, targets = data.splits.data["train"].inputs.numpy(), data.splits.data["train"].targets.numpy()
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    model.fit(inputs[parts["train"]], targets[parts["train"]])
+    accuracy = model.score(inputs[parts["test"]], targets[parts["test"]])
+    assert result.baseline["value"] == pytest.approx(accuracy) == result.metrics["baseline/accuracy"]
+    own = result.metrics["test/accuracy"]
+    assert result.baseline["run"] == pytest.approx(own)
+    assert result.baseline["difference"] == pytest.approx(own - accuracy)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "score"),
+    [
+        (("data=diabetes",), {"gradient_boosting", "linear", "mean"}, "r2"),
+        (("data=breast_cancer",), {"gradient_boosting", "linear"}, "average_precision"),
+        (("data=digits", "model=linear"), {"linear"}, "accuracy"),
+        (("data=iris", "baseline=majority"), {"majority"}, "accuracy"),
+    ],
+)
+def test_the_data_decides(tmp_path: Path, overrides: tuple[str, ...], name: set[str], score: str) -> None:
+    found = trained(tmp_path, *overrides).baseline
+    assert found["name"] in name
+    assert found["score"] == score
+    assert RunRecord.load(tmp_path / "run").baseline == found
+
+
+def test_texts(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    words = {"cat": ["purr", "meow", "whisker"], "dog": ["bark", "fetch", "leash"]}
+    kinds = draw.choice(list(words), 200)
+    texts = [" ".join([*draw.choice(words[kind], 2), *draw.choice(["a", "the", "of"], 3)]) for kind in kinds]
+    pd.DataFrame({"text": texts, "kind": kinds}).to_csv(tmp_path / "texts.csv", index=False)
+    source = "data.source"
+    found = trained(
+        tmp_path,
+        "data=text_table",
+        f"{source}.path=texts.csv",
+        f"{source}.text=text",
+        f"{source}.target=kind",
+    ).baseline
+    assert (found["name"], found["value"]) == ("tfidf", 1.0)
+
+
+def test_a_series_may_go_on_as_it_was(tmp_path: Path) -> None:
+    walks = np.random.default_rng(0).normal(size=(300, 20)).cumsum(1).astype("float32")
+    np.savez(tmp_path / "walks.npz", inputs=walks[:, :-1], targets=walks[:, -1:])
+    found = trained(tmp_path, "data=arrays", "data.source.root=walks.npz", "baseline=last_value").baseline
+    rows = RunRecord.load(tmp_path / "run")
+    assert found["value"] > 0.9
+    assert rows.metrics["baseline/r2"] == found["value"]
+
+
+@pytest.mark.parametrize(
+    "overrides", [("baseline=none",), ("predictions.max_megabytes=0",), ("data.split.test=0",)]
+)
+def test_there_may_be_none(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    result = trained(tmp_path, "data=iris", *overrides)
+    assert result.baseline == {}
+    assert not [name for name in result.metrics if name.startswith("baseline/")]
+
+
+def test_one_that_does_not_suit_is_said_in_the_log(tmp_path: Path) -> None:
+    assert trained(tmp_path, "data=iris", "baseline=tfidf").baseline == {}
+    assert "there is no baseline: ValueError: baseline=tfidf: the inputs are not texts" in (
+        tmp_path / "run" / "log.txt"
+    ).read_text(encoding="utf-8")
+
+
+def test_the_terminal_json_page_and_compare_have_it(tmp_path: Path) -> None:
+    with chdir(tmp_path), unchanged_process():
+        typed = ["train", "data=iris", "model=mlp", *SHORT]
+        done = CliRunner().invoke(app, [*typed, "--json"])
+        document = json.loads(done.stdout)
+        assert document["baseline"]["name"] in ("gradient_boosting", "linear")
+        assert "baseline   " in done.stderr
+        assert "accuracy: ahead of this run by" in done.stderr
+        assert document["baseline"]["advice"] == "the last epoch was the best: trainer.max_epochs=auto"
+        assert "baseline/accuracy" in CliRunner().invoke(app, ["compare", "run"]).stdout
+        assert CliRunner().invoke(app, ["report", "run"]).exit_code == 0
+        assert "Baseline: " in next((tmp_path / "run").glob("*.html")).read_text(encoding="utf-8")
+
+
+def test_a_name_that_there_is_not() -> None:
+    done = CliRunner().invoke(app, ["check", "data=iris", "baseline=boosting"])
+    assert done.exit_code != 0
+    assert "'boosting' is not one of auto, none, majority" in done.output
+
+
+def test_training_is_the_same_without_it(tmp_path: Path) -> None:
+    hashes = set()
+    for name in ("none", "gradient_boosting"):
+        trained(tmp_path, "data=iris", f"baseline={name}", f"hydra.run.dir={name}")
+        hashes.add(RunRecord.load(tmp_path / name).weights_sha256)
+    assert len(hashes) == 1
