@@ -27,8 +27,8 @@ class BatchNormStatistics(L.Callback):
     The running averages lag behind the weights by some ten steps and start from zero and one, so after a
     short epoch a network does far worse in evaluation than in training. Here they become those of the
     weights at hand over a fixed, random choice of training samples ("precise" batch norm, Wu and Johnson
-    2021, https://arxiv.org/abs/2105.07576). Frozen layers stay as they are. Nothing random is drawn, so a resumed
-    run goes on as if it had not been stopped.
+    2021, https://arxiv.org/abs/2105.07576). Frozen layers stay as they are. Nothing random is drawn, so a
+    resumed run goes on as if it had not been stopped.
 
     Args:
         num_samples: Training samples at most.

@@ -35,7 +35,7 @@ class TextTable:
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         task: As for `assay.data.table.Table`.
         tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.text.tokenizer.Tokenizer`; `auto`: that of
-            the model's pretrained weights, and `bpe` where it has none.
+            the model's pretrained weights, else `word` below 10,000 training texts and `bpe` above.
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off, which `notes` says.
         lowercase: Fold capital letters, and compatible forms of characters.

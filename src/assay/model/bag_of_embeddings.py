@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+import torch
 from torch import nn
 
 from assay.model.checks import check_vocabulary
@@ -17,7 +18,8 @@ class BagOfEmbeddings(nn.Module):
     """The classifier of fastText: the order of the tokens does not matter.
 
     Joulin, Grave, Bojanowski and Mikolov, "Bag of Tricks for Efficient Text Classification" (2016); without
-    its hashed n-grams. Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not
+    its hashed n-grams. Embeddings start as small as there, so that words that training has seen rarely weigh
+    little. Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not
     depend on how far a text is padded.
 
     Args:
@@ -36,6 +38,9 @@ class BagOfEmbeddings(nn.Module):
         if min(num_outputs, width) < 1:
             raise ValueError(f"width={width}, num_outputs={num_outputs}: at least 1 was expected")
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=0)
+        nn.init.uniform_(self.embedding.weight, -1 / width, 1 / width)
+        with torch.no_grad():
+            self.embedding.weight[0] = 0
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, num_outputs)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BLOCK = 1024
+_FEW = 10_000
+"""Texts below which words tell more than their pieces."""
 _SIGNS = 64
 """Characters per token that are looked at, at most: the time for a text is bounded, however long it is."""
 LONGEST = 65_536
@@ -31,7 +33,7 @@ class TextEncoder:
     Args:
         column: Its name.
         tokenizer: As `kind` of `assay.data.text.tokenizer.Tokenizer`; `auto`: that of the model's pretrained
-            weights, see `use`, and `bpe` where there is none.
+            weights, see `use`; else `word` below 10,000 training texts, and `bpe` from there on.
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off.
         lowercase: As for the tokenizer.
@@ -54,13 +56,12 @@ class TextEncoder:
         max_length: int = 256,
         lowercase: bool = True,
     ) -> None:
-        kind: Kind = "bpe" if tokenizer == "auto" else tokenizer
-        check_tokenizer(kind, vocab_size)
+        check_tokenizer("bpe" if tokenizer == "auto" else tokenizer, vocab_size)
         check_length(max_length)
         self.columns: tuple[Column, ...] = (Column(column, "text"),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
-        self._options: dict[str, Any] = {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase}
+        self._options: dict[str, Any] = {"vocab_size": vocab_size, "lowercase": lowercase}
         self._asked = tokenizer
         self._tokenizer: Tokenizer | None = None
         self._pretrained: Tokenizer | None = None
@@ -117,7 +118,11 @@ class TextEncoder:
             rows: Those of the training subset.
         """
         texts = raw[self.column].iloc[rows]
-        self._tokenizer = self._pretrained or Tokenizer.train(map(self._beginning, texts), **self._options)
+        kind: Any = self._asked
+        if kind == "auto":
+            kind = "word" if len(texts) < _FEW else "bpe"
+        options = {"kind": kind, **self._options}
+        self._tokenizer = self._pretrained or Tokenizer.train(map(self._beginning, texts), **options)
         self._lengths = []
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
