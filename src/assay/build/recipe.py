@@ -103,7 +103,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
         parts.append(
             f"{at_most}{total:,} steps: {counted(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
         )
-    named = [key for key in chosen if key.startswith(("data.", "optimizer."))]
+    named = [key for key in chosen if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")]
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, by the {config.spec.num_train:,} training samples")

@@ -40,9 +40,13 @@ class RunLog(Callback):
     This is an early stop, a learning rate that was lowered, a schedule that is over while training goes on,
     and patience that could not run out. Every run has it. An epoch's line is written when the next one
     begins, since a module may log in its own `on_train_epoch_end`.
+
+    Args:
+        patience_is_typed: Early stopping that could not stop the run is told.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience_is_typed: bool = True) -> None:
+        self._patience_is_typed = patience_is_typed
         self._started = 0.0
         self._finished: tuple[int, float, bool] | None = None
         self._validated = False
@@ -145,7 +149,7 @@ class RunLog(Callback):
             return
         for callback in stops:
             looks = trainer.current_epoch if callback._check_on_train_epoch_end else self._validations
-            if looks is not None and looks <= max(1, callback.patience):
+            if self._patience_is_typed and looks is not None and looks <= max(1, callback.patience):
                 _say(trainer, _too_few("early stopping", looks, callback.monitor, callback.patience))
         for config in trainer.lr_scheduler_configs:
             scheduler: Any = config.scheduler

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 RECIPE: Final = {
     "data.batch_size": ("batch_size", "auto"),
+    "data.source.image_size": ("image_size", "auto"),
     "trainer.max_epochs": ("max_epochs", "30"),
     "optimizer.lr": ("lr", "0.001"),
     "optimizer.weight_decay": ("weight_decay", "0.01"),

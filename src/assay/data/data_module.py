@@ -140,6 +140,8 @@ class DataModule(L.LightningDataModule):
         self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
+        if any(self._transforms.values()) and getattr(source, "auto_size", False):
+            source.auto_size = False  # type: ignore[attr-defined]  # the transforms give them a size
         self._task, self._standardize_targets = task, standardize_targets
         if task is not None:
             task_of(task)
@@ -209,6 +211,7 @@ class DataModule(L.LightningDataModule):
             *((mean, std) if splits.task.reconstructs else targets),
             train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
             value_range=value_range,
+            image_size=getattr(self.source, "image_size", None),
         )
 
     def setup_for(self, trained: Trained, subset: str = "", digest: str = "") -> None:

@@ -13,7 +13,17 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
     find_classes,
 )
 
-from assay.data.images.image_file import MODES, check_reading, decode, read_image, size_of, verify
+from assay.data.images.image_file import (
+    MODES,
+    ImageSize,
+    check_reading,
+    choose_size,
+    decode,
+    read_image,
+    size_of,
+    too_many,
+    verify,
+)
 from assay.data.images.image_survey import Look, look_at, survey
 from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
@@ -49,15 +59,18 @@ class ImageFolder:
 
     Args:
         root: The folder.
-        image_size: Height and width every image is scaled to; None leaves them as they are.
+        image_size: Height and width every image is scaled to; None leaves them as they are; `auto`: those of
+            the middle one where they differ, or are larger than 512 pixels, which `notes` says.
         mode: `RGB` or `GRAY`; other images are converted, transparency is left out.
         in_memory: `auto` as above; True or False to decide.
-        on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out.
+        on_bad: What to do about files that cannot be decoded: `error`, or `skip` to leave them out; `auto`
+            leaves up to a twentieth of all files out.
         classes: Whether the folders are classes.
 
     Attributes:
         mode: As given.
-        image_size: As given.
+        image_size: As given; what `auto` came to after `read()`.
+        auto_size: Whether that was asked for.
         notes: What was left out, a sentence each; there after `read()`.
 
     Raises:
@@ -67,13 +80,14 @@ class ImageFolder:
     def __init__(
         self,
         root: str,
-        image_size: tuple[int, int] | None = None,
+        image_size: ImageSize = None,
         mode: str = "RGB",
         in_memory: bool | str = "auto",
         on_bad: str = "error",
         *,
         classes: bool = True,
     ) -> None:
+        self.auto_size = image_size == "auto"
         self.image_size = check_reading(image_size, mode, in_memory, on_bad)
         self._root, self.mode, self._in_memory = Path(root), mode, in_memory
         self._on_bad, self._classes = on_bad, classes
@@ -91,6 +105,9 @@ class ImageFolder:
         listed = {subset: self._list(subset, folder) for subset, folder in self._subset_folders().items()}
         files = [file for some in listed.values() for file in some]
         paths = [path for path, _ in files]
+        if self.auto_size:
+            self.image_size, told = choose_size(paths)
+            self.notes = (*self.notes, told) if told else self.notes
         size = self.image_size or _common_size(paths)
         images: Tensor | None = None
         if size is not None and self._wanted_in_memory(size, len(files)):
@@ -137,12 +154,12 @@ class ImageFolder:
         if bad:
             more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
             told = f"{len(bad)} of {len(files)} images cannot be read: {'; '.join(bad[:_NAMED])}{more}"
-            if self._on_bad == "error":
+            if too_many(len(bad), len(files), self._on_bad):
                 raise DataError(
                     f"data.source.root={self._root}: {told}",
                     hint="repair or remove them, or leave them out: data.source.on_bad=skip",
                 )
-            self._note(f"{told}; left out, as data.source.on_bad=skip says")
+            self._note(f"{told}; left out, as data.source.on_bad={self._on_bad} says")
         return [not look.bad for look in looks]
 
     def _note(self, note: str) -> None:

@@ -16,7 +16,16 @@ from PIL import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import images_below
-from assay.data.images.image_file import MODES, check_reading, decode, read_bytes, read_image
+from assay.data.images.image_file import (
+    MODES,
+    ImageSize,
+    check_reading,
+    choose_size,
+    decode,
+    read_bytes,
+    read_image,
+    too_many,
+)
 from assay.data.images.image_survey import Look, look_at, survey
 from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
@@ -215,17 +224,19 @@ class SegmentationFolder:
     Args:
         root: The folder.
         image_size: Height and width that pictures (bilinear) and masks (nearest) are scaled to; None leaves
-            them as they are.
+            them as they are; `auto` as for `assay.data.image_folder.ImageFolder`.
         mode: `RGB` or `GRAY`; other pictures are converted, transparency is left out.
         class_names: A name for each class; None: their numbers.
         values: The value of each class in the masks; None: 0, 1, 2, …; of masks of 0 and 255 these two.
         ignore_value: Of pixels that neither loss nor metrics see; None for none.
         in_memory: `auto` as above; True or False to decide.
-        on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out.
+        on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out; `auto`
+            leaves up to a twentieth of them out.
 
     Attributes:
         mode: As given.
-        image_size: As given.
+        image_size: As given; what `auto` came to after `read()`.
+        auto_size: Whether that was asked for.
         notes: What was left out or decided, a sentence each; there after `read()`.
 
     Raises:
@@ -237,7 +248,7 @@ class SegmentationFolder:
     def __init__(
         self,
         root: str,
-        image_size: tuple[int, int] | None = None,
+        image_size: ImageSize = None,
         mode: str = "RGB",
         *,
         class_names: Sequence[str] | None = None,
@@ -246,6 +257,7 @@ class SegmentationFolder:
         in_memory: bool | str = "auto",
         on_bad: str = "error",
     ) -> None:
+        self.auto_size = image_size == "auto"
         self.image_size = check_reading(image_size, mode, in_memory, on_bad)
         self._root, self.mode, self._in_memory, self._on_bad = Path(root), mode, in_memory, on_bad
         self._classes = ClassValues(class_names, values, ignore_value)
@@ -264,6 +276,9 @@ class SegmentationFolder:
         folders = subset_folders(self._root)
         listed = {subset: self._pairs(*pair, problems) for subset, pair in folders.items()}
         pairs = [pair for some in listed.values() for pair in some]
+        if self.auto_size:
+            self.image_size, told = choose_size([pair.image for pair in pairs])
+            self.notes += (told,) if told else ()
         counts, masks = self._look_at_masks(pairs)
         images, looks = self._look_at_images(pairs, masks)
         self.class_names, table, note = self._classes.found(counts[[not look.bad for look in masks]])
@@ -402,7 +417,7 @@ class SegmentationFolder:
         told = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:_NAMED])
         more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         message = f"{len(problems)} of {count} pictures cannot be used: {told}{more}"
-        if self._on_bad == "error" or len(problems) == count:
+        if too_many(len(problems), count, self._on_bad):
             values = f"; classes have the values {self._classes.in_words}" if "not a class" in told else ""
             raise DataError(
                 f"data.source.root={self._root}: {message}{values}",
@@ -410,7 +425,7 @@ class SegmentationFolder:
                 + ("; other values: data.source.values=[…]" if values else ""),
             )
         self.notes += (
-            f"data.source.root={self._root}: {message}; left out, as data.source.on_bad=skip says",
+            f"data.source.root={self._root}: {message}; left out, as data.source.on_bad={self._on_bad} says",
         )
 
     def _mask(self, table: Tensor, pair: _Pair) -> Tensor:

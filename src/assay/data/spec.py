@@ -42,6 +42,7 @@ class Spec:
         target_mean: What the targets of a regression are standardised with, a value per target, or a
             reconstruction, a value per channel or feature; empty: not at all.
         target_std: As `target_mean`.
+        image_size: Height and width that the source scales pictures to; None where it does not.
         value_range: Lowest and highest value of the inputs of a reconstruction, bytes as 0 to 1; empty where
             nobody has looked.
     """
@@ -66,6 +67,7 @@ class Spec:
     target_mean: tuple[float, ...] = field(default=(), repr=False)
     target_std: tuple[float, ...] = field(default=(), repr=False)
     value_range: tuple[float, ...] = field(default=(), repr=False)
+    image_size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         task_of(self.task)

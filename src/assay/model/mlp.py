@@ -28,6 +28,9 @@ class MLP(nn.Module):
         activation: An activation of `torch.nn`, as `GELU` or `torch.nn.GELU`.
         dropout: Probability with which a hidden unit is dropped while training.
         norm: `batch` (`BatchNorm1d`), `layer` (`LayerNorm`) or none, before each activation.
+        clip: Inputs x become `x / sqrt(1 + (x / clip)²)`, between -clip and clip, so that one far from all
+            others, in standard deviations, moves the outputs no further (RealMLP, Holzmüller, Grinsztajn and
+            Steinwart 2024). None: as they are.
 
     Raises:
         ValueError: A width below 1, an unknown activation or norm, or a dropout outside [0, 1).
@@ -53,6 +56,7 @@ class MLP(nn.Module):
         activation: str = "torch.nn.ReLU",
         dropout: float = 0.0,
         norm: Literal["batch", "layer"] | None = None,
+        clip: float | None = None,
     ) -> None:
         super().__init__()
         if min(*input_shape, *hidden, num_outputs, 1) < 1:
@@ -64,6 +68,9 @@ class MLP(nn.Module):
             raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; use model.dropout=0.1")
         if norm is not None and norm not in _NORMS:
             raise ValueError(f"model.norm must be null, batch or layer, got {norm!r}; use model.norm=batch")
+        if clip is not None and not clip > 0:
+            raise ValueError(f"model.clip must be above 0, got {clip}; use model.clip=4.0, or null")
+        self.clip = clip
         make_activation = _activation(activation)
         layers: list[nn.Module] = [nn.Flatten()]
         width = math.prod(input_shape)
@@ -80,6 +87,8 @@ class MLP(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map inputs `[B, *input_shape]` to outputs `[B, num_outputs]`."""
+        if self.clip is not None:
+            inputs = inputs * (1 + (inputs / self.clip).square()).rsqrt()
         outputs: Tensor = self.layers(inputs)
         return outputs
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import torch
+from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
@@ -35,6 +36,8 @@ _MOST_ROWS: Final = 20_000
 _MOST_WORK: Final = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
 """Values times outputs that are fitted on: some seconds of one core."""
 _MOST_FEATURES: Final = 4096
+_SIDE: Final = 32
+"""Pixels that a side of a picture is averaged to."""
 _DRAWS: Final = 100
 
 
@@ -157,12 +160,16 @@ def _suited(data: DataModule, *, is_real: bool) -> list[str]:
     simplest = "mean" if is_real else "majority"
     if data.spec.vocab_size:
         return [simplest] if is_real or "train" not in data.splits.raw else ["tfidf", simplest]
+    if _are_pictures(data):
+        return ["linear", simplest]
     if data.spec.num_features > _MOST_FEATURES:
         return [simplest]
-    if len(data.spec.input_shape) > 1 and data.spec.input_dtype == "uint8":
-        return ["linear", simplest]
     of_series = ["last_value"] if is_real and isinstance(data.encoder, type(None)) else []
     return ["gradient_boosting", "linear", *of_series, simplest]
+
+
+def _are_pictures(data: DataModule) -> bool:
+    return len(data.spec.input_shape) == 3
 
 
 def _read(data: DataModule, name: str) -> _Subset:
@@ -184,6 +191,8 @@ def _read(data: DataModule, name: str) -> _Subset:
         dataset = KeyedDataset(subset.data, subset.transforms, 0)
         inputs = torch.stack([dataset[0, row, row][0] for row in rows.tolist()])
         targets = subset.data.targets[rows]
+    if _are_pictures(data) and inputs[0, 0].numel() > _SIDE**2:
+        inputs = adaptive_avg_pool2d(inputs.float(), _SIDE)
     targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
     return _Subset(inputs.flatten(1).float().numpy(), targets.numpy(), texts)
 

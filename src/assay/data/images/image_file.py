@@ -6,7 +6,7 @@ import io
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -20,43 +20,79 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+ImageSize = tuple[int, int] | Literal["auto"] | None
 MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
 """Pillow's name and the number of channels of each mode that pictures are converted to."""
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
 """Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
 _ORIENTATION = 0x0112
+_MOST_LOOKED_AT, _LARGE, _LONGEST = 1000, 512, 224
+"""Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
 
 def check_reading(
-    image_size: Sequence[int] | None, mode: str, in_memory: bool | str, on_bad: str
+    image_size: Sequence[int] | str | None, mode: str, in_memory: bool | str, on_bad: str
 ) -> tuple[int, int] | None:
     """Refuse what a folder of pictures cannot be read with.
 
     Args:
-        image_size: Height and width to scale to; None for none.
+        image_size: Height and width to scale to; None for none; `auto`.
         mode: `RGB` or `GRAY`.
         in_memory: `auto`, True or False.
-        on_bad: `error` or `skip`.
+        on_bad: `auto`, `error` or `skip`.
 
     Returns:
-        The size.
+        The size; None for none, and where it is to be found.
 
     Raises:
         ValueError: An argument is not one of its choices.
     """
-    if on_bad not in ("error", "skip"):
-        raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
+    if on_bad not in ("auto", "error", "skip"):
+        raise ValueError(f"on_bad={on_bad!r}: auto, error or skip was expected")
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
     if in_memory not in (True, False, "auto"):
         raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
-    if image_size is None:
+    if image_size is None or image_size == "auto":
         return None
+    if isinstance(image_size, str):
+        raise ValueError(f"image_size={image_size!r}: auto, null or [height, width] was expected")
     if len(image_size) != 2 or min(image_size) < 1:
         raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
     return int(image_size[0]), int(image_size[1])
+
+
+def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
+    """The size that pictures are scaled to where `auto` is asked for, and a sentence on it.
+
+    Args:
+        paths: Of the files; the headers of up to 1,000 are read.
+
+    Returns:
+        Nothing, where all have one size that is not too large; else the median of heights and widths, no
+        longer than 224 pixels, in steps of 8.
+    """
+    found = [size for path in paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1] if (size := size_of(path))]
+    sizes = set(found)
+    if not sizes or (len(sizes) == 1 and max(found[0]) <= _LARGE):
+        return None, ""
+    middle = np.median(np.array(found), 0)
+    scale = min(1.0, _LONGEST / middle.max())
+    height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
+    ratios = [(one / other) / (height / width) for one, other in found]
+    stretched = max(*ratios, *(1 / one for one in ratios))
+    told = f"pictures of {len(sizes):,} sizes are" if len(sizes) > 1 else "pictures are"
+    changed = f"; their proportions change by up to {100 * (stretched - 1):.0f} %" if stretched > 1.02 else ""
+    return (height, width), (
+        f"data.source.image_size=auto: {told} scaled to {height}×{width} (height × width){changed}"
+    )
+
+
+def too_many(bad: int, total: int, on_bad: str) -> bool:
+    """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
+    return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
 
 
 def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:

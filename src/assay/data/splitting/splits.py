@@ -222,6 +222,7 @@ class Splits:
         *,
         train_shape: tuple[int, ...] = (),
         value_range: tuple[float, ...] = (),
+        image_size: tuple[int, int] | None = None,
     ) -> Spec:
         """The spec of these subsets.
 
@@ -233,6 +234,7 @@ class Splits:
             target_std: As `target_mean`.
             train_shape: As in `Spec`.
             value_range: As in `Spec`.
+            image_size: As in `Spec`.
         """
         return Spec(
             task=self.task.name,
@@ -253,6 +255,7 @@ class Splits:
             target_mean=target_mean,
             target_std=target_std,
             value_range=value_range,
+            image_size=image_size,
         )
 
     @cached_property
