@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 from typing_extensions import override
 
+from assay.callbacks.batch_norm import BatchNormStatistics
 from assay.callbacks.deferred_reweighting import DeferredReweighting
 from assay.callbacks.ema import EMA
 from assay.callbacks.lr_monitor import LRMonitor
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:F
 
 CONF = Path(__file__).parents[2] / "conf"
 CLASSES = {
+    "batch_norm": BatchNormStatistics,
     "checkpoint": stock.ModelCheckpoint,
     "last_checkpoint": stock.ModelCheckpoint,
     "early_stopping": stock.EarlyStopping,
@@ -129,7 +131,7 @@ def test_each_is_described_and_composes_under_its_own_name(path: Path) -> None:
 
 
 def test_lists_of_options_add_up() -> None:
-    default = ["checkpoint", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar"]
+    default = ["checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar"]
     assert list(options("default")) == default
     assert list(options("[default,ema,drw]")) == [*default, "ema", "drw"]
     assert list(options("[early_stopping,checkpoint]")) == ["early_stopping", "checkpoint"]

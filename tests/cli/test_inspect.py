@@ -16,7 +16,7 @@ def test_explain() -> None:
     assert [line.split() for line in result.stdout.splitlines()] == [
         ["optimizer.lr", "=", "0.1"],
         ["set", "by", "command", "line", "optimizer.lr=0.1"],
-        ["over", "conf/experiment/digits_image.yaml:13", "0.003"],
+        ["over", "conf/experiment/digits_image.yaml:15", "0.003"],
         ["over", "conf/optimizer/adamw.yaml:4", "auto"],
     ]
     wrong = typed("explain", "optimzer")

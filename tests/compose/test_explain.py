@@ -39,7 +39,7 @@ def test_value(told: Told) -> None:
     assert told("optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1") == [
         "optimizer.lr = 0.1",
         "set by command line optimizer.lr=0.1",
-        "over conf/experiment/digits_image.yaml:13 0.003",
+        "over conf/experiment/digits_image.yaml:15 0.003",
         "over conf/optimizer/adamw.yaml:4 auto",
     ]
     assert told("optimizer.lr")[-1] == "with optimizer=adamw, chosen by conf/train.yaml:7"

@@ -117,7 +117,7 @@ def test_layers_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     assert places("optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1", "optimizer.lr=0.2") == [
         "conf/optimizer/adamw.yaml:4",
-        "conf/experiment/digits_image.yaml:13",
+        "conf/experiment/digits_image.yaml:15",
         COMMAND_LINE,
         COMMAND_LINE,
     ]

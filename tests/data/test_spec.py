@@ -13,7 +13,7 @@ def test_as_config_holds_plain_containers() -> None:
         60,
         ["a", "b"],
     )
-    assert {type(value) for value in config.values()} <= {int, str, list}
+    assert {type(value) for value in config.values()} <= {int, str, list, type(None)}
 
 
 def test_a_task_that_is_none() -> None:

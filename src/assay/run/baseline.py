@@ -19,6 +19,7 @@ from assay.data.samples import Samples
 from assay.data.shown.shown_samples import sample_names
 from assay.record.baseline import in_words
 from assay.record.outcome import reason_of
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Predictions
 
 log = logging.getLogger("assay")
-_TASKS: Final = ("multiclass", "binary", "regression")
 _MOST_ROWS: Final = 20_000
 _MOST_WORK: Final = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
 """Values times outputs that are fitted on: some seconds of one core."""
@@ -65,7 +65,9 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
     if asked == "none" or predictions is None or not isinstance(data, DataModule):
         return
     compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
-    if predictions.task not in _TASKS or not compared or data.tested != "test":
+    task = task_of(predictions.task)
+    suits = task.by_class or (task.has_real_targets and not task.has_heads)
+    if not suits or task.learns_from_inputs or not compared or data.tested != "test":
         return
     start = time.perf_counter()
     try:
@@ -89,7 +91,7 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
     order = [rows[key] for key in predictions.keys]
     subsets = {name: _read(data, name) for name in ("train", "val", "test")}
     train, val, test = (subsets[name] for name in ("train", "val", "test"))
-    is_real = predictions.task == "regression"
+    is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
     score, points = _scoring(predictions)
     names = _suited(data, is_real=is_real) if asked == "auto" else [asked]
@@ -123,7 +125,8 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
 
 def _scoring(predictions: Predictions) -> tuple[str, Callable[[Any, Any], tuple[float, Any]]]:
     """Name of the score, and what gives it with each sample's share in it; None for what is not a mean."""
-    if predictions.task == "regression":
+    task = task_of(predictions.task)
+    if task.has_real_targets:
 
         def of_values(targets: Any, values: Any) -> tuple[float, Any]:
             spread = np.maximum(targets.var(0), 1e-12)
@@ -131,7 +134,7 @@ def _scoring(predictions: Predictions) -> tuple[str, Callable[[Any, Any], tuple[
             return float(points.mean()), points
 
         return "r2", of_values
-    if predictions.task == "binary":
+    if task.num_classes == 2:
         from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]  # it has no stubs
 
         return "average_precision", lambda targets, outputs: (

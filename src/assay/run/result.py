@@ -40,7 +40,8 @@ class RunResult:
         parameters: Numbers in the model; None where the run ended before it was made.
         trainable: Of these, the ones the optimizer changes.
         notes: What the user should know of the data, the model and the config, a sentence each.
-        baseline: What a simple model scores on the same test samples, and what to type where it is as good.
+        baseline: What a simple model scores on the same test samples, and what to type where it is as good;
+            empty where there is none.
         curves: A row an epoch or logged step, as CSV; None where the run writes none.
         module: What was trained, where that was in this process; of a finished run on the weights of its best
             checkpoint.

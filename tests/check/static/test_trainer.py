@@ -24,7 +24,7 @@ RANGES: dict[str, tuple[list[object], list[object]]] = {
         [None, "00:00:00:01", "01:02:03:04", {"minutes": 3}],
         ["00:00:00:00", "1 h", "00:00:00", {"seconds": 0}, {"minutes": -1}, {"minute": 1}, {"days": 1e300}],
     ),
-    "min_epochs": ([None, 0, 30], [-1, 31]),
+    "min_epochs": ([None, 0, 30, 31], [-1]),
     "min_steps": ([None, 0, 1000], [-1]),
     "limit_train_batches": ([None, 0.5, 1.0, 1, 10, 10.0], [0, 0.0, -1, 1.5, -0.5, NAN, INF]),
     "limit_val_batches": ([None, 0, 0.5, 3], [-1, 1.5, NAN]),

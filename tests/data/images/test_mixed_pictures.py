@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import chdir
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -59,14 +59,15 @@ def test_all_of_it_trains_as_typed_and_is_said(mess: Path, tmp_path: Path) -> No
         told = "\n".join(result.notes)
         assert "pictures of 4 sizes are scaled to 32×40 (height × width)" in told
         assert "1 of 82 images cannot be read: light/damaged.png (it is not an image); left out" in told
-        assert result.predictor.preprocess.spec["input_shape"] == [3, 32, 40]
+        data: Any = result.trainer.datamodule
+        assert data.spec.input_shape == (3, 32, 40)
         predicted = result.predictor(mess / "dark" / "0.png")
     assert predicted.label == "dark"
 
 
 def test_they_are_scaled_as_torchvision_does(mess: Path) -> None:
     source = ImageFolder(str(mess), image_size="auto", on_bad="auto")
-    samples = source.read()["all"]
+    samples: Any = source.read()["all"]
     assert source.image_size == (32, 40)
     path = mess / "dark" / "0.png"
     expected = F.resize(read_image(str(path)), [32, 40], antialias=True)
@@ -97,7 +98,8 @@ def test_one_size_stays_as_it_is_without_a_word(tmp_path: Path) -> None:
     for number in range(4):
         paint(tmp_path / f"{'ab'[number % 2]}" / f"{number}.png", (10, 12))
     source = ImageFolder(str(tmp_path), image_size="auto", on_bad="auto")
-    assert source.read()["all"][0][0].shape == (3, 10, 12)
+    samples: Any = source.read()["all"]
+    assert samples[0][0].shape == (3, 10, 12)
     assert (source.image_size, source.notes) == (None, ())
 
 
