@@ -55,7 +55,7 @@ def mess(tmp_path: Path) -> Path:
 
 def test_all_of_it_trains_as_typed_and_is_said(mess: Path, tmp_path: Path) -> None:
     with chdir(tmp_path), unchanged_process():
-        result = assay.train([*typed(mess), "trainer.max_epochs=2"])
+        result: Any = assay.train([*typed(mess), "trainer.max_epochs=2"])
         told = "\n".join(result.notes)
         assert "pictures of 4 sizes are scaled to 32×40 (height × width)" in told
         assert "1 of 82 images cannot be read: light/damaged.png (it is not an image); left out" in told
