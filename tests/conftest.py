@@ -319,7 +319,9 @@ def digits_run(train: Train) -> Trained:
         "callbacks=[default]",
         "trainer.max_epochs=2",
         "optimizer.lr=0.01",
+        "optimizer.weight_decay=0.01",
         "data.batch_size=64",
+        "model.clip=null",
     )
 
 

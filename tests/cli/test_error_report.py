@@ -168,7 +168,7 @@ def test_file_that_is_no_image(tmp_path: Path) -> None:
     write_images(tmp_path / "photos", {"cat": 20, "dog": 20})
     (tmp_path / "photos" / "cat" / "3.png").write_bytes(b"not a picture")
     assert_says(
-        answer(Bad(IMAGES, (), code=1)),
+        answer(Bad(f"{IMAGES} data.source.on_bad=error", (), code=1)),
         ("root=photos: 1 of 40 images", "cat/3.png (it is not an image)", "on_bad=skip"),
     )
 

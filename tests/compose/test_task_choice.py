@@ -44,7 +44,8 @@ def chosen(overrides: list[str]) -> tuple[Any, str, list[str]]:
     [
         ("price", [], MSE, "r2"),
         ("price", ["loss=huber"], "torch.nn.HuberLoss", "r2"),
-        ("kind", [], CROSS_ENTROPY, "accuracy"),
+        ("kind", [], BCE, "average_precision"),
+        ("kind", ["loss=cross_entropy"], CROSS_ENTROPY, "accuracy"),
         ("kind", ["data.source.task=binary"], BCE, "accuracy"),
         ("kind", ["data.source.task=binary", "loss=cross_entropy"], CROSS_ENTROPY, "accuracy"),
         ("nothing", [], CROSS_ENTROPY, "accuracy"),
@@ -109,7 +110,7 @@ def test_what_is_typed_wins_over_what_suits_a_reconstruction() -> None:
         ((np.arange(60) % 3).reshape(60, 1), [], CROSS_ENTROPY, "accuracy"),
         ((np.arange(60) % 2).reshape(20, 3), [], BCE, "precision"),
         (np.arange(60) % 2, ["data.source.task=binary"], BCE, "accuracy"),
-        (np.arange(60) % 2 == 0, [], CROSS_ENTROPY, "accuracy"),
+        (np.arange(60) % 2 == 0, [], BCE, "average_precision"),
         (np.array(["a", "b"]), [], CROSS_ENTROPY, "accuracy"),
     ],
     ids=lambda value: str(getattr(value, "dtype", value)),
@@ -149,7 +150,7 @@ def test_what_says_its_task(tmp_path: Path) -> None:
 def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
     with loader() as hydra:
         composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
-        for number, (target, loss) in enumerate([("price", MSE), ("kind", CROSS_ENTROPY), ("price", MSE)]):
+        for number, (target, loss) in enumerate([("price", MSE), ("kind", BCE), ("price", MSE)]):
             job = composer.job(typed(table, target), number)
             assert job.config["loss"]["_target_"] == loss
             assert job.config["data"]["source"]["target"] == target

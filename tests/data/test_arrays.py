@@ -91,7 +91,7 @@ def test_parts_of_its_own(tmp_path: Path, data_module: Callable[..., DataModule]
 TASKS: list[tuple[Any, str, tuple[int, ...], torch.dtype]] = [
     (LABELS.astype(np.uint8), "multiclass", (40,), torch.int64),
     (LABELS[:, None], "multiclass", (40,), torch.int64),
-    (LABELS > 0, "multiclass", (40,), torch.int64),
+    (LABELS > 0, "binary", (40,), torch.int64),
     (RNG.integers(0, 2, (40, 4)), "multilabel", (40, 4), torch.int64),
     (RNG.random((40, 2)) > 0.5, "multilabel", (40, 2), torch.int64),
     (RNG.random(40), "regression", (40, 1), torch.float32),

@@ -37,7 +37,7 @@ def test_numbers_stay_and_categories_become_columns(
     assert data.inputs.dtype == torch.float32
     np.testing.assert_allclose(data.inputs.numpy(), np.concatenate([numbers, categories], 1), rtol=1e-6)
     assert data.targets.tolist() == [0, 1] * 20
-    assert (source.task, source.class_names) == ("multiclass", ("no", "yes"))
+    assert (source.task, source.class_names) == ("binary", ("no", "yes"))
     assert datamodule.spec.input_shape == (7,)
 
 
@@ -209,7 +209,7 @@ def test_rows_without_a_target_are_left_out_and_keep_their_numbers(
     source = Table(save(table, tmp_path), "kind")
     datamodule, data = setup(data_module, source)
     assert "2 rows of 40 without a target are left out" in source.notes[0]
-    assert (source.task, source.class_names) == ("multiclass", ("0", "1"))
+    assert (source.task, source.class_names) == ("binary", ("0", "1"))
     assert data.names == list(map(str, table.index[table["kind"].notna()]))
     assert set(sample_names(datamodule)) <= set(data.names)
     ages = dict(zip(data.names, data.inputs[:, 0].tolist(), strict=True))

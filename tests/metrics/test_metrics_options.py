@@ -54,7 +54,15 @@ def multiclass() -> tuple[Tensor, Tensor, dict[str, Any]]:
 def binary() -> tuple[Tensor, Tensor, dict[str, Any]]:
     y = torch.randint(2, (N,), generator=torch.Generator().manual_seed(0))
     p = (draw(N, seed=1) + y).sigmoid()
-    return p, y, {**scores(y.numpy(), (p > 0.5).numpy(), average="binary"), "auroc": auroc(y, p)}
+    return (
+        p,
+        y,
+        {
+            **scores(y.numpy(), (p > 0.5).numpy(), average="binary"),
+            "auroc": auroc(y, p),
+            "average_precision": sk.average_precision_score(y, p),
+        },
+    )
 
 
 def multilabel() -> tuple[Tensor, Tensor, dict[str, Any]]:

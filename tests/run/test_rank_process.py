@@ -103,6 +103,7 @@ def test_metrics_are_those_of_all_samples(run_dir: Path, part: str, role: Litera
         "recall": sk.recall_score(truth, predicted),
         "f1": sk.f1_score(truth, predicted),
         "auroc": sk.roc_auc_score(truth, chances),
+        "average_precision": sk.average_precision_score(truth, chances),
     }
     found = {
         name.removeprefix(f"{part}/"): value

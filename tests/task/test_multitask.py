@@ -77,7 +77,7 @@ def test_mixed_targets_choose_their_task_and_beat_scikit_learn(run: RunResult, t
         accuracy_score(right["grower"], grower.predict(others.iloc[rows])),
         r2_score(right["alcohol"], alcohol.predict(others.iloc[rows])),
     )
-    assert run.metrics["test/grower/accuracy"] >= base[0]
+    assert run.metrics["test/grower/accuracy"] >= base[0] - 1e-6
     assert run.metrics["test/alcohol/r2"] > base[1]
     assert np.allclose(right["alcohol"], kept.targets[:, 1])  # type: ignore[index]  # they are there
 

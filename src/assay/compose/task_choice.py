@@ -16,7 +16,7 @@ from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError
 from assay.model.weights.hf_folder import network_of
 from assay.task.reconstruction import Reconstruction
-from assay.task.task_of import TASKS, infer_task
+from assay.task.task_of import TASKS, Binary, infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -59,11 +59,17 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
-    task = [f"task={option}", *suited([*overrides, f"task={option}"])] if option in options else []
+    chosen = option in options and not (option == Binary.name and _says_several(overrides))
+    task = [f"task={option}", *suited([*overrides, f"task={option}"])] if chosen else []
     by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
     if by_default and not _typed("model", [*overrides, *task]) and _are_vectors(source):
         task.append("model=mlp")
     return task
+
+
+def _says_several(overrides: Sequence[str]) -> bool:
+    """Whether a loss or metrics were chosen, of which those of several classes take two as well."""
+    return any(_typed(group, overrides) for group in ("loss", "metrics", "experiment"))
 
 
 def suited(overrides: Sequence[str]) -> list[str]:
@@ -145,7 +151,17 @@ def _of_arrays(source: dict[str, Any]) -> str:
     if (header := _header_of(source, "targets")) is None:
         return ""
     shape, dtype = header
-    return infer_task(is_real=dtype.kind == "f", num_columns=math.prod(shape[1:]))
+    num_columns, num_classes = math.prod(shape[1:]), 0
+    if dtype.kind != "f" and num_columns == 1:
+        from numpy import unique  # torch is not needed, but numpy takes a tenth of a second to import
+
+        from assay.data.array_file import NoArrayError, read_array
+
+        try:
+            num_classes = len(unique(read_array(Path(source["root"]), source["targets"])))
+        except (NoArrayError, OSError, ValueError, BadZipFile):
+            return ""
+    return infer_task(is_real=dtype.kind == "f", num_columns=num_columns, num_classes=num_classes)
 
 
 _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {

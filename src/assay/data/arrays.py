@@ -122,7 +122,9 @@ class Arrays:
             self.task = Reconstruction.name
         else:
             columns = math.prod(of_train.shape[1:])
-            self.task = infer_task(is_real=of_train.is_floating_point(), num_columns=columns)
+            real = of_train.is_floating_point()
+            num_classes = 0 if real or columns > 1 else len(torch.unique(of_train))
+            self.task = infer_task(is_real=real, num_columns=columns, num_classes=num_classes)
         task = task_of(self.task)
         subsets = {
             subset: Samples(

@@ -73,6 +73,8 @@ class RunRecord:
         notes: What the user should know of the data, the model and the config, a sentence each.
         warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
         baseline: What a simple model scores on the same test samples; see `assay.run.baseline`.
+        threshold: Of two classes, the probability from which on `predict` says the second one; see
+            `assay.run.threshold`.
         evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.
         schema_version: Of this format.
     """
@@ -115,6 +117,7 @@ class RunRecord:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     baseline: dict[str, Any] = field(default_factory=dict)
+    threshold: dict[str, Any] = field(default_factory=dict)
     evaluations: list[Any] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 

@@ -39,6 +39,7 @@ _MOST_FEATURES: Final = 4096
 _SIDE: Final = 32
 """Pixels that a side of a picture is averaged to."""
 _DRAWS: Final = 100
+_PERFECT: Final = 0.999
 
 
 @final
@@ -78,7 +79,10 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
         return
     if found:
         record.baseline = {**found, "seconds": round(time.perf_counter() - start, 2)}
-        record.baseline["advice"] = "" if found["ahead"] == "run" else _advice(assembly.config, record)
+        perfect = found["run"] >= _PERFECT
+        record.baseline["advice"] = (
+            "" if perfect or found["ahead"] == "run" else _advice(assembly.config, record)
+        )
         record.metrics[f"baseline/{found['score']}"] = found["value"]
         record.directions[f"baseline/{found['score']}"] = "max"
         log.info("baseline: %s", in_words(record.baseline))

@@ -51,6 +51,7 @@ from assay.run.kept import kept_predictions
 from assay.run.kept.encoder_file import write_encoder
 from assay.run.result import OWN_LOOPS
 from assay.run.summary import say_start
+from assay.run.threshold import add_threshold
 from assay.task.own_task.answers import scores_of
 from assay.task.task_of import task_of
 
@@ -177,7 +178,7 @@ def execute(
             record.model = _parameters(assembly.module)
             record.data_sha256 = same_data(assembly, record)
             kept_predictions.remove(run_dir)
-            record.warnings, record.baseline = [], {}
+            record.warnings, record.baseline, record.threshold = [], {}, {}
             record.directions = _directions(assembly)
             write_encoder(run_dir, getattr(assembly.datamodule, "encoder", None))
             log.info("run %s: %s", record.run_id, " ".join(record.overrides) or "no overrides")
@@ -322,6 +323,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             for warning in record.warnings:
                 log.warning("%s", warning)
             add_baseline(assembly, record, predictions)
+            add_threshold(assembly, record, predictions)
             log_results(assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
 

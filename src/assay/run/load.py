@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -151,7 +151,18 @@ def read_predictor(
         loss = loss.to(read.device, read.dtype)
     predictor = _with_data(read, run_dir, loss).eval().to(read.device)
     predictor.notes = unfinished(run_dir, read.config, read.path)
+    if checkpoint == "best":
+        predictor.threshold = _threshold(run_dir)
     return predictor
+
+
+def _threshold(run_dir: Path) -> float:
+    """Of two classes, as the run has chosen it for its best weights."""
+    with suppress(AssayError):  # a run that was killed early has no record
+        value = RunRecord.load(run_dir).threshold.get("value")
+        if isinstance(value, float) and 0 <= value <= 1:
+            return value
+    return 0.5
 
 
 class _Read(NamedTuple):

@@ -42,6 +42,8 @@ class RunResult:
         notes: What the user should know of the data, the model and the config, a sentence each.
         baseline: What a simple model scores on the same test samples, and what to type where it is as good;
             empty where there is none.
+        threshold: Of two classes, the probability from which on `predict` says the second one, with its
+            precision and recall on the test; empty where none was chosen.
         curves: A row an epoch or logged step, as CSV; None where the run writes none.
         module: What was trained, where that was in this process; of a finished run on the weights of its best
             checkpoint.
@@ -62,6 +64,7 @@ class RunResult:
     trainable: int | None = None
     notes: Sequence[str] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
+    threshold: Mapping[str, Any] = field(default_factory=dict)
     curves: Path | None = None
     module: L.LightningModule | None = field(default=None, repr=False)
     trainer: L.Trainer | None = field(default=None, repr=False)

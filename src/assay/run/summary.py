@@ -112,6 +112,8 @@ def say_run(console: Console, result: RunResult) -> list[str]:
         console.print(f"[bold]baseline[/bold]   {escape(in_words(result.baseline))}")
         if result.baseline["advice"]:
             console.print(f"           {escape(result.baseline['advice'])}")
+    if result.threshold:
+        console.print(f"[bold]threshold[/bold]  {escape(_threshold_in_words(result.threshold))}")
     if result.best:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])
@@ -122,6 +124,11 @@ def say_run(console: Console, result: RunResult) -> list[str]:
     for label, command in labelled(_in_short(commands, shlex.quote(str(result.run_dir)))):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
     return commands
+
+
+def _threshold_in_words(threshold: Mapping[str, Any]) -> str:
+    scores = ", ".join(f"{name} {format_score(name, threshold[name])}" for name in ("precision", "recall"))
+    return f"{threshold['value']:.4g}, by F1 on validation: {scores} of {threshold['class']!r} on the test"
 
 
 def _in_short(commands: Sequence[str], place: str) -> list[str]:

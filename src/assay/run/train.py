@@ -521,6 +521,7 @@ def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
         trainable=record.model.get("trainable_parameters"),
         notes=tuple(record.notes),
         baseline=record.baseline,
+        threshold=record.threshold,
         curves=curves if curves.is_file() else None,
         module=assembly.module if assembly else None,
         trainer=assembly.trainer if assembly else None,

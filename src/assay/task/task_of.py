@@ -181,16 +181,21 @@ def task_of(name: str | Task) -> Task:
     return task
 
 
-def infer_task(*, is_real: bool, num_columns: int) -> TaskName:
+def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> TaskName:
     """What targets that say nothing of it are for: real numbers a regression, others classes or labels.
 
     Args:
         is_real: Whether they are real numbers.
         num_columns: How many there are per sample.
+        num_classes: Of one column, where that is known.
 
     >>> infer_task(is_real=False, num_columns=1), infer_task(is_real=False, num_columns=3)
     ('multiclass', 'multilabel')
+    >>> infer_task(is_real=False, num_columns=1, num_classes=2)
+    'binary'
     """
     if is_real:
         return Regression.name
-    return Multiclass.name if num_columns == 1 else Multilabel.name
+    if num_columns != 1:
+        return Multilabel.name
+    return Binary.name if num_classes == Binary.num_classes else Multiclass.name

@@ -11,12 +11,12 @@ from assay.errors import DataError
 TARGETS: dict[str, tuple[list[Any], str, bool]] = {
     "fractions": ([0.5, 1.25, 2.75] * 20, "regression", False),
     "few whole floats": ([1.0, 2.0, 3.0] * 20, "regression", True),
-    "yes and no": ([True, False] * 30, "multiclass", False),
+    "yes and no": ([True, False] * 30, "binary", False),
     "texts": (["a", "b", "c"] * 20, "multiclass", False),
     "few integers": ([1, 2, 3] * 20, "multiclass", False),
     "many integers": (list(range(60)), "regression", True),
-    "integers with a gap": ([1, 2, None] * 20, "multiclass", False),
-    "yes and no with a gap": ([True, None, False] * 20, "multiclass", False),
+    "integers with a gap": ([1, 2, None] * 20, "binary", False),
+    "yes and no with a gap": ([True, None, False] * 20, "binary", False),
 }
 
 

@@ -63,7 +63,8 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
     if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
         return Multitask.name, ""
     notes = "; ".join(note for _, note in found if note)
-    return infer_task(is_real=real, num_columns=len(targets)), notes if real else ""
+    num_classes = int(frame[targets[0]].nunique()) if len(targets) == 1 and not real else 0
+    return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes if real else ""
 
 
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -13,7 +14,7 @@ from assay.errors import AssayError, DataError
 from assay.quoting import counted
 from assay.task.generate import Sampling, generate
 from assay.task.own_task.answers import typed_by
-from assay.task.prediction.prediction_batch import ReconstructionPredictions
+from assay.task.prediction.prediction_batch import ClassPredictions, ReconstructionPredictions
 from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
 from assay.task.task_of import task_of
 
@@ -56,6 +57,7 @@ class Predictor(nn.Module):
         names: As given.
         batch_size: As given.
         spec: Node `spec` of the run.
+        threshold: Of two classes, the probability from which on it is the second one; chosen by the run.
         notes: What the user should know of the weights, such as that the run was interrupted.
     """
 
@@ -77,6 +79,7 @@ class Predictor(nn.Module):
         self.loss, self.codec = loss, codec
         self.task = task_of(self.spec["task"]) if "task" in self.spec else None
         self._target_scale = target_scale(self.spec)
+        self.threshold = 0.5
         self.notes: list[str] = []
 
     @torch.no_grad()
@@ -215,4 +218,7 @@ class Predictor(nn.Module):
         found = outputs.cpu().numpy()
         if self.task.reconstructs and self.kind == self.task.kind:
             return ReconstructionPredictions(found, tuple(self.spec["input_shape"]))
-        return typed_by(self.task, found, self.kind, self.names)
+        predicted = typed_by(self.task, found, self.kind, self.names)
+        if isinstance(predicted, ClassPredictions):
+            return replace(predicted, threshold=self.threshold)
+        return predicted

@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Kind
 
 
+def indices_of(scores: NDArray[np.float32], kind: Kind, threshold: float) -> NDArray[np.int64]:
+    """Classes of N samples, int64 `[N]`.
+
+    Args:
+        scores: `[N, C]`.
+        kind: What they are.
+        threshold: As of `ClassPrediction`.
+    """
+    if scores.shape[1] == 2 and kind == "probabilities" and threshold != 0.5:
+        return (scores[:, 1] >= threshold).astype(np.int64)
+    indices: NDArray[np.int64] = scores.argmax(1)
+    return indices
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class ClassPrediction:
@@ -25,20 +39,22 @@ class ClassPrediction:
         scores: Float32 `[C]`: probabilities, or where the run's loss says none, what the model returned.
         class_names: C of them.
         kind: `probabilities`, or `scores`.
+        threshold: Of two classes, the probability from which on it is the second one.
     """
 
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
+    threshold: float = 0.5
 
     @property
     def index(self) -> int:
-        """Index of the class with the highest score."""
-        return int(self.scores.argmax())
+        """Index of the class with the highest score, or by the threshold."""
+        return int(indices_of(self.scores[None], self.kind, self.threshold)[0])
 
     @property
     def label(self) -> str:
-        """Name of the class with the highest score."""
+        """Name of that class."""
         return self.class_names[self.index]
 
     @property

@@ -17,6 +17,7 @@ from assay.task.prediction.prediction import (
     LabelPrediction,
     ReconstructionPrediction,
     ValuePrediction,
+    indices_of,
     probabilities_of,
 )
 
@@ -130,6 +131,7 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
         scores: Float32 `[N, C]`, see `ClassPrediction`.
         class_names: C of them.
         kind: `probabilities`, or `scores`.
+        threshold: As of `ClassPrediction`.
     """
 
     single = ClassPrediction
@@ -137,16 +139,16 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
+    threshold: float = 0.5
 
     @property
     def indices(self) -> NDArray[np.int64]:
-        """Int64 `[N]`: of the class with the highest score."""
-        indices: NDArray[np.int64] = self.scores.argmax(1)
-        return indices
+        """Int64 `[N]`: of the class with the highest score, or by the threshold."""
+        return indices_of(self.scores, self.kind, self.threshold)
 
     @property
     def labels(self) -> list[str]:
-        """Name of the class with the highest score, N of them."""
+        """Name of that class, N of them."""
         return [self.class_names[index] for index in self.indices]
 
     @property
@@ -166,7 +168,9 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         word = "probability" if self.kind == "probabilities" else "score"
         names = np.asarray(self.class_names, dtype=object)
-        best = np.argsort(-self.scores, axis=1, kind="stable")[:, : max(1, top_k)]
+        ranked = self.scores.copy()
+        ranked[np.arange(len(ranked)), self.indices] = np.inf
+        best = np.argsort(-ranked, axis=1, kind="stable")[:, : max(1, top_k)]
         found: dict[str, Any] = {}
         for place in range(best.shape[1]):
             label, score = ("prediction", word) if not place else (f"top_{place + 1}", f"{word}_{place + 1}")
