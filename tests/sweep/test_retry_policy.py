@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import Retry
-from assay.sweep.scheduler import Policy, after_failure
+from assay.sweep.scheduler import Policy, after_failure, settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 JOB: dict[str, Any] = {"data": {"batch_size": 64}, "trainer": {"accumulate_grad_batches": 3}}
 PASSING = Outcome("failed", "killed")
@@ -50,3 +53,13 @@ def test_a_batch_is_halved_until_it_cannot_be() -> None:
 def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Policy(**wrong)
+
+
+def test_a_batch_size_that_follows_the_data_is_halved_too(tmp_path: Path) -> None:
+    policy = Policy(on_out_of_memory="halve_batch", max_retries=10)
+    job = {**JOB, "data": {"batch_size": "${oc.select:spec.batch_size,auto}"}, "run_dir": str(tmp_path)}
+    assert after_failure(policy, OOM, 0, settled(job)) is None, "the run has not come to its data"
+    (tmp_path / "config.yaml").write_text("data:\n  batch_size: 32\ntrainer:\n  accumulate_grad_batches: 1\n")
+    retry = after_failure(policy, OOM, 0, settled(job))
+    assert retry is not None
+    assert retry.changes == ("data.batch_size=16", "trainer.accumulate_grad_batches=2")

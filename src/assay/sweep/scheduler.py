@@ -8,13 +8,16 @@ import shutil
 import signal
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+from omegaconf import OmegaConf
+
 from assay.build.trainer.num_processes import num_devices, num_processes
 from assay.config.serialize import to_text_of
+from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
 from assay.process.stop_signals import handled_by
 from assay.record.journal import JobRecord
@@ -164,6 +167,14 @@ def after_failure(
     if policy.on_failure == "retry" and outcome.transient:
         return Retry(resume=True, changes=changes)
     return None
+
+
+def settled(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A job's config with what follows from its data, where the run has come so far as to write it."""
+    with suppress(AssayError, OSError):
+        written: Any = OmegaConf.to_container(load_mapping(Path(str(config.get("run_dir"))) / "config.yaml"))
+        return dict(written)
+    return config
 
 
 def _half_batch(config: Mapping[str, Any], changes: tuple[str, ...]) -> tuple[str, ...]:
@@ -397,7 +408,8 @@ class Scheduler:
         retry = None
         if outcome.status == "failed":
             retries = len(job_record.failures)
-            retry = after_failure(self._policy, outcome, retries, running.job.config, job_record.changes)
+            config = settled(running.job.config)
+            retry = after_failure(self._policy, outcome, retries, config, job_record.changes)
         self._end(number, outcome, retry)
         if retry is not None:
             self._pending.append((self._journal.jobs[number], running.job, retry))
