@@ -37,6 +37,7 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     Raises:
         ConfigError: A number of `recipe` is out of its range.
     """
+    _balance_loss(config)
     steps, least = (_number(config, name, whole=True) for name in ("steps", "epochs"))
     lr, weight_decay = _number(config, "lr"), _number(config, "weight_decay", least=0)
     config.spec.batch_size = choose_batch_size(spec.num_train, task_of(spec.task))
@@ -60,6 +61,22 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     config.spec.weight_decay = float(weight_decay)
     trained = run_length(config, spec.num_train).epochs
     config.spec.patience = max(10, -(-(trained or 0) // 4))
+
+
+def _balance_loss(config: DictConfig) -> None:
+    """Have rare classes count more in the loss, where `data.balance=weights` asks for it."""
+    if config.data.get("_target_") != OUR_DATA or config.data.get("balance") != "weights":
+        return
+    loss = config.get("loss") or {}
+    name = next((name for name in ("class_weight", "pos_weight") if name in loss), None)
+    if name is None:
+        raise ConfigError(
+            f"{str(loss.get('_target_')).rpartition('.')[2]} takes no weights of classes",
+            key="data.balance",
+            hint="data.balance=sampler, or loss=cross_entropy",
+        )
+    if loss[name] is None:
+        loss[name] = "balanced"
 
 
 def _number(config: DictConfig, name: str, *, whole: bool = False, least: float = 1e-8) -> float:

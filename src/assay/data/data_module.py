@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 from weakref import WeakSet
 
 import lightning as L
@@ -77,6 +77,9 @@ class DataModule(L.LightningDataModule):
         shuffle: Draw a new order of the training samples each epoch.
         drop_last: Leave out the last training batch if it is smaller; `auto`: if it has less than a twentieth
             of the samples, or a single one.
+        balance: What is done about rare classes: `none`; `weights` has them count more in the loss, whose
+            `class_weight` or `pos_weight` becomes `balanced`; `sampler` draws each class as often as the
+            others, with replacement.
         thin_classes: Thin the training classes out exponentially, down to this ratio of smallest to largest
             class.
         task: `reconstruction` or `self_supervised`, which learn from the inputs alone, in place of the
@@ -118,6 +121,7 @@ class DataModule(L.LightningDataModule):
         *,
         shuffle: bool = True,
         drop_last: bool | str = "auto",
+        balance: Literal["none", "weights", "sampler"] = "none",
         thin_classes: float | None = None,
         task: TaskName | None = None,
         standardize_targets: bool = True,
@@ -137,6 +141,7 @@ class DataModule(L.LightningDataModule):
             raise DataError(
                 f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
             )
+        self.balance = balance
         self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
@@ -187,6 +192,11 @@ class DataModule(L.LightningDataModule):
             splits = read_splits(
                 self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
             )
+            if self.balance == "sampler" and not splits.task.by_class:
+                raise DataError(
+                    f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}",
+                    hint="data.balance=none",
+                )
             splits.check(self._batch_size_of(splits) if self.drop_last is True else 1)
             if getattr(splits.data["train"], "vocab_size", 0):
                 check_tokens(self._transforms, self._given_scale)
@@ -362,6 +372,7 @@ class DataModule(L.LightningDataModule):
             rank=trainer.global_rank if trainer else 0,
             world_size=self._world_size(),
             lengths=None if lengths is None else lengths[subset.rows],
+            weights=self._chances(subset) if train and self.balance == "sampler" else None,
         )
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if isinstance(subset.data, Samples) and not one_by_one:
@@ -371,6 +382,11 @@ class DataModule(L.LightningDataModule):
         stream = StreamLoader(subset, order, position, pin_memory=pinned, **self._workers)
         self._streams.add(stream)
         return stream
+
+    def _chances(self, subset: Subset) -> Tensor:
+        """One over how many samples each one's class has."""
+        targets = subset.data.targets[subset.rows]
+        return 1 / targets.bincount()[targets].double()
 
     def _placement(self, samples: Samples, *, to_prepare: bool) -> Placement:
         prepare = functools.partial(self.prepared, dtype=self.dtype) if to_prepare else None

@@ -99,6 +99,8 @@ class BatchOrder:
         lengths: int64 `[num_samples]`, of samples that are padded: where they are shuffled for training, each
             batch gets samples of similar lengths; evaluation goes from short to long samples. None: lengths
             do not matter.
+        weights: float `[num_samples]`: where they are shuffled, each position of an epoch is drawn with
+            replacement and these chances. None: each sample once.
     """
 
     num_samples: int
@@ -110,6 +112,7 @@ class BatchOrder:
     rank: int = 0
     world_size: int = 1
     lengths: Tensor | None = field(default=None, compare=False, repr=False)
+    weights: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         """Batches an epoch on this rank.
@@ -132,6 +135,8 @@ class BatchOrder:
         if not self.shuffle:
             return torch.arange(self.num_samples)
         generator = torch.Generator().manual_seed(mix(self.seed, epoch))
+        if self.weights is not None:
+            return torch.multinomial(self.weights, self.num_samples, replacement=True, generator=generator)
         return torch.randperm(self.num_samples, generator=generator)
 
     def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:
