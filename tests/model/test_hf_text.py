@@ -206,7 +206,8 @@ def test_a_run_needs_nothing_but_its_directory(train: Train, bert: Path, table: 
     rows = run.datamodule.splits.rows["test"]
     run.module.load_state_dict(run.checkpoint("last")["state_dict"])
     with torch.no_grad():
-        expected = run.module.eval()(run.datamodule.splits.data["test"].inputs[rows]).softmax(1)
+        chance = run.module.eval()(run.datamodule.splits.data["test"].inputs[rows]).sigmoid()
+        expected = torch.cat([1 - chance, chance], 1)
     with pytest.warns(UserWarning, match="longer than 24 tokens"):
         found = predictor(pd.DataFrame({"words": written.iloc[rows]})).probabilities
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -53,7 +53,7 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
         name = source.get("task")
     except (OmegaConfBaseException, AttributeError):
         return []
-    if name == "auto":
+    if name in ("auto", None):
         look = _SOURCES.get(str(source.get("_target_")))
         name = look(source) if look is not None else ""
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
@@ -164,8 +164,22 @@ def _of_arrays(source: dict[str, Any]) -> str:
     return infer_task(is_real=dtype.kind == "f", num_columns=num_columns, num_classes=num_classes)
 
 
+def _of_folders(source: dict[str, Any]) -> str:
+    """Two folders of classes are yes and no."""
+    root = Path(str(source.get("root")))
+    if source.get("classes") is False or not root.is_dir():
+        return ""
+    names = [entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."]
+    if "train" in names and {*names} <= {"train", "val", "test"}:
+        names = [
+            entry.name for entry in (root / "train").iterdir() if entry.is_dir() and entry.name[0] != "."
+        ]
+    return infer_task(is_real=False, num_columns=1, num_classes=len(names)) if len(names) == 2 else ""
+
+
 _SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     _ARRAYS: _of_arrays,
+    "assay.data.image_folder.ImageFolder": _of_folders,
     "assay.data.table.Table": _of_table,
     "assay.data.text_table.TextTable": _of_table,
 }

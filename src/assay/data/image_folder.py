@@ -31,6 +31,7 @@ from assay.data.source_paths import check_argument
 from assay.errors import DataError
 from assay.task.multiclass import Multiclass
 from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,6 +200,7 @@ class ImageFolder:
             ) from error
         if subset in ("all", "train"):
             self.class_names = tuple(names)
+            self.task = infer_task(is_real=False, num_columns=1, num_classes=len(names))
         elif unknown := sorted(set(names) - set(self.class_names)):
             raise DataError(
                 f"data.source.root={self._root}: {subset} has a class that training lacks: {unknown[0]}",

@@ -124,7 +124,8 @@ def test_one_logit_is_two_probabilities(yes_no_run: Trained) -> None:
     found = predictor(inputs[rows])
     np.testing.assert_allclose(found.probabilities[:, 1], expected, atol=1e-6)
     np.testing.assert_allclose(found.probabilities.sum(1), 1, atol=1e-6)
-    assert found.labels == [("malignant", "benign")[int(share > 0.5)] for share in expected]
+    threshold = predictor.threshold
+    assert found.labels == [("malignant", "benign")[int(share >= threshold)] for share in expected]
     assert predictor(inputs[rows[0]].tolist()).label == found[0].label == found.labels[0]
 
 
