@@ -55,12 +55,19 @@ def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
 
 
 def test_another_task_or_number_of_targets_is_refused() -> None:
-    with pytest.raises(DataError, match="its task is binary; the model was trained for multiclass"):
-        adapted(Trained(spec()), ("bird", "cat"), [0, 1, 0, 1], "binary")
+    with pytest.raises(DataError, match="its task is regression; the model was trained for multiclass"):
+        adapted(Trained(spec()), (), [[1.0]] * 4, "regression")
     trained = Trained(spec("regression", num_targets=2))
     assert adapted(trained, (), [[1.0, 2.0]] * 4, "regression") == [[1.0, 2.0]] * 4
     with pytest.raises(DataError, match="has 1 targets; the model predicts 2"):
         adapted(trained, (), [[1.0]] * 4, "regression")
+
+
+def test_two_of_its_classes_are_not_another_task() -> None:
+    known = spec()
+    two = known.class_names[:2]
+    assert adapted(Trained(known), two, [0, 1, 0, 1], "binary") == [0, 1, 0, 1]
+    assert adapted(Trained(known), known.class_names[1:3], [0, 1, 0, 1], "binary") == [1, 2, 1, 2]
 
 
 def test_a_table_is_encoded_as_in_training() -> None:

@@ -56,7 +56,10 @@ class Trained:
                 not know.
         """
         task = task_of(asked or source.task)
-        if task.name != self.spec.task:
+        known = task_of(self.spec.task)
+        if task.by_class and known.by_class:
+            task = known  # how many classes new samples have is not how many the model knows
+        if task is not known:
             raise DataError(
                 f"data: its task is {task.name}; the model was trained for {self.spec.task}",
                 hint=f"data.source.task={self.spec.task}, or data of the same kind",
@@ -71,12 +74,14 @@ class Trained:
         elif task.has_masks:
             targets = self._masks(names, targets)
         elif names != self.spec.class_names:
-            known = self.spec.class_names
+            known_names = self.spec.class_names
             if task.has_heads:
-                targets = self._heads(heads_of(names), heads_of(known), targets)
+                targets = self._heads(heads_of(names), heads_of(known_names), targets)
             else:
                 targets = (
-                    self._classes(names, known, targets) if task.by_class else self._labels(names, targets)
+                    self._classes(names, known_names, targets)
+                    if task.by_class
+                    else self._labels(names, targets)
                 )
         return {name: self._encoded(replace(data, targets=targets[name])) for name, data in given.items()}
 

@@ -21,7 +21,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tests.run.predict.conftest import rows_of_test, said_in_test
+from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 from typer.testing import CliRunner
 
 import assay
@@ -52,7 +52,7 @@ def test_a_folder_of_pictures(
     frame = pd.read_parquet(tmp_path / "found.parquet")
     files = [file for file, _ in photo_run.datamodule.source._list("all", photos)]
     assert frame["input"].tolist() == files
-    expected = said_in_test(photo_run)
+    expected = two_columns(said_in_test(photo_run))
     tested = frame.iloc[rows_of_test(photo_run)]
     for index, name in enumerate(("<b>cat", "dög")):
         np.testing.assert_allclose(tested[f"probability {name}"], expected[:, index], atol=1e-6)

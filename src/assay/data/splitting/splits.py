@@ -301,7 +301,7 @@ def read_splits(
     _check_names(given)
     if trained is not None:
         given = trained.adapted(source, given, asked)
-    task = own = task_of(source.task)
+    task = own = _task_of(source, None if asked else trained)
     class_names = trained.spec.class_names if trained else tuple(source.class_names)
     for subset, data in given.items():
         _check_lengths(subset, data)
@@ -350,6 +350,13 @@ def read_splits(
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
     return Splits(task, class_names, shared, rows, encoder, raw, told, names)
+
+
+def _task_of(source: Source, trained: Trained | None) -> Task:
+    """The source's own; of classes for a trained model the model's, which may know more of them."""
+    task = task_of(source.task)
+    known = task_of(trained.spec.task) if trained is not None else task
+    return known if task.by_class and known.by_class else task
 
 
 def _in_place_of(own: Task, asked: str) -> Task:
