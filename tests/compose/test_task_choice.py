@@ -162,6 +162,8 @@ def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
     [
         ((30, 48), [], "assay.model.mlp.MLP"),
         ((30, 48), ["data.source.task=binary"], "assay.model.mlp.MLP"),
+        ((30, 3, 48), [], "assay.model.mlp.MLP"),
+        ((30, 8, 8), ["data.source.layout=NHW"], "assay.model.small_cnn.SmallCNN"),
         ((30, 48), ["model=linear"], "torch.nn.Sequential"),
         ((30, 48), ["data.source.layout=NHW"], "assay.model.small_cnn.SmallCNN"),
         ((30, 1, 8, 8), [], "assay.model.small_cnn.SmallCNN"),

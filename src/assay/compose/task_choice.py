@@ -126,9 +126,12 @@ def _of_table(source: dict[str, Any]) -> str:
 
 
 def _are_vectors(source: dict[str, Any]) -> bool:
-    """Whether arrays hold numbers by sample and feature; whole numbers may be tokens."""
+    """Whether arrays hold numbers by sample and feature, or series of them by channel; bytes may be pictures."""
     header = _header_of(source, "inputs") if str(source.get("_target_")) == _ARRAYS else None
-    return header is not None and len(header[0]) == 2 and source.get("layout") is None
+    if header is None or source.get("layout") is not None:
+        return False
+    shape, dtype = header
+    return len(shape) == 2 or (len(shape) == 3 and dtype.kind == "f")
 
 
 def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
