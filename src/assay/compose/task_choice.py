@@ -126,7 +126,7 @@ def _of_table(source: dict[str, Any]) -> str:
 
 
 def _are_vectors(source: dict[str, Any]) -> bool:
-    """Whether arrays hold numbers by sample and feature, or series of them by channel; bytes may be pictures."""
+    """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be pictures."""
     header = _header_of(source, "inputs") if str(source.get("_target_")) == _ARRAYS else None
     if header is None or source.get("layout") is not None:
         return False
