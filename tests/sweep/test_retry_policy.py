@@ -6,7 +6,7 @@ import pytest
 
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import Retry
-from assay.sweep.scheduler import Policy, after_failure, settled
+from assay.sweep.scheduler import Policy, after_failure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,8 +58,8 @@ def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
 def test_a_batch_size_that_follows_the_data_is_halved_too(tmp_path: Path) -> None:
     policy = Policy(on_out_of_memory="halve_batch", max_retries=10)
     job = {**JOB, "data": {"batch_size": "${oc.select:spec.batch_size,auto}"}, "run_dir": str(tmp_path)}
-    assert after_failure(policy, OOM, 0, settled(job)) is None, "the run has not come to its data"
+    assert after_failure(policy, OOM, 0, job) is None, "the run has not come to its data"
     (tmp_path / "config.yaml").write_text("data:\n  batch_size: 32\ntrainer:\n  accumulate_grad_batches: 1\n")
-    retry = after_failure(policy, OOM, 0, settled(job))
+    retry = after_failure(policy, OOM, 0, job)
     assert retry is not None
     assert retry.changes == ("data.batch_size=16", "trainer.accumulate_grad_batches=2")

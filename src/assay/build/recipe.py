@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.build.trainer.num_processes import world_size
+from assay.build.trainer.run_end import may_end_early
 from assay.build.trainer.run_length import batches_of, run_length
 from assay.compose.recipe import RECIPE, is_chosen
 from assay.config.serialize import is_number, is_whole, value_of
@@ -46,7 +47,7 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     an_epoch = max(1, -(-batches // accumulated))
     epochs = max(least, min(_MOST_EPOCHS, -(-steps // an_epoch)))
     if not batches or (most := config.trainer.get("max_steps", -1)) is None:
-        epochs = 30
+        epochs = int(RECIPE["trainer.max_epochs"][1])
     elif most >= 0:
         epochs = -1  # the steps that are typed end the run
     if epochs > 0 and is_whole(floor := config.trainer.get("min_epochs")):
@@ -98,9 +99,8 @@ def _number(config: DictConfig, name: str, *, whole: bool = False, least: float 
 
 def _trains_all(config: DictConfig) -> bool:
     """Whether the pretrained layers learn, too."""
-    return value_of(config, "finetune._target_") is None or bool(
-        str(value_of(config, "finetune._target_")).endswith("Gradual")
-    )
+    finetune = value_of(config, "finetune._target_")
+    return finetune is None or str(finetune).endswith("Gradual")
 
 
 def notes_on_length(config: DictConfig) -> list[str]:
@@ -116,7 +116,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     chosen = [key for key in RECIPE if is_chosen(config, key)]
     notes, parts = [], []
     if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
-        at_most = "at most " if _may_stop(config) else ""
+        at_most = "at most " if may_end_early(config) else ""
         parts.append(
             f"{at_most}{total:,} steps: {counted(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
         )
@@ -124,7 +124,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, by the {config.spec.num_train:,} training samples")
-    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited(config):
+    if total is not None and total < _FEW_STEPS and length.is_known and not _is_limited(config):
         notes.append(
             f"only {counted(total, 'optimizer step')} in all, too few for most models; "
             "trainer.max_epochs=auto takes as many as suit"
@@ -132,12 +132,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     return notes
 
 
-def _may_stop(config: DictConfig) -> bool:
-    nodes = (config.get("callbacks") or {}).values()
-    return any(str(node.get("_target_")).endswith(".EarlyStopping") for node in nodes if node)
-
-
-def is_limited(config: DictConfig) -> bool:
+def _is_limited(config: DictConfig) -> bool:
     """Whether a run is one of a few batches on purpose, as of `debug=small`."""
     limit = value_of(config, "trainer.limit_train_batches")
     return limit is not None and limit != 1.0

@@ -28,6 +28,7 @@ from assay.build.recipe import notes_on_length
 from assay.build.trainer.device import check_device
 from assay.build.trainer.monitor_mode import known_directions
 from assay.build.trainer.num_processes import world_size
+from assay.build.trainer.run_end import may_end_early
 from assay.build.trainer.run_length import check_length, check_plateau, run_length
 from assay.build.trainer.trainer import build_trainer
 from assay.check.proof.eval_steps import batch_sizes, try_eval_steps
@@ -60,7 +61,7 @@ from assay.check.signature import check_signatures
 from assay.check.static.callbacks import check_callbacks, notes_on
 from assay.check.static.monitor import check_checkpoint_names, check_monitors, out_of_reach, scores
 from assay.check.static.processes import check_processes
-from assay.check.static.trainer import check_loggers, check_manual, may_end_early
+from assay.check.static.trainer import check_loggers, check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule

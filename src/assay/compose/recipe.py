@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.tree import walk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RECIPE: Final = {
     "data.batch_size": ("batch_size", "auto"),
@@ -32,15 +29,9 @@ def settle_recipe(config: DictConfig) -> None:
         config: A job; changed in place.
     """
     settle_model(config)
-    for key, (name, fallback) in RECIPE.items():
-        path, _, leaf = key.rpartition(".")
-        parent: Any = config
-        for part in path.split("."):
-            parent = child_node(parent, part) if isinstance(parent, DictConfig) and part in parent else None
-        if isinstance(parent, DictConfig) and not is_null(parent) and leaf in parent:
-            node = child_node(parent, leaf)
-            if node is not None and not OmegaConf.is_config(node) and raw_value(node) == "auto":
-                parent[leaf] = _reference(name, fallback)
+    for key, found in RECIPE.items():
+        if _raw(config, key) == "auto":
+            OmegaConf.update(config, key, _reference(*found))
 
 
 def settle_model(config: DictConfig) -> None:
@@ -68,11 +59,7 @@ def is_chosen(config: DictConfig, key: str) -> bool:
         config: A job, not resolved.
         key: One of `RECIPE`.
     """
-    path, _, leaf = key.rpartition(".")
-    parent = OmegaConf.select(config, path)
-    if key not in RECIPE or not isinstance(parent, DictConfig) or leaf not in parent:
-        return False
-    return bool(raw_value(child_node(parent, leaf)) == _reference(*RECIPE[key]))
+    return key in RECIPE and bool(_raw(config, key) == _reference(*RECIPE[key]))
 
 
 def unsettled(key: str, raw: Any) -> Any:
@@ -80,13 +67,13 @@ def unsettled(key: str, raw: Any) -> Any:
     return "auto" if key in RECIPE and raw == _reference(*RECIPE[key]) else raw
 
 
-def chosen_keys(interpolations: Mapping[str, str]) -> set[str]:
-    """The keys of the recipe that followed the data of a run.
-
-    Args:
-        interpolations: Of the run's record: what each key refers to.
-    """
-    return {key for key, found in RECIPE.items() if interpolations.get(key) == _reference(*found)}
+def _raw(config: DictConfig, key: str) -> Any:
+    """What is written under a key, not resolved; None where there is nothing, or a node."""
+    node: Any = config
+    for part in key.split("."):
+        inside = isinstance(node, DictConfig) and not is_null(node) and part in node
+        node = child_node(node, part) if inside else None
+    return None if node is None or OmegaConf.is_config(node) else raw_value(node)
 
 
 def _reference(name: str, fallback: str) -> str:

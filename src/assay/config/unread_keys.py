@@ -38,19 +38,8 @@ OF_MODULE: Final = (
 """What assay's own module is made of."""
 TOP: Final = (
     *("augment", "callbacks", "data", "enforce_clean_git", "logger", "loss", "metrics", "model", "module"),
-    *(
-        "name",
-        "optimizer",
-        "param_groups",
-        "recipe",
-        "run_dir",
-        "scheduler",
-        "seed",
-        "spec",
-        "tags",
-        "trainer",
-    ),
-    *("trusted_packages", "predictions", "finetune", "baseline"),
+    *("name", "optimizer", "param_groups", "run_dir", "scheduler", "seed", "spec", "tags", "trainer"),
+    *("trusted_packages", "predictions", "finetune", "baseline", "recipe"),
 )
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")

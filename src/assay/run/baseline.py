@@ -17,22 +17,29 @@ from assay.data.data_module import DataModule
 from assay.data.loading.loaders import KeyedDataset
 from assay.data.samples import Samples
 from assay.data.shown.shown_samples import sample_names
+from assay.data.splitting.subset import blocks
 from assay.record.baseline import in_words
 from assay.record.outcome import reason_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
     from omegaconf import DictConfig
+    from torch import Tensor
 
     from assay.build.assembly import Assembly
+    from assay.data.splitting.subset import Subset
     from assay.record.run_record import RunRecord
     from assay.task.prediction.predictions import Predictions
 
 log = logging.getLogger("assay")
 _MOST_ROWS: Final = 20_000
+_MOST_STREAMED: Final = 2000
+"""Samples that are decoded one by one."""
+_MOST_VALUES: Final = 100_000_000
+_BLOCK: Final = 64
 _MOST_WORK: Final = {"linear": 40_000_000, "gradient_boosting": 4_000_000}
 """Values times outputs that are fitted on: some seconds of one core."""
 _MOST_FEATURES: Final = 4096
@@ -180,28 +187,38 @@ def _are_pictures(data: DataModule) -> bool:
 
 
 def _read(data: DataModule, name: str) -> _Subset:
+    """A subset, read in blocks so that pictures of full size never lie in memory together."""
     subset = data.ready_subset(name, "eval")
-    rows = subset.rows
-    most = max(1, 100_000_000 // max(1, data.spec.num_features))
-    if name == "train":
-        rows = rows[
-            torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[: min(most, _MOST_ROWS)]
-        ]
-    raw = data.splits.raw.get(name)
-    texts = None
+    positions = torch.arange(len(subset.rows))
+    if name != "test":
+        streamed = not isinstance(subset.data, Samples)
+        most = min(_MOST_STREAMED if streamed else _MOST_ROWS, max(1, _MOST_VALUES // data.spec.num_features))
+        positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[:most]
+    rows, raw = subset.rows[positions], data.splits.raw.get(name)
+    targets = subset.data.targets[rows]
+    targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
     if data.spec.vocab_size and raw is not None:
         encoder: Any = data.encoder
-        texts, rows = [str(text) for text in raw[encoder.column]], subset.rows
+        texts = [str(text) for text in raw[encoder.column].iloc[positions.numpy()]]
+        return _Subset(np.empty((len(rows), 0), np.float32), targets.numpy(), texts)
+    inputs = [_flat(data, block) for block in _blocks(subset, rows)]
+    empty = torch.empty(0, data.spec.num_features)
+    return _Subset(torch.cat(inputs or [empty]).numpy(), targets.numpy(), None)
+
+
+def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
     if isinstance(subset.data, Samples):
-        inputs, targets = subset.data.inputs.index_select(0, rows), subset.data.targets.index_select(0, rows)
-    else:
-        dataset = KeyedDataset(subset.data, subset.transforms, 0)
-        inputs = torch.stack([dataset[0, row, row][0] for row in rows.tolist()])
-        targets = subset.data.targets[rows]
+        yield from blocks(subset.data.inputs, rows)
+        return
+    dataset = KeyedDataset(subset.data, subset.transforms, 0)
+    for chunk in rows.split(_BLOCK):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        yield torch.stack([dataset[0, row, row][0] for row in chunk.tolist()])
+
+
+def _flat(data: DataModule, inputs: Tensor) -> Tensor:
     if _are_pictures(data) and inputs[0, 0].numel() > _SIDE**2:
         inputs = adaptive_avg_pool2d(inputs.float(), _SIDE)
-    targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
-    return _Subset(inputs.flatten(1).float().numpy(), targets.numpy(), texts)
+    return inputs.flatten(1).float()
 
 
 def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_Subset], NDArray[Any]]:

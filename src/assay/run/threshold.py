@@ -63,11 +63,11 @@ def _validated(assembly: Assembly, module: Module, data: DataModule) -> tuple[ND
     count, size = len(data.splits.rows["val"]), data.eval_batch_size
     probabilities: Any = module.task.probabilities(module.loss)
     found, right = [], []
-    module.eval()
+    module.eval().to(data.device)
     with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
         for start in range(0, count, size):
             inputs, targets = evaluated_samples(data, "val", range(start, min(start + size, count)))
-            outputs = probabilities(module.to(data.device)(inputs)).float()
+            outputs = probabilities(module(inputs)).float()
             found.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
             right.append(targets.cpu() == 1)
     return torch.cat(found).numpy(), torch.cat(right).numpy()

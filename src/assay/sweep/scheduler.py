@@ -161,7 +161,7 @@ def after_failure(
     if retries >= policy.max_retries:
         return None
     if outcome.cause == "out_of_memory" and policy.on_out_of_memory == "halve_batch":
-        smaller = _half_batch(config, changes)
+        smaller = _half_batch(_settled(config), changes)
         if smaller:
             return Retry(resume=False, changes=smaller)
     if policy.on_failure == "retry" and outcome.transient:
@@ -169,7 +169,7 @@ def after_failure(
     return None
 
 
-def settled(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _settled(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """A job's config with what follows from its data, where the run has come so far as to write it."""
     with suppress(AssayError, OSError):
         written: Any = OmegaConf.to_container(load_mapping(Path(str(config.get("run_dir"))) / "config.yaml"))
@@ -408,8 +408,7 @@ class Scheduler:
         retry = None
         if outcome.status == "failed":
             retries = len(job_record.failures)
-            config = settled(running.job.config)
-            retry = after_failure(self._policy, outcome, retries, config, job_record.changes)
+            retry = after_failure(self._policy, outcome, retries, running.job.config, job_record.changes)
         self._end(number, outcome, retry)
         if retry is not None:
             self._pending.append((self._journal.jobs[number], running.job, retry))

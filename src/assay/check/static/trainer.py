@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.trainer.run_end import has_no_end
+from assay.build.trainer.run_end import has_no_end, is_stopped
 from assay.compose.recipe import is_chosen
 from assay.config.serialize import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.config.unread_keys import OUR_MODULE
@@ -215,11 +215,6 @@ def check_manual(config: DictConfig, module: Any) -> None:
             )
 
 
-def may_end_early(config: DictConfig) -> bool:
-    """Whether time or a callback may end a run before its last epoch."""
-    return value_of(config, "trainer.max_time") is not None or _is_stopped(config)
-
-
 def _check_switch(name: str, value: Any) -> None:
     if value is not None and not isinstance(value, bool):
         raise ConfigError(
@@ -288,7 +283,7 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
     limit = values.get("max_time")
     if limit is not None:
         _check_duration("max_time", limit)
-    elif has_no_end(values) and not _is_stopped(config):
+    elif has_no_end(values) and not is_stopped(config):
         raise ConfigError(
             "the run would never end: neither max_epochs, max_steps nor max_time is set",
             key="trainer.max_epochs",
@@ -304,16 +299,6 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
                 key=f"trainer.{least}",
                 hint=f"trainer.{most}={low}, or trainer.{least}={high}",
             )
-
-
-def _is_stopped(config: DictConfig) -> bool:
-    """Whether a callback may end the run: early stopping, a timer, or one of somebody's own."""
-    nodes = (config.get("callbacks") or {}).values()
-    targets = [str(node.get("_target_")) for node in nodes if isinstance(node, DictConfig)]
-    ours = ("assay.", "lightning.")
-    return any(
-        target.endswith(("EarlyStopping", "Timer")) or not target.startswith(ours) for target in targets
-    )
 
 
 def _check_validation(values: Mapping[str, Any]) -> None:

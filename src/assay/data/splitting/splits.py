@@ -342,10 +342,10 @@ def read_splits(
     if trained and undivided:
         shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
     encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
-    raw = {
-        name: _records(every.get(name, whole), rows[name])
-        for name in (rows if trained else ("train", "val", "test"))
-    }
+    # A baseline is fitted to texts; of other data only the test is shown.
+    wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
+    shown = rows if wants_all else ("test",)
+    raw = {name: _records(every.get(name, whole), rows[name]) for name in shown}
     told = (*_unused_targets(own, task, class_names), *notes)
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
