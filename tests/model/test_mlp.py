@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from assay.model.mlp import MLP
+from assay.model.mlp import MLP, PeriodicEmbedding
 
 
 def test_equals_matrix_products_written_out() -> None:
@@ -47,6 +48,37 @@ def test_any_depth_has_the_layers_it_says(
         len(hidden) if dropout else 0
     )
     assert model(torch.randn(3, *shape)).shape == (3, outputs)
+
+
+def test_waves_are_the_formula_of_their_paper() -> None:
+    torch.manual_seed(0)
+    embedding = PeriodicEmbedding(4, 3, frequencies=5)
+    inputs = torch.randn(7, 4)
+    frequency, phase, weight, bias = (parameter.detach().numpy() for parameter in embedding.parameters())
+    outputs = embedding(inputs).detach().numpy().reshape(7, 4, 4)
+    for row in range(7):
+        for column in range(4):
+            number = inputs[row, column].item()
+            cosines = np.cos(frequency[column] * number + phase[column])
+            expected = [number, *(cosines @ weight[column] + bias[column])]
+            np.testing.assert_allclose(outputs[row, column], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_waves_follow_a_number_in_turns_that_lines_do_not() -> None:
+    torch.manual_seed(0)
+    inputs = torch.rand(512, 1) * 4 - 2
+    targets = torch.sin(9 * inputs)
+    errors = {}
+    for waves in (0, 3):
+        model = MLP([1], 1, hidden=[32], waves=waves)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(400):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(inputs), targets)
+            torch.autograd.backward(loss)
+            optimizer.step()
+        errors[waves] = loss.item()
+    assert errors[3] < errors[0] / 2
 
 
 @pytest.mark.parametrize("name", ["GELU", "torch.nn.GELU"])

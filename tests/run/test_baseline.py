@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from contextlib import chdir
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 from tests.conftest import unchanged_process
@@ -18,6 +21,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.record.run_record import RunRecord
+from assay.run.baseline import advise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +79,79 @@ def test_texts(tmp_path: Path) -> None:
         f"{source}.target=kind",
     ).baseline
     assert (found["name"], found["value"]) == ("tfidf", 1.0)
+
+
+def test_labels(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    inputs = draw.normal(size=(300, 5)).astype("float32")
+    labels = np.stack([inputs[:, 0] > 0, inputs[:, 1] + inputs[:, 2] > 1, draw.random(300) < 0.2], 1).astype(
+        "int64"
+    )
+    np.savez(tmp_path / "labels.npz", inputs=inputs, targets=labels)
+    result = trained(tmp_path, "data=arrays", "data.source.root=labels.npz", "baseline=linear")
+    rows = result.trainer.datamodule.splits.rows
+    scores = []
+    for label in range(3):
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+        model.fit(inputs[rows["train"]], labels[rows["train"], label])
+        said = model.predict_proba(inputs[rows["test"]])[:, 1]
+        scores.append(average_precision_score(labels[rows["test"], label], said))
+    assert result.baseline["score"] == "average_precision"
+    assert result.baseline["value"] == pytest.approx(np.mean(scores))
+    typed = ("data=arrays", "data.source.root=labels.npz", "baseline=majority", "hydra.run.dir=again")
+    frequent = trained(tmp_path, *typed).baseline
+    shares = labels[result.trainer.datamodule.splits.rows["test"]].mean(0)
+    assert frequent["value"] == pytest.approx(shares.mean())
+
+
+def test_masks(tmp_path: Path) -> None:
+    result = trained(
+        tmp_path, "data=digits_segmentation", "model=unet", "model.widths=[4,8]", "metrics=segmentation"
+    )
+    data = result.trainer.datamodule
+    truth = data.splits.data["test"].targets[data.splits.rows["test"]].numpy()
+    train = data.splits.targets("train").numpy()
+    majority = np.bincount(train[train != 255]).argmax()
+    hits = [((truth == label) & (majority == label)).sum() for label in range(4)]
+    either = [((truth == label) | ((majority == label) & (truth != 255))).sum() for label in range(4)]
+    assert result.baseline["name"] == "majority"
+    assert result.baseline["value"] == pytest.approx(np.mean(np.divide(hits, either)))
+    assert result.baseline["run"] == pytest.approx(result.metrics["test/mean_iou"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "baseline", "advice"),
+    [
+        (
+            {"spec": {"class_counts": [90, 10]}, "data": {"balance": "none"}},
+            "average_precision linear",
+            "data.balance=weights",
+        ),
+        (
+            {"spec": {"class_counts": [90, 10]}, "data": {"balance": "weights"}},
+            "average_precision linear",
+            "",
+        ),
+        ({"spec": {"class_counts": [60, 40]}, "data": {"balance": "none"}}, "average_precision linear", ""),
+        ({"model": {"_target_": "assay.model.mlp.MLP", "waves": 0}}, "r2 gradient_boosting", "model=realmlp"),
+        ({"model": {"_target_": "assay.model.mlp.MLP", "waves": 3}}, "r2 gradient_boosting", ""),
+        ({"model": {"_target_": "assay.model.mlp.MLP", "waves": 0}}, "r2 linear", ""),
+        ({"spec": {"input_shape": [3, 32, 32]}}, "accuracy linear", "model.weights=DEFAULT"),
+        ({"spec": {"input_shape": [3, 32, 32]}, "model": {"weights": "a.pth"}}, "accuracy linear", ""),
+        ({"trainer": {"max_epochs": 20}, "optimizer": {"lr": 0.3}}, "accuracy linear 2", "optimizer.lr=0.1"),
+        ({"trainer": {"max_epochs": 20}}, "accuracy linear 20", "trainer.max_epochs=40"),
+        ({"optimizer": {"lr": 0.3}}, "accuracy linear", "optimizer.lr=0.1,0.3,0.9"),
+    ],
+)
+def test_a_run_that_is_behind_says_what_to_type(config: dict[str, Any], baseline: str, advice: str) -> None:
+    score, name, *best = baseline.split()
+    record: Any = SimpleNamespace(
+        baseline={"score": score, "name": name}, best={"epoch": int(best[0])} if best else {}, overrides=[]
+    )
+    base = {"spec": {"input_shape": [4]}, "data": {}, "model": {}, "trainer": {}, "optimizer": {}}
+    merged: Any = OmegaConf.merge(base, config)
+    told = advise(merged, record)
+    assert advice in told if advice else told == ""
 
 
 def test_a_series_may_go_on_as_it_was(tmp_path: Path) -> None:

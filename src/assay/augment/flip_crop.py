@@ -25,7 +25,8 @@ class FlipCrop(nn.Module):
     The inputs are normalised, so a padded zero is the mean of the training data.
 
     Args:
-        padding: Zeros added on each side, in pixels; the window moves by up to this many each way.
+        padding: Zeros added on each side, in pixels, or below 1 as a share of the shorter side; the window
+            moves by up to this many each way.
         flip: Probability of a horizontal flip.
 
     Raises:
@@ -37,10 +38,13 @@ class FlipCrop(nn.Module):
     ([[2.0, 1.0, 0.0], [5.0, 4.0, 3.0]], [7])
     """
 
-    def __init__(self, padding: int = 4, flip: float = 0.5) -> None:
+    def __init__(self, padding: float = 4, flip: float = 0.5) -> None:
         super().__init__()
-        if padding < 0:
-            raise ValueError(f"padding={padding} is negative; it is a number of pixels, such as padding=4")
+        if padding < 0 or (padding >= 1 and padding != int(padding)):
+            raise ValueError(
+                f"padding={padding}: a number of pixels, such as 4, or a share below 1 was expected, such as "
+                "padding=0.125"
+            )
         if not 0.0 <= flip <= 1.0:
             raise ValueError(f"flip={flip} is not a probability; give a number from 0 to 1, such as flip=0.5")
         self.padding = padding
@@ -67,36 +71,40 @@ class FlipCrop(nn.Module):
         if inputs.ndim != 4:
             shape = list(inputs.shape)
             raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")
-        pixels = self._draw(inputs)
+        share = round(self.padding * min(inputs.shape[2:]))
+        padding = int(self.padding) if self.padding >= 1 else share
+        pixels = self._draw(inputs, padding)
         if targets.shape == (len(inputs), *inputs.shape[2:]):
-            targets = self._gather_planes(targets[:, None], pixels, IGNORED)[:, 0]
+            targets = _gather_planes(targets[:, None], pixels, padding, IGNORED)[:, 0]
         if inputs.is_contiguous() or not inputs.is_contiguous(memory_format=torch.channels_last):
-            return self._gather_planes(inputs, pixels), targets
-        return self._gather_pixels(inputs, pixels), targets
+            return _gather_planes(inputs, pixels, padding), targets
+        return _gather_pixels(inputs, pixels, padding), targets
 
-    def _draw(self, inputs: Tensor) -> Tensor:
+    def _draw(self, inputs: Tensor, padding: int) -> Tensor:
         """Draws where each output pixel `[B, H, W]` comes from in its padded, flattened image."""
         batch, _, height, width = inputs.shape
         device = inputs.device
-        top, left = torch.randint(2 * self.padding + 1, (2, batch, 1), device=device).unbind()
+        top, left = torch.randint(2 * padding + 1, (2, batch, 1), device=device).unbind()
         flipped = torch.rand(batch, 1, device=device) < self.flip
         column = torch.arange(width, device=device).expand(batch, width)
         column = torch.where(flipped, width - 1 - column, column) + left
         row = torch.arange(height, device=device) + top
-        return row[:, :, None] * (width + 2 * self.padding) + column[:, None, :]
+        return row[:, :, None] * (width + 2 * padding) + column[:, None, :]
 
-    def _gather_planes(self, inputs: Tensor, pixels: Tensor, padded_with: int = 0) -> Tensor:
-        """Gathers from `[B, C, H * W]`: `gather` is the fast way to index through a broadcast index."""
-        batch, channels, height, width = inputs.shape
-        planes = F.pad(inputs, (self.padding,) * 4, value=padded_with).reshape(batch, channels, -1)
-        index = pixels.reshape(batch, 1, -1).expand(batch, channels, height * width)
-        return planes.gather(2, index).reshape(inputs.shape)
 
-    def _gather_pixels(self, inputs: Tensor, pixels: Tensor) -> Tensor:
-        """Gathers whole pixels, rows of `[B * H * W, C]`: what channels-last memory holds side by side."""
-        batch, channels, height, width = inputs.shape
-        padded = F.pad(inputs.permute(0, 2, 3, 1), (0, 0) + (self.padding,) * 4)
-        first = torch.arange(batch, device=inputs.device) * padded[0, :, :, 0].numel()
-        index = (pixels + first[:, None, None]).reshape(-1)
-        rows = padded.reshape(-1, channels).index_select(0, index)
-        return rows.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+def _gather_planes(inputs: Tensor, pixels: Tensor, padding: int, padded_with: int = 0) -> Tensor:
+    """Gathers from `[B, C, H * W]`: `gather` is the fast way to index through a broadcast index."""
+    batch, channels, height, width = inputs.shape
+    planes = F.pad(inputs, (padding,) * 4, value=padded_with).reshape(batch, channels, -1)
+    index = pixels.reshape(batch, 1, -1).expand(batch, channels, height * width)
+    return planes.gather(2, index).reshape(inputs.shape)
+
+
+def _gather_pixels(inputs: Tensor, pixels: Tensor, padding: int) -> Tensor:
+    """Gathers whole pixels, rows of `[B * H * W, C]`: what channels-last memory holds side by side."""
+    batch, channels, height, width = inputs.shape
+    padded = F.pad(inputs.permute(0, 2, 3, 1), (0, 0) + (padding,) * 4)
+    first = torch.arange(batch, device=inputs.device) * padded[0, :, :, 0].numel()
+    index = (pixels + first[:, None, None]).reshape(-1)
+    rows = padded.reshape(-1, channels).index_select(0, index)
+    return rows.reshape(batch, height, width, channels).permute(0, 3, 1, 2)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import torch
 
 from assay.build.trainer.num_processes import world_size
 from assay.build.trainer.run_end import may_end_early
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 _DEFAULTS: Final = {"steps": 3000, "epochs": 15, "lr": 0.001, "weight_decay": 0.01}
 _MOST_EPOCHS: Final = 200
 _FEW_STEPS: Final = 300
+_FEW_PICTURES: Final = 5000
+_SMALL_PICTURE: Final = 64
+"""Pixels of a side, below which what networks learnt of larger pictures helps little."""
 _SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
 """Optimizers whose learning rates are not those of Adam."""
 
@@ -128,6 +134,38 @@ def notes_on_length(config: DictConfig) -> list[str]:
         notes.append(
             f"only {counted(total, 'optimizer step')} in all, too few for most models; "
             "trainer.max_epochs=auto takes as many as suit"
+        )
+    return notes
+
+
+def notes_on_pictures(config: DictConfig) -> list[str]:
+    """How pictures are changed in training, and that a pretrained network would help; a sentence each.
+
+    Args:
+        config: The job, with its `spec`.
+    """
+    if (
+        value_of(config, "data.source._target_") != "assay.data.image_folder.ImageFolder"
+        or "spec" not in config
+    ):
+        return []
+    notes = []
+    if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(config, "augment.flip"):
+        notes.append(
+            "in training, pictures are shifted and half of them are mirrored; augment.flip=0 where left and "
+            "right tell classes apart, augment=none for neither"
+        )
+    few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
+    if (
+        few
+        and value_of(config, "model.weights") is None
+        and max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
+    ):
+        kept = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
+        where = "its weights lie on this disk" if kept else "45 MB are downloaded once"
+        notes.append(
+            f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
+            "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"
         )
     return notes
 

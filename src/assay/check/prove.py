@@ -24,7 +24,7 @@ from assay.build.datamodule import describe, open_data, open_declared, own_batch
 from assay.build.library_warnings import quiet
 from assay.build.module import notes_on_hyper_parameters
 from assay.build.node import build
-from assay.build.recipe import notes_on_length
+from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.build.trainer.device import check_device
 from assay.build.trainer.monitor_mode import known_directions
 from assay.build.trainer.num_processes import world_size
@@ -243,7 +243,7 @@ class Prover:
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
         return {
             **_count(model),
-            "notes": [*notes_on_length(config), *notes],
+            "notes": [*notes_on_length(config), *notes_on_pictures(config), *notes],
             "step": step,
             "unproven": unproven,
             "scores": scores(config, trial.names),

@@ -1,4 +1,4 @@
-"""The soft Dice loss."""
+"""The soft Dice loss, alone or beside cross-entropy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import ClassVar, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from assay.loss.targets import class_targets, softmax
 
@@ -22,9 +23,11 @@ class Dice(nn.Module):
         smooth: Added above and below, in pixels: a class that neither mask nor prediction has counts as
             right.
         ignore_index: Pixels of a mask that are left out.
+        cross_entropy: Weight of the mean cross-entropy over the pixels of each mask, which is added. With 1,
+            the loss of nnU-Net (Isensee et al. 2021): Dice alone learns slowly where a class is still missed.
 
     Raises:
-        ValueError: If `smooth` is not positive.
+        ValueError: If `smooth` is not positive, or `cross_entropy` is negative.
 
     >>> logits = torch.tensor([[[[9.0, -9.0]], [[-9.0, 9.0]]]])
     >>> round(float(Dice()(logits, torch.tensor([[[0, 1]]]))), 3)
@@ -34,11 +37,13 @@ class Dice(nn.Module):
     kind: ClassVar[str] = "multiclass"
     mean_over_samples: ClassVar[bool] = True
 
-    def __init__(self, smooth: float = 1.0, ignore_index: int = -100) -> None:
+    def __init__(self, smooth: float = 1.0, ignore_index: int = -100, *, cross_entropy: float = 0.0) -> None:
         super().__init__()
         if not smooth > 0:
             raise ValueError(f"smooth must be above 0, got {smooth}; use loss.smooth=1.0")
-        self.smooth, self.ignore_index = smooth, ignore_index
+        if not cross_entropy >= 0:
+            raise ValueError(f"cross_entropy must be at least 0, got {cross_entropy}")
+        self.smooth, self.ignore_index, self.cross_entropy = smooth, ignore_index, cross_entropy
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over a batch.
@@ -57,16 +62,23 @@ class Dice(nn.Module):
                 "sample use loss=cross_entropy."
             )
         shares = logits.softmax(1)
-        if targets.is_floating_point():
+        counted = None if targets.is_floating_point() else targets != self.ignore_index
+        if counted is None:
             truth = targets
         else:
-            counted = (targets != self.ignore_index).unsqueeze(1)
             labels = torch.arange(logits.shape[1], device=targets.device)
             truth = (targets.unsqueeze(1) == labels.view(-1, *[1] * (logits.ndim - 2))).to(shares.dtype)
-            truth, shares = truth * counted, shares * counted
+            truth, shares = truth * counted.unsqueeze(1), shares * counted.unsqueeze(1)
         both = (shares * truth).flatten(2).sum(2)
         each = (shares.square() + truth.square()).flatten(2).sum(2)
-        return (1 - (2 * both + self.smooth) / (each + self.smooth)).mean()
+        loss = (1 - (2 * both + self.smooth) / (each + self.smooth)).mean(1)
+        if self.cross_entropy:
+            pixels = cross_entropy(logits, targets, ignore_index=self.ignore_index, reduction="none").flatten(
+                1
+            )
+            number = pixels.shape[1] if counted is None else counted.flatten(1).sum(1).clamp(min=1)
+            loss = loss + self.cross_entropy * pixels.sum(1) / number
+        return loss.mean()
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C, ...]`."""

@@ -7,12 +7,45 @@ import inspect
 import math
 from typing import TYPE_CHECKING, Final, Literal, final
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _NORMS: Final[dict[str, Callable[[int], nn.Module]]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+@final
+class PeriodicEmbedding(nn.Module):
+    """Each number beside a few learnt waves of it: float `[B, F]` to `[B, F * (1 + width)]`.
+
+    A wave is a linear map of `frequencies` cosines, each with a frequency and a phase of its own, so that a
+    network can follow a number in steps and turns. From Holzmüller, Grinsztajn and Steinwart 2024, "Better by
+    Default" (there PBLD), after Gorishniy, Rubachev and Babenko 2022.
+
+    Args:
+        num_features: Numbers in a sample.
+        width: Waves of each number.
+        frequencies: Cosines that a wave is made of.
+        sigma: Standard deviation of the frequencies at the start, in periods a unit.
+    """
+
+    def __init__(
+        self, num_features: int, width: int = 3, *, frequencies: int = 16, sigma: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.frequency = nn.Parameter(2 * math.pi * sigma * torch.randn(num_features, frequencies))
+        self.phase = nn.Parameter(math.pi * (2 * torch.rand(num_features, frequencies) - 1))
+        bound = frequencies**-0.5
+        self.weight = nn.Parameter(torch.empty(num_features, frequencies, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(num_features, width).uniform_(-bound, bound))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs `[B, F]` to `[B, F * (1 + width)]`."""
+        cosines = torch.cos(inputs.unsqueeze(2) * self.frequency + self.phase)
+        waves = torch.einsum("bfk,fkw->bfw", cosines, self.weight) + self.bias
+        return torch.cat([inputs.unsqueeze(2), waves], 2).flatten(1)
 
 
 @final
@@ -31,6 +64,7 @@ class MLP(nn.Module):
         clip: Inputs x become `x / sqrt(1 + (x / clip)²)`, between -clip and clip, so that one far from all
             others, in standard deviations, moves the outputs no further (RealMLP, Holzmüller, Grinsztajn and
             Steinwart 2024). None: as they are.
+        waves: Learnt waves of each input that go in beside it, see `PeriodicEmbedding`.
 
     Raises:
         ValueError: A width below 1, an unknown activation or norm, or a dropout outside [0, 1).
@@ -57,6 +91,7 @@ class MLP(nn.Module):
         dropout: float = 0.0,
         norm: Literal["batch", "layer"] | None = None,
         clip: float | None = None,
+        waves: int = 0,
     ) -> None:
         super().__init__()
         if min(*input_shape, *hidden, num_outputs, 1) < 1:
@@ -74,6 +109,9 @@ class MLP(nn.Module):
         make_activation = _activation(activation)
         layers: list[nn.Module] = [nn.Flatten()]
         width = math.prod(input_shape)
+        if waves > 0:
+            layers.append(PeriodicEmbedding(width, waves))
+            width *= 1 + waves
         for hidden_width in hidden:
             layers.append(nn.Linear(width, hidden_width))
             if norm is not None:

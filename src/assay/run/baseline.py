@@ -46,6 +46,7 @@ _MOST_FEATURES: Final = 4096
 _SIDE: Final = 32
 """Pixels that a side of a picture is averaged to."""
 _DRAWS: Final = 100
+_RARE: Final = 0.2
 _PERFECT: Final = 0.999
 
 
@@ -72,10 +73,10 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
     asked, data = assembly.config.get("baseline") or "none", assembly.datamodule
     if asked == "none" or predictions is None or not isinstance(data, DataModule):
         return
-    compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
     task = task_of(predictions.task)
-    suits = task.by_class or (task.has_real_targets and not task.has_heads)
-    if not suits or task.learns_from_inputs or not compared or data.tested != "test":
+    compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
+    compared |= predictions.kind == "confusions"
+    if task.has_heads or task.learns_from_inputs or not compared or data.tested != "test":
         return
     start = time.perf_counter()
     try:
@@ -88,7 +89,7 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
         record.baseline = {**found, "seconds": round(time.perf_counter() - start, 2)}
         perfect = found["run"] >= _PERFECT
         record.baseline["advice"] = (
-            "" if perfect or found["ahead"] == "run" else _advice(assembly.config, record)
+            "" if perfect or found["ahead"] == "run" else advise(assembly.config, record)
         )
         record.metrics[f"baseline/{found['score']}"] = found["value"]
         record.directions[f"baseline/{found['score']}"] = "max"
@@ -99,13 +100,21 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
         raise ValueError("two test samples have one name")
+    score, points = _scoring(predictions)
+    if predictions.kind == "confusions":
+        counts = predictions.outputs.reshape(-1, *[len(predictions.class_names)] * 2)
+        majority = np.zeros_like(counts)
+        majority[:, :, np.argmax(data.spec.class_counts)] = counts.sum(2)
+        outputs: Any = majority.reshape(len(majority), -1)
+        return _verdict("majority", score, points, outputs, predictions)
     order = [rows[key] for key in predictions.keys]
     subsets = {name: _read(data, name) for name in ("train", "val", "test")}
     train, val, test = (subsets[name] for name in ("train", "val", "test"))
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
-    score, points = _scoring(predictions)
-    names = _suited(data, is_real=is_real) if asked == "auto" else [asked]
+    names = [asked]
+    if asked == "auto":
+        names = _suited(data, is_real=is_real, several=train.targets.ndim > 1)
     tried: dict[str, float] = {}
     fitted = {}
     for name in names:
@@ -114,8 +123,14 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
         if len(names) > 1 and len(val.targets):
             tried[name] = points(val.targets, predict(val))[0]
     name = max(tried, key=lambda one: tried[one]) if tried else names[0]
-    outputs = fitted[name](test)[order]
-    targets: NDArray[Any] = np.asarray(predictions.targets)
+    return _verdict(name, score, points, fitted[name](test)[order], predictions)
+
+
+def _verdict(
+    name: str, score: str, points: Callable[[Any, Any], Any], outputs: Any, predictions: Predictions
+) -> dict[str, Any]:
+    targets: Any = predictions.targets
+    targets = predictions.outputs if targets is None else targets  # confusions have both
     (own, own_points), (value, other_points) = points(targets, predictions.outputs), points(targets, outputs)
     if own_points is not None:
         noise = float((own_points - other_points).std() / np.sqrt(max(1, len(targets))))
@@ -145,13 +160,25 @@ def _scoring(predictions: Predictions) -> tuple[str, Callable[[Any, Any], tuple[
             return float(points.mean()), points
 
         return "r2", of_values
-    if task.num_classes == 2:
+    if predictions.kind == "confusions":
+
+        def of_masks(_: Any, outputs: Any) -> tuple[float, Any]:
+            counts = outputs.sum(0).reshape([len(predictions.class_names)] * 2)
+            union = counts.sum(0) + counts.sum(1) - counts.diagonal()
+            return float((counts.diagonal()[union > 0] / union[union > 0]).mean()), None
+
+        return "mean_iou", of_masks
+    if not task.by_class or task.num_classes == 2:
         from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]  # it has no stubs
 
-        return "average_precision", lambda targets, outputs: (
-            float(average_precision_score(targets, outputs[:, 1])) if targets.any() else 0.0,
-            None,
-        )
+        def of_labels(targets: Any, outputs: Any) -> tuple[float, Any]:
+            said = outputs[:, 1] if targets.ndim == 1 else outputs
+            seen = targets.any(0)  # a label that no sample has is in no mean
+            if targets.ndim > 1:
+                targets, said = targets[:, seen], said[:, seen]
+            return (float(average_precision_score(targets, said)) if seen.any() else 0.0), None
+
+        return "average_precision", of_labels
 
     def of_classes(targets: Any, outputs: Any) -> tuple[float, Any]:
         points = (outputs.argmax(1) == targets).astype(float)
@@ -169,7 +196,7 @@ def _bootstrap(targets: Any, ours: Any, theirs: Any, points: Callable[[Any, Any]
     )
 
 
-def _suited(data: DataModule, *, is_real: bool) -> list[str]:
+def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     """Those that suit the inputs, besides which the majority or the mean always does."""
     simplest = "mean" if is_real else "majority"
     if data.spec.vocab_size:
@@ -178,6 +205,8 @@ def _suited(data: DataModule, *, is_real: bool) -> list[str]:
         return ["linear", simplest]
     if data.spec.num_features > _MOST_FEATURES:
         return [simplest]
+    if several and not is_real:
+        return ["linear", simplest]
     of_series = ["last_value"] if is_real and isinstance(data.encoder, type(None)) else []
     return ["gradient_boosting", "linear", *of_series, simplest]
 
@@ -224,11 +253,9 @@ def _flat(data: DataModule, inputs: Tensor) -> Tensor:
 def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_Subset], NDArray[Any]]:
     """A function from samples to what a model of so many outputs says of them."""
     if name in ("majority", "mean"):
-        targets = (
-            train.targets.mean(0)
-            if is_real
-            else np.bincount(train.targets, minlength=size) / len(train.targets)
-        )
+        several = is_real or train.targets.ndim > 1
+        counts = train.targets.sum(0) if several else np.bincount(train.targets, minlength=size)
+        targets = counts / len(train.targets)
         return lambda subset: np.tile(targets, (len(subset.targets), 1))
     if name == "last_value":
         return lambda subset: np.tile(subset.inputs[:, -1:], (1, size))
@@ -241,17 +268,19 @@ def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_S
     elif name in _MOST_WORK:
         most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
         inputs, targets = inputs[:most], targets[:most]
+    each = targets.ndim > 1 and (not is_real or name == "gradient_boosting")
+    columns = targets.T if each else [targets]
     models = [
-        _estimator(name, is_real=is_real)
-        for _ in range(size if is_real and name == "gradient_boosting" else 1)
+        _estimator(name if is_real or np.ptp(column) else "majority", is_real=is_real).fit(inputs, column)
+        for column in columns
     ]
-    for number, model in enumerate(models):
-        model.fit(inputs, targets[:, number] if is_real and name == "gradient_boosting" else targets)
 
     def predict(subset: _Subset) -> NDArray[Any]:
         given: Any = subset.texts if name == "tfidf" else subset.inputs
         if is_real:
             return np.concatenate([one.predict(given).reshape(len(subset.targets), -1) for one in models], 1)
+        if each:
+            return np.stack([one.predict_proba(given)[:, -1] * one.classes_[-1] for one in models], 1)
         outputs = np.zeros((len(subset.targets), size))
         outputs[:, models[0].classes_.astype(int)] = models[0].predict_proba(given)
         return outputs
@@ -261,6 +290,7 @@ def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_S
 
 def _estimator(name: str, *, is_real: bool) -> Any:
     """Of scikit-learn, which takes a second to import."""
+    from sklearn.dummy import DummyClassifier  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.ensemble import (  # type: ignore[import-untyped]  # it has no stubs
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,
@@ -270,6 +300,8 @@ def _estimator(name: str, *, is_real: bool) -> Any:
     from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 
+    if name == "majority":  # of a label that all training samples have, or none
+        return DummyClassifier()
     if name == "tfidf":
         return make_pipeline(TfidfVectorizer(max_features=50_000), LogisticRegression(max_iter=200))
     if name == "gradient_boosting":
@@ -283,7 +315,7 @@ def _estimator(name: str, *, is_real: bool) -> Any:
     )
 
 
-def _advice(config: DictConfig, record: RunRecord) -> str:
+def advise(config: DictConfig, record: RunRecord) -> str:
     """What to type next, by what the run has measured."""
     epochs, best = value_of(config, "trainer.max_epochs"), record.best.get("epoch")
     lr = value_of(config, "optimizer.lr")
@@ -295,8 +327,27 @@ def _advice(config: DictConfig, record: RunRecord) -> str:
         if best <= max(2, epochs // 5) and lr:
             more = " model.dropout=0.3" if value_of(config, "model.dropout") == 0 else ""
             return f"the best epoch was {best} of {epochs}, then it overfits: optimizer.lr={lr / 3:.2g}{more}"
+    if advice := _other_parts(config, record.baseline):
+        return advice
     if not lr:
         return ""
     typed = [one for one in record.overrides if not one.lstrip("+").startswith("optimizer.lr=")]
     command = shlex.join(["assay", "train", "-m", *typed])
     return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
+
+
+def _other_parts(config: DictConfig, baseline: dict[str, Any]) -> str:
+    """What suits the classes, or the kind of model that is ahead."""
+    counts = value_of(config, "spec.class_counts") or [0]
+    is_rare = baseline["score"] == "average_precision" and min(counts) < _RARE * sum(counts)
+    if is_rare and value_of(config, "data.balance") == "none":
+        return "one class is rare: data.balance=weights"
+    is_plain = value_of(config, "model._target_") == "assay.model.mlp.MLP" and not value_of(
+        config, "model.waves"
+    )
+    if is_plain and baseline["name"] == "gradient_boosting":
+        return "it may follow numbers in steps and turns: model=realmlp"
+    are_pictures = len(value_of(config, "spec.input_shape")) == 3 and baseline["name"] == "linear"
+    if are_pictures and value_of(config, "model.weights") is None:
+        return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
+    return ""

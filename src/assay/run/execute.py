@@ -23,7 +23,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.compatibility.fine_tuning_checks import notes_on_model
 from assay.build.module import notes_on_hyper_parameters
-from assay.build.recipe import notes_on_length
+from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.proof.smoke_batch import far_from_targets
@@ -457,7 +457,14 @@ def _notes(assembly: Assembly) -> list[str]:
     of_model = (
         notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []
     )
-    return [*data.notes, *notes_on_length(assembly.config), *of_model, *([far] if far else []), *notes]
+    return [
+        *data.notes,
+        *notes_on_length(assembly.config),
+        *notes_on_pictures(assembly.config),
+        *of_model,
+        *([far] if far else []),
+        *notes,
+    ]
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -36,7 +36,7 @@ class Segmentation(Task):
     """
 
     name = "segmentation"
-    suits = "loss=cross_entropy metrics=segmentation"
+    suits = "loss=dice_cross_entropy metrics=segmentation"
     loss_kinds = frozenset({"multiclass"})
     unit = ("class of pixels", "classes of pixels")
     form = "whole numbers, the class of each pixel, [N, H, W]"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 import torch
+from torch.nn.functional import adaptive_avg_pool2d, normalize
 
-from assay.data.samples import Stream, Unfitted
+from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.splitting.subset import blocks
 from assay.quoting import override
 
@@ -19,10 +21,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.samples import Samples
-
     Data = Samples | Stream | Unfitted
 
+_HINT: Final = (
+    "scores on them say little about new data: leave copies out, or keep them in one subset with "
+    "data.split.group"
+)
+_MOST_PICTURES: Final = 20_000
+"""In training; a tenth of it elsewhere: all pairs of them are compared."""
+_WORD: Final = re.compile(r"\w+")
 _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
@@ -57,11 +64,72 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> l
                 f"such as {name}, like {_name(every['train'], twin)})"
             )
     copies = " and ".join(found)
-    hint = "leave copies out, or keep them in one subset with data.split.group"
-    told = (
-        f"data: samples that are in training, too: {copies}; scores on them say little about new data: {hint}"
-    )
+    told = f"data: samples that are in training, too: {copies}; {_HINT}"
     return [told] if found else []
+
+
+def near_copies(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Say how many texts and pictures of val and test are nearly in training; nothing where none is.
+
+    Texts are near copies where their words are the same, whatever the case and the signs between them.
+    Pictures in memory are where 16×16 pixels of each, in grey, are twenty times as close (by correlation) as
+    those of the closest pictures otherwise. Copies that `leaks` counts are left out.
+
+    Args:
+        every: As in `leaks`.
+        rows: As in `leaks`.
+    """
+    hashes = _hashes(every)
+    if hashes is None:
+        return []
+    of = {subset: (subset if subset in every else "train") for subset in rows}
+    looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
+    if any(look is None for look in looks.values()):
+        return []
+    are_texts = looks["train"].ndim == 1
+    most = len(rows["train"]) if are_texts else _MOST_PICTURES
+    train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
+    known: Any = looks["train"][train]
+    found = []
+    for subset in ("val", "test"):
+        own = rows[subset] if are_texts else rows[subset][: _MOST_PICTURES // 10]
+        looked: Any = looks[of[subset]][own]
+        if not len(own):
+            continue
+        if are_texts:
+            places = dict(zip(known.tolist(), range(len(known)), strict=True))
+            twins = np.array([places.get(look, -1) for look in looked.tolist()])
+        else:
+            pairs = [(block @ known.T).max(1) for block in looked.split(500)]
+            apart = 1 - torch.cat([pair.values for pair in pairs])
+            twins = torch.cat([pair.indices for pair in pairs]).where(apart < apart.median() / 20, -1).numpy()
+        twins[np.isin(hashes[of[subset]][own], hashes["train"][rows["train"]])] = -1
+        if len(near := np.flatnonzero(twins >= 0)):
+            name = _name(every[of[subset]], int(own[near[0]]))
+            twin = _name(every["train"], int(train[twins[near[0]]]))
+            found.append(f"{len(near):,} of {len(own):,} in {subset} (such as {name}, like {twin})")
+    told = f"data: samples that are nearly the same as some in training: {' and '.join(found)}; {_HINT}"
+    return [told] if found else []
+
+
+def _look(data: Data) -> Any:
+    """What near copies have alike: words `[N]`, or small grey pictures `[N, 256]` of norm 1; or None."""
+    if isinstance(data, Unfitted):
+        column = getattr(data.encoder, "column", None)
+        if column is None:
+            return None
+        return np.array([hash(" ".join(_WORD.findall(str(text).casefold()))) for text in data.raw[column]])
+    if not isinstance(data, Samples) or data.inputs.ndim != 4 or data.inputs.dtype != torch.uint8:
+        return None
+    step = max(1, min(data.inputs.shape[2:]) // 32)
+    if min(data.inputs.shape[2:]) < 16:
+        return None
+    small = [
+        adaptive_avg_pool2d(block[..., ::step, ::step].float().mean(1), 16).flatten(1)
+        for block in blocks(data.inputs, torch.arange(len(data)))
+    ]
+    grey = torch.cat(small)
+    return normalize(grey - grey.mean(1, keepdim=True))
 
 
 def undivided_columns(

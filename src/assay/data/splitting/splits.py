@@ -14,7 +14,7 @@ from assay.data.declared import Declared
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Spec
 from assay.data.splitting.divide import divide
-from assay.data.splitting.leakage import leaks, undivided_columns
+from assay.data.splitting.leakage import leaks, near_copies, undivided_columns
 from assay.data.splitting.split_rows import long_tail
 from assay.data.splitting.subset import blocks
 from assay.data.transform.normalize import scaled_alike, stored_type
@@ -336,7 +336,8 @@ def read_splits(
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
     every = {"train": whole, **given}
     if compare and trained is None:
-        notes += [*leaks(every, rows), *undivided_columns(whole, given, rows, folds=bool(split.folds))]
+        notes += [*leaks(every, rows), *near_copies(every, rows)]
+        notes += [*undivided_columns(whole, given, rows, folds=bool(split.folds))]
     encoded = _encode(every, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
