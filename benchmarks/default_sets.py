@@ -136,8 +136,10 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
             frame[column] = "c" + frame[column].astype(str)
         frame.to_csv(folder / "table.csv", index=False)
         typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
-        counts = pd.api.types.is_integer_dtype(frame[column]) and frame[column].nunique() > 20
-        return [*typed, *["data.source.task=regression"] * counts]  # which the message asks for
+        different = frame[column].value_counts()
+        asks = len(different) > 20 or (len(different) > 10 and different.min() < 3)
+        asks = asks and pd.api.types.is_integer_dtype(frame[column])
+        return [*typed, *["data.source.task=regression"] * asks]  # which the message asks for
 
     return DataSet(name, "table", write)
 

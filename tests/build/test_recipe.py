@@ -178,3 +178,21 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
 def test_no_pictures_no_notes_on_them() -> None:
     assert "pretrained" not in told(*SYNTHETIC, "model=mlp")
     assert "mirrored" not in told("data=digits", "augment=flip_crop", "device=cpu")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "last"),
+    [
+        (("model=small_cnn", "data.source.input_shape=[3,32,32]"), True),
+        (("model=small_cnn", "data.source.input_shape=[3,8,8]"), False),
+        (("model=mlp", "data.source.input_shape=[3,32,32]"), False),
+        (("model=mlp",), False),
+        (("model=small_cnn", "data.source.input_shape=[3,32,32]", "trainer.channels_last=false"), False),
+        (("model=small_cnn", "data.source.input_shape=[3,8,8]", "trainer.channels_last=true"), True),
+    ],
+)
+def test_channels_lie_last_where_that_is_faster(overrides: tuple[str, ...], last: bool) -> None:
+    job = job_config(compose([*SYNTHETIC, *overrides]))
+    OmegaConf.set_struct(job, False)
+    job.spec = proved(*SYNTHETIC, *overrides).spec
+    assert job.trainer.channels_last is last

@@ -13,6 +13,7 @@ RECIPE: Final = {
     "data.batch_size": ("batch_size", "auto"),
     "data.source.image_size": ("image_size", "auto"),
     "trainer.max_epochs": ("max_epochs", "30"),
+    "trainer.channels_last": ("channels_last", "false"),
     "optimizer.lr": ("lr", "0.001"),
     "optimizer.weight_decay": ("weight_decay", "0.01"),
     "callbacks.early_stopping.patience": ("patience", "10"),

@@ -54,7 +54,7 @@ _OF_SWEEPS: Final = (
 )
 _FIXED: Final = {
     "metrics": ("train", "eval"),
-    "model.recipe": ("steps", "epochs", "lr", "weight_decay"),
+    "model.recipe": ("steps", "epochs", "lr", "weight_decay", "channels_last"),
     "predictions": ("max_megabytes", "num_samples"),
     "data.split": (
         "val",

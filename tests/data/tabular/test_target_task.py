@@ -14,6 +14,7 @@ TARGETS: dict[str, tuple[list[Any], str, bool]] = {
     "yes and no": ([True, False] * 30, "binary", False),
     "texts": (["a", "b", "c"] * 20, "multiclass", False),
     "few integers": ([1, 2, 3] * 20, "multiclass", False),
+    "twelve integers": (list(range(12)) * 5, "multiclass", False),
     "many integers": (list(range(60)), "regression", True),
     "integers with a gap": ([1, 2, None] * 20, "binary", False),
     "yes and no with a gap": ([True, None, False] * 20, "binary", False),
@@ -44,6 +45,7 @@ def test_several_columns() -> None:
         ([f"{price:,} €" for price in range(1000, 1030)], "looks like numbers"),
         ([f"name{n}" for n in range(40)], "40 different texts in 40 rows"),
         (list(range(30)) * 25, "30 different integers in 750 rows: numbers, or classes?"),
+        ([*range(11), *[0, 1] * 20, 14], "12 different integers in 52 rows: numbers, or classes?"),
         ([f"name{n}" for n in range(150)] * 5, "150 classes in 750 rows, fewer than 10 rows a class"),
     ],
 )
