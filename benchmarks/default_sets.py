@@ -137,7 +137,7 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
         frame.to_csv(folder / "table.csv", index=False)
         typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
         different = frame[column].value_counts()
-        asks = len(different) > 20 or (len(different) > 10 and different.min() < 3)
+        asks = len(different) > 20 or (len(different) > 2 and different.min() < 3)
         asks = asks and pd.api.types.is_integer_dtype(frame[column])
         return [*typed, *["data.source.task=regression"] * asks]  # which the message asks for
 

@@ -25,7 +25,7 @@ OF_INPUTS = {"autoencoder", "conv_autoencoder", "simclr"}
 MASKS = ("deeplab", "deeplab_mobilenet", "fcn", "unet")
 """A class for each pixel; see below."""
 OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS - OF_INPUTS)
-IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp"}]
+IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp", "table_mlp"}]
 DISTINCT = [option for option in OPTIONS if option not in {"resnet34", "resnet50", "torchvision"}]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
@@ -67,7 +67,7 @@ def train_a_step(model: nn.Module, inputs: torch.Tensor, num_outputs: int) -> to
 def test_the_options_are_those_promised() -> None:
     assert set(OPTIONS) == {
         *("linear", "mlp", "lenet", "small_cnn", "resnet18", "resnet34", "resnet50", "convnext_tiny", "vit"),
-        *("timm", "torchvision"),
+        *("timm", "torchvision", "table_mlp"),
     }
 
 
@@ -123,7 +123,7 @@ def test_trains_a_step_without_data(option: str, input_shape: tuple[int, ...], n
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("option", ["linear", "mlp"])
+@pytest.mark.parametrize("option", ["linear", "mlp", "table_mlp"])
 def test_takes_tabular_features(option: str) -> None:
     model = build(option, (13,), 3)
     assert train_a_step(model, torch.randn(4, 13), 3).shape == (4, 3)

@@ -133,7 +133,11 @@ def test_masks(tmp_path: Path) -> None:
             "",
         ),
         ({"spec": {"class_counts": [60, 40]}, "data": {"balance": "none"}}, "average_precision linear", ""),
-        ({"model": {"_target_": "assay.model.mlp.MLP", "waves": 0}}, "r2 gradient_boosting", "model=realmlp"),
+        (
+            {"model": {"_target_": "assay.model.mlp.MLP", "waves": 0}},
+            "r2 gradient_boosting",
+            "model=table_mlp",
+        ),
         ({"model": {"_target_": "assay.model.mlp.MLP", "waves": 3}}, "r2 gradient_boosting", ""),
         ({"model": {"_target_": "assay.model.mlp.MLP", "waves": 0}}, "r2 linear", ""),
         ({"spec": {"input_shape": [3, 32, 32]}}, "accuracy linear", "model.weights=DEFAULT"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LEARNS = {
     "linear": (0.02, 19, 0.6),
     "mlp": (0.003, 19, 0.6),
+    "table_mlp": (0.003, 19, 0.7),
     "lenet": (0.01, 19, 0.8),
     "small_cnn": (0.005, 12, 0.8),
     "resnet18": (0.001, 6, 0.8),

@@ -346,7 +346,7 @@ def _other_parts(config: DictConfig, baseline: dict[str, Any]) -> str:
         config, "model.waves"
     )
     if is_plain and baseline["name"] == "gradient_boosting":
-        return "it may follow numbers in steps and turns: model=realmlp"
+        return "it may follow numbers in steps and turns: model=table_mlp"
     are_pictures = len(value_of(config, "spec.input_shape")) == 3 and baseline["name"] == "linear"
     if are_pictures and value_of(config, "model.weights") is None:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"

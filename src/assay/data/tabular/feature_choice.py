@@ -82,7 +82,7 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
         note = f"the target {name!r} has {different} different values and is predicted as a number"
         few = integral and 1 < different <= 10
         return True, f"{note}; for classes: data.source.task=multiclass" if few else ""
-    if pd.api.types.is_bool_dtype(values) or different <= 10:
+    if pd.api.types.is_bool_dtype(values) or different <= 2:
         return False, ""
     is_rare = values.value_counts().min() < 3  # such a class cannot be in all subsets: these may be counts
     if different <= _FEW_CLASSES and not is_rare:
