@@ -128,7 +128,7 @@ SUITED = {
     "breast_cancer": ("mlp", "bce_with_logits", "binary"),
     "diabetes": ("mlp", "mse", "regression"),
     "iris": ("mlp", "cross_entropy", "multiclass"),
-    "table": ("mlp", "cross_entropy", "multiclass"),
+    "table": ("table_mlp", "cross_entropy", "multiclass"),
     "text_table": ("bag_of_embeddings", "cross_entropy", "multiclass"),
     "stdlib_docs": ("bag_of_embeddings", "cross_entropy", "multiclass"),
     "wine": ("mlp", "cross_entropy", "multiclass"),
