@@ -9,7 +9,7 @@ Defaults are tuned on the sets whose name has an even SHA-256 (`--sets tune`) an
 (`--sets judge`). Both sides are tested on the same rows; the baseline is fitted on training and validation
 rows together. A run is at least as good where the mean difference of its test rows' scores (right or wrong,
 squared error) is not below zero by more than two standard errors, over all seeds. `--write` puts the table
-into docs/scores.md.
+into docs/scores.md. Sets that FILE of `--out` has already are not run again.
 """
 
 from __future__ import annotations
@@ -272,6 +272,19 @@ def summary(results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]])
         lines.append(
             f"not worse than before on {len(better)} of {len(both)} ({100 * len(better) / len(both):.0f} %)"
         )
+    for rival in ("autogluon", "pytabkit"):
+        scores = [
+            (one["ours"] - statistics.mean(each["score"] for each in one[rival]), one["noise"])
+            for one in known
+            if all("score" in each for each in one.get(rival, [{}]))
+        ]
+        if scores:
+            lines.append(
+                f"{rival}: of {len(scores)} tables assay is ahead of it by more than its noise on "
+                f"{sum(lead > 2 * noise for lead, noise in scores)}, behind on "
+                f"{sum(lead < -2 * noise for lead, noise in scores)}; median lead "
+                f"{100 * statistics.median(lead for lead, _ in scores):.2f} points"
+            )
     return lines
 
 
@@ -294,7 +307,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the page that gets the table")
     parser.add_argument("words", nargs="*", help="further overrides")
     asked = parser.parse_args()
-    names = []
+    results = json.loads(asked.out.read_text()) if asked.out.exists() else []
+    done_before, names = {one["name"] for one in results}, []
     for one in data_sets(asked.texts, asked.pictures):
         wanted = asked.sets == "all" or one.tunes == (asked.sets == "tune")
         wanted = wanted and one.kind in asked.kinds
@@ -302,9 +316,9 @@ def main() -> None:
             names.append(one.name)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["assay.run.train", "torchvision", "sklearn.ensemble", "scipy.stats"])
-    results = []
     with ProcessPoolExecutor(asked.jobs, mp_context=context, max_tasks_per_child=1) as pool:
-        for done in as_completed([pool.submit(_measure, name, asked) for name in names]):
+        missing = [name for name in names if name not in done_before]
+        for done in as_completed([pool.submit(_measure, name, asked) for name in missing]):
             found = done.result()
             results.append(found)
             told = found.get("error") if "ours" not in found else ""
@@ -315,12 +329,11 @@ def main() -> None:
                 f"epoch {found['best_epoch']}",
                 flush=True,
             )
-            results.sort(key=lambda one: names.index(one["name"]))
             asked.out.write_text(json.dumps(results, indent=1))
     before = json.loads(asked.before.read_text()) if asked.before else []
     print(*summary(results, before), sep="\n")
     if asked.write:
-        write_table(asked.write, results)
+        write_table(asked.write, results, before)
 
 
 def _measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
@@ -332,17 +345,25 @@ def _measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
             return {"name": name, "kind": one.kind, "error": f"{type(error).__name__}: {error}"}
 
 
-def write_table(page: Path, results: Sequence[dict[str, Any]]) -> None:
+def write_table(page: Path, results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> None:
     """Put the table between its marks, or at the end."""
     first, last = "<!-- defaults: written by benchmarks/defaults.py -->", "<!-- end of defaults -->"
     rows = [
         f"| {one['name']} | {one['kind']} | {one['samples']:,} | {one['ours']:.3f} | {one['baseline']:.3f} | "
         f"{one['majority']:.3f} | {'yes' if one['as_good'] else 'no'} |"
-        for one in results
         if "ours" in one
+        else f"| {one['name']} | {one['kind']} | | {str(one['error'])[:80].splitlines()[0]} | | | no |"
+        for one in sorted(results, key=lambda one: (one["kind"] != "table", one["kind"], one["name"]))
     ]
     head = "| set | kind | training samples | `assay train` | baseline | majority | at least as good |\n"
-    table = "\n".join([*summary(results, []), "", head + "|---|---|---|---|---|---|---|", *rows])
+    table = "\n".join(
+        [
+            *(f"- {line}" for line in summary(results, before)),
+            "",
+            head + "|---|---|---|---|---|---|---|",
+            *rows,
+        ]
+    )
     text = page.read_text()
     around = text.partition(first)[0].rstrip(), text.partition(last)[2]
     page.write_text(f"{around[0]}\n\n{first}\n{table}\n{last}\n{around[1].lstrip()}")
