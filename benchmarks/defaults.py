@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from assay.data.data_module import DataModule
     from assay.task.prediction.predictions import Predictions
 
-_SECONDS = 300
+_SECONDS = 900
 
 
 def compare(

@@ -104,6 +104,15 @@ def test_labels(tmp_path: Path) -> None:
     assert frequent["value"] == pytest.approx(shares.mean())
 
 
+def test_one_that_has_not_converged_is_one_all_the_same(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    walks, classes = draw.normal(size=(700, 150)).cumsum(1).astype("float32"), draw.integers(0, 10, 700)
+    np.savez(tmp_path / "walks.npz", inputs=walks, targets=classes)
+    typed = ("data=arrays", "data.source.root=walks.npz", "model=mlp", "baseline=linear")
+    assert trained(tmp_path, *typed).baseline["name"] == "linear"
+    assert "ConvergenceWarning" not in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+
+
 def test_masks(tmp_path: Path) -> None:
     result = trained(
         tmp_path, "data=digits_segmentation", "model=unet", "model.widths=[4,8]", "metrics=segmentation"

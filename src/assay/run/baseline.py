@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 import time
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -80,7 +81,8 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
         return
     start = time.perf_counter()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a baseline may stop before it has converged
             found = _compare(data, asked, predictions)
     except Exception as error:  # the run has come to its end all the same
         log.warning("there is no baseline: %s", reason_of(error), exc_info=error)
