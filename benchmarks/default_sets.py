@@ -138,7 +138,7 @@ def _table(name: str, read: Callable[[], pd.DataFrame], target: str, dropped: li
         typed = ["data=table", f"data.source.path={folder}/table.csv", f"data.source.target={column}"]
         different = frame[column].value_counts()
         asks = len(different) > 20 or (len(different) > 2 and different.min() < 3)
-        asks = asks and pd.api.types.is_integer_dtype(frame[column])
+        asks = bool(asks) and pd.api.types.is_integer_dtype(frame[column])
         return [*typed, *["data.source.task=regression"] * asks]  # which the message asks for
 
     return DataSet(name, "table", write)
