@@ -97,11 +97,12 @@ def compare(
         ours.append(_score(predictions, predictions.outputs))
         theirs.append(_score(predictions, fitted["baseline"][order]))
         majority.append(_score(predictions, fitted["majority"][order]))
-        record = json.loads((run / "record.json").read_text())
-        result["best_epoch"], result["notes"] = record["best"].get("epoch"), record.get("notes", [])
         for rival in rivals if one.kind == "table" else ():
             found = _ask(rival, typed, data, seed, result["seconds"])
+            found["ours"] = ours[-1]
             result.setdefault(rival.partition("=")[0], []).append(found)
+        record = json.loads((run / "record.json").read_text())
+        result["best_epoch"], result["notes"] = record["best"].get("epoch"), record.get("notes", [])
         result["samples"] = len(data.splits.rows["train"])
     every = np.concatenate(differences)
     noise = float(every.std() / np.sqrt(max(1, len(every))))
@@ -263,7 +264,7 @@ def summary(results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]])
         behind = statistics.median([max(0.0, one["baseline"] - one["ours"]) for one in of]) if of else 0.0
         below = [one["name"] for one in of if one["ours"] < one["majority"] - 2 * one["noise"]]
         lines.append(
-            f"{kind:8} at least as good on {good} of {len(total)} ({100 * good / max(1, len(total)):.0f} %), "
+            f"{kind}: at least as good on {good} of {len(total)} ({100 * good / max(1, len(total)):.0f} %), "
             f"median shortfall {100 * behind:.2f} points, below the majority: {', '.join(below) or 'none'}"
         )
     earlier = {one["name"]: one for one in before if "ours" in one}
@@ -274,7 +275,7 @@ def summary(results: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]])
         )
     for rival in ("autogluon", "pytabkit"):
         scores = [
-            (one["ours"] - statistics.mean(each["score"] for each in one[rival]), one["noise"])
+            (statistics.mean(each["ours"] - each["score"] for each in one[rival]), one["noise"])
             for one in known
             if all("score" in each for each in one.get(rival, [{}]))
         ]
