@@ -12,7 +12,7 @@ from assay.data.shown.shown_samples import labelled_samples
 from assay.loss.targets import at_least_float32
 from assay.metrics.tracker import LARGEST, Tracker, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout
-from assay.task.output_kind import kind_of_outputs
+from assay.task.answers import kind_of_outputs
 from assay.task.task import Task
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from assay.config.unread_keys import OUR_MODULE
 from assay.data.transform.normalize import target_scale
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
-from assay.task.output_kind import kind_of_own_outputs
+from assay.task.answers import kind_of_own_outputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

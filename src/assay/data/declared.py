@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 
 from assay.data.samples import Samples
-from assay.task.prediction.run_lengths import run_lengths
+from assay.task.language_modelling import run_lengths
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from assay.data.memory import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
-from assay.task.multiclass import Multiclass
 from assay.task.reconstruction import Reconstruction
+from assay.task.single_label import Multiclass
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ class Spec:
             `int64` of token ids.
         vocab_size: Token ids go from 0, which is padding, to below this; 0 where inputs are not token ids.
         token_bytes: How many bytes of text each token id stands for, as
-            `assay.task.prediction.run_lengths` writes it; empty where nobody asks.
+            `assay.task.language_modelling` writes it; empty where nobody asks.
         train_shape: Shape of one sample in training, where the transforms there make it another; else empty.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.

@@ -21,7 +21,7 @@ from assay.data.text.alphabet import END, UNKNOWN, Alphabet
 from assay.data.text.tokenizer import Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
-from assay.task.prediction.run_lengths import run_lengths
+from assay.task.language_modelling import run_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from assay.files.atomic import write_bytes
 from assay.record import predictions_file
 from assay.record.runs.config_values import INNER_FOLDS, fold_of, varying
 from assay.record.runs.statistics import mean_of
-from assay.task.own_task.answers import scores_of, typed_by
+from assay.task.answers import scores_of, typed_by
 from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ from assay.run.kept.encoder_file import write_encoder
 from assay.run.result import OWN_LOOPS
 from assay.run.summary import say_start
 from assay.run.threshold import add_threshold
-from assay.task.own_task.answers import scores_of
+from assay.task.answers import scores_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.objects import given
-from assay.task.output_kind import kind_of_outputs, kind_of_own_outputs
+from assay.task.answers import kind_of_outputs, kind_of_own_outputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from assay.targets.allowed_targets import targets, trusted_in
 from assay.targets.listed_places import is_allowed
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
-from assay.task.own_task.interface import check_interface
 from assay.task.task import Task
-from assay.task.task_of import TASKS, known_task, remember_task
+from assay.task.task_of import TASKS, check_interface, known_task, remember_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

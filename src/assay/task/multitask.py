@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.task.heads import heads_of
-from assay.task.multiclass import Multiclass
 from assay.task.regression import Regression
+from assay.task.single_label import Multiclass
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 

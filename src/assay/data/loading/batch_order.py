@@ -48,7 +48,7 @@ def choose_batch_size(num_samples: int, task: Task) -> int:
         task: What is learnt. Masks have a target per pixel, and need fewer pictures in a batch; two views of
             a picture are compared with all others of it, and need more.
 
-    >>> from assay.task.multiclass import Multiclass
+    >>> from assay.task.single_label import Multiclass
     >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
     [16, 32, 64, 128]
     """

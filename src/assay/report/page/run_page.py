@@ -52,8 +52,8 @@ from assay.report.page.provenance import (
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
+from assay.task.answers import scores_of
 from assay.task.figures.class_figures import TRUE_CLASS
-from assay.task.own_task.answers import scores_of
 from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
 

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.task.heads import heads_of
-from assay.task.prediction.prediction import ClassPrediction
-from assay.task.prediction.prediction_batch import ClassPredictions, PredictionBatch, ValuePredictions
+from assay.task.prediction.prediction_batch import (
+    ClassPrediction,
+    ClassPredictions,
+    PredictionBatch,
+    ValuePredictions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from assay.task.prediction.prediction import ValuePrediction
+    from assay.task.prediction.prediction_batch import ValuePrediction
 
 
 @final

@@ -1,12 +1,13 @@
-"""What a task says of predictions: a method of the user's own that fails is named, with its file."""
+"""What a task or a module of the user's own says of predictions: their kind and their scores."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from assay.error_location import defined_at, one_line_of, own_frame
-from assay.errors import AssayError, DataError
+from assay.errors import AssayError, ConfigError, DataError
 from assay.task.prediction.prediction_batch import PredictionBatch
+from assay.task.prediction.predictions import KINDS
 from assay.task.score import Score
 
 if TYPE_CHECKING:
@@ -16,6 +17,41 @@ if TYPE_CHECKING:
 
     from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.task import Task
+
+
+def kind_of_own_outputs(module: Any) -> Kind | None:
+    """What a `LightningModule` of the user's own says that its outputs are; None where it says nothing.
+
+    Args:
+        module: Its `prediction_kind` says what `forward` returns, and `predictions` of its `test_step`.
+
+    Raises:
+        ConfigError: It says something else.
+    """
+    kind = getattr(module, "prediction_kind", None)
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(
+            f"prediction_kind of {type(module).__name__} is {kind!r}; one of {', '.join(KINDS)} was expected",
+            key="module._target_",
+            hint="leave it out where outputs are nothing of these",
+        )
+    return cast("Kind | None", kind)
+
+
+def kind_of_outputs(task: Task, loss: Any) -> Kind:
+    """What the metrics of a run see of its model's outputs.
+
+    Args:
+        task: Of the run.
+        loss: Of the run; its `kind` and its `probabilities(outputs)` say it, where it has them.
+    """
+    if task.kind is not None:
+        return task.kind
+    if getattr(loss, "kind", None) == "embedding":
+        return "embeddings"
+    if task.has_real_targets:
+        return "values"
+    return "probabilities" if hasattr(loss, "probabilities") and not task.takes_logits else "scores"
 
 
 def scores_of(task: Task, predictions: Predictions) -> list[Score]:
