@@ -14,7 +14,6 @@ LEAVES = (
 )
 SHARED = (
     "errors",
-    "error_location",
     "quoting",
     "splitmix",
     "layer_depth",
@@ -130,7 +129,6 @@ def test_tasks_know_only_figures_errors_and_what_is_printed(trees: Trees) -> Non
                 "task",
                 "figure",
                 "errors",
-                "error_location",
                 "quoting",
                 "terminal",
             }, name

@@ -11,8 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, named
 from assay.config.tree import walk
-from assay.error_location import own_frame
-from assay.errors import AssayError, ConfigError, first_line
+from assay.errors import AssayError, ConfigError, first_line, own_frame
 from assay.targets.call_signature import example
 from assay.targets.optional_packages import install
 from assay.task.task_of import task_of

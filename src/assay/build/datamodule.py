@@ -21,8 +21,7 @@ from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.declared import Declared
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError, DataError
+from assay.errors import AssayError, ConfigError, DataError, one_line_of
 
 if TYPE_CHECKING:
     from assay.data.spec import Spec

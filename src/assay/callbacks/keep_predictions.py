@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
-from assay.error_location import one_line_of
+from assay.errors import one_line_of
 from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import task_of
 

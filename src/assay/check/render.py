@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from assay.check.units import in_bytes, in_flops
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_bytes
+from assay.quoting import in_bytes, in_flops
 from assay.task.task_of import known_task
 from assay.terminal import in_a_line
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from assay.cli.json_document import printed_document
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError, exit_place
+from assay.errors import AssayError, ConfigError, exit_place, one_line_of
 from assay.process.stop_signals import Stopped, stopped_by_signals
 from assay.record.outcome import exit_code_of
 from assay.record.secrets import note_given, redact

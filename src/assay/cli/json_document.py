@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
 import typer
 
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError, exit_place
+from assay.errors import AssayError, ConfigError, exit_place, one_line_of
 from assay.process.stop_signals import Stopped
 from assay.record.outcome import exit_code_of, stopped_by
 from assay.record.run_record import finite

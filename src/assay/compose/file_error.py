@@ -11,8 +11,7 @@ from omegaconf import grammar_parser
 from omegaconf.errors import GrammarParseError
 
 from assay.config.hydra_internals import check_header, file_of
-from assay.config.source_location import shown
-from assay.config.yaml_lines import defaults, written
+from assay.config.source_location import defaults, shown, written
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from hydra.core.default_element import DefaultsTreeNode, GroupDefault
 
-from assay.config.source_location import COMMAND_LINE, THE_DATA, Setting, config_file, shown
-from assay.config.yaml_lines import defaults
+from assay.config.source_location import COMMAND_LINE, THE_DATA, Setting, config_file, defaults, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

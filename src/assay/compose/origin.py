@@ -13,9 +13,8 @@ from omegaconf import OmegaConf
 from assay.compose.compose import PRIMARY, choices, compose_with, implied_overrides, loader, trust_for
 from assay.compose.group_choice import Choice, find_choices
 from assay.config.hydra_internals import any_reaches_out, defaults_of
-from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split
+from assay.config.source_location import COMMAND_LINE, Setting, config_file, joined, shown, split, written
 from assay.config.tree import walk
-from assay.config.yaml_lines import written
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.targets.trust import project_folder

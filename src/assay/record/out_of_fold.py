@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from assay.config.fingerprint import REPETITIONS
+from assay.config.serialize import REPETITIONS
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes

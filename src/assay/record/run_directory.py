@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
 from assay.files.atomic import is_temporary, remove_unfinished, write_text
-from assay.files.checksum import digest_of, sha256
-from assay.files.sealed import seal_yaml, yaml_is_whole
+from assay.files.checksum import digest_of, seal_yaml, sha256, yaml_is_whole
 from assay.files.symlinks import RESULTS, TEXTS, check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
 from assay.record.run_record import FILE

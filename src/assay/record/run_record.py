@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args, get_orig
 
 from assay.errors import AssayError
 from assay.files.atomic import write_text
-from assay.files.sealed import json_is_whole, seal_json
+from assay.files.checksum import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
 from assay.record.outcome import Cause, Outcome, Status, of_exception, reason_of, stopped_by
 from assay.record.secrets import redact, redact_tree

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ConfigError
-from assay.figure.to_csv import to_csv
+from assay.figure.figure import to_csv
 from assay.files.atomic import write_bytes, write_text
 from assay.files.symlinks import read_whole
 from assay.record.run_record import FILE

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.sealed import yaml_is_whole
+from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.quoting import counted

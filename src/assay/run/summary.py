@@ -11,8 +11,7 @@ from omegaconf import OmegaConf
 from rich.markup import escape
 
 from assay.config.yaml_file import load_mapping
-from assay.error_location import shown_path
-from assay.errors import AssayError
+from assay.errors import AssayError, shown_path
 from assay.quoting import counted
 from assay.record.baseline import in_words
 from assay.record.objective import format_score

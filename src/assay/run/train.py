@@ -32,8 +32,7 @@ from assay.check.job import check_job
 from assay.check.prove import Prover
 from assay.checkpoint.weights_hash import weights_sha256
 from assay.compose.origin import located
-from assay.config.fingerprint import config_fingerprint, fingerprint
-from assay.config.serialize import known, to_yaml
+from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import appending
 from assay.loop.stop_on_signal import StoppedBySignal

@@ -18,8 +18,7 @@ from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, one_line_of
 from assay.record.objective import check_asked_for, objectives
 from assay.record.runs.config_values import loss_terms, unlike_losses
 from assay.sweep.launcher.launcher import Launcher

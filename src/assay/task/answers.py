@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from assay.error_location import defined_at, one_line_of, own_frame
-from assay.errors import AssayError, ConfigError, DataError
+from assay.errors import AssayError, ConfigError, DataError, defined_at, one_line_of, own_frame
 from assay.task.prediction.prediction_batch import PredictionBatch
 from assay.task.prediction.predictions import KINDS
 from assay.task.score import Score

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
-from assay.error_location import defined_at
-from assay.errors import ConfigError
+from assay.errors import ConfigError, defined_at
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multilabel import Multilabel
 from assay.task.multitask import Multitask

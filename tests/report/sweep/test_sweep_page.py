@@ -16,7 +16,7 @@ from tests.making_runs import make_run
 from tests.report.page.browser import needs_chromium, opened
 from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
-from assay.files.sealed import seal_json
+from assay.files.checksum import seal_json
 from assay.record.journal import JobRecord, Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome

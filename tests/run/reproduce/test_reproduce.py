@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.cli.app import app
 from assay.errors import AssayError
-from assay.files.sealed import seal_json, seal_yaml
+from assay.files.checksum import seal_json, seal_yaml
 from assay.record.run_record import RunRecord
 from assay.run.reproduce.reproduce import Reproduction, reproduce
 

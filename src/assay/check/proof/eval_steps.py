@@ -11,8 +11,7 @@ from assay.build.trainer.num_processes import world_size
 from assay.check.proof.smoke_batch import made_up
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loading.batch_order import drops_last
-from assay.error_location import one_line_of
-from assay.errors import ConfigError
+from assay.errors import ConfigError, one_line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

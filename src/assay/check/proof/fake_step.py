@@ -15,10 +15,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from assay.build.model import build_model
 from assay.build.node import build
-from assay.check.units import in_bytes
 from assay.data.memory import device_memory
-from assay.error_location import own_frame
-from assay.errors import ConfigError, first_line
+from assay.errors import ConfigError, first_line, own_frame
+from assay.quoting import in_bytes
 from assay.torch_internals import (
     DataDependentOutputException,
     DynamicOutputShapeException,

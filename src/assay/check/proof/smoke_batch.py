@@ -17,8 +17,7 @@ from torch import nn
 from assay.check.static.trainer import KEY, OFF
 from assay.config.tree import walk
 from assay.data.transform.normalize import input_dtype
-from assay.error_location import defined_at, own_frame
-from assay.errors import AssayError, ConfigError, first_line
+from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.multitask import Multitask
 from assay.metrics.per_target import PerTarget

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import yaml
 
 from assay.errors import AssayError, first_line
-from assay.files.sealed import yaml_is_whole
+from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import PACKAGES
 from assay.record.runs.plain_value import plain_value, shown

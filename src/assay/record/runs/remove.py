@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
-from assay.files.sealed import yaml_is_whole
+from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import OWN_FILES, read_whole
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import RunRecord

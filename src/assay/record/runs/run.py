@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from assay.config.fingerprint import NOT_IDENTITY, REPETITIONS
+from assay.config.serialize import NOT_IDENTITY, REPETITIONS
 from assay.record.runs.plain_value import plain_value
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.config.source_location import shortened
 from assay.config.yaml_file import load_mapping
-from assay.config.yaml_lines import shortened
 from assay.errors import AssayError
-from assay.files.sealed import yaml_is_whole
+from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import check_inside, read_whole
 from assay.record.run_directory import RunDirectory
 from assay.report.difference import values_of

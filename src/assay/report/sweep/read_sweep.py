@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from assay.config.fingerprint import REPETITIONS
+from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside
 from assay.record.journal import FILE, Journal

@@ -13,10 +13,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assay.markdown import plain
 from assay.quoting import counted, spreadsheet_cell, typed
 from assay.record.objective import score_text
-from assay.terminal import in_a_line, printable
+from assay.terminal import escape_markdown, in_a_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -135,9 +134,9 @@ def to_markdown(comparison: Comparison) -> str:
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     rule = ["---"] * names + ["---:"] * (len(header) - names)
-    text = [_line(list(map(plain, header))), _line(rule)]
-    text += [_line(list(map(plain, row))) for row in rows]
-    text += [f"\n{plain(one)}" for one in _remarks(comparison)]
+    text = [_line(list(map(escape_markdown, header))), _line(rule)]
+    text += [_line(list(map(escape_markdown, row))) for row in rows]
+    text += [f"\n{escape_markdown(one)}" for one in _remarks(comparison)]
     return "\n".join(text) + "\n"
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from omegaconf import OmegaConf
 
 from assay.errors import AssayError
-from assay.markdown import plain
 from assay.quoting import counted, number_text
 from assay.record import predictions_file
 from assay.record.objective import described_metric, format_score
 from assay.run.export.example_code import code_of
+from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,15 +35,16 @@ def model_card(exported: Exported, original: Original) -> str:
     about = exported.description
     run = about["run"]
     words = "a task of its own" if original.task is None else original.task.in_words(original.spec)
-    title = f"{plain(run['name'])}: {plain(run['choices'].get('model') or 'a model of its own')}"
+    model = escape_markdown(run["choices"].get("model") or "a model of its own")
+    title = f"{escape_markdown(run['name'])}: {model}"
     rounded = ", rounded to 8-bit integers" if exported.quantized else ""
     parameters = original.record.model.get("parameters")
     sections = [
         f"{MARK}\n# {title}",
-        f"A {plain(about['task'] or 'trained')} model ({words}"
+        f"A {escape_markdown(about['task'] or 'trained')} model ({words}"
         f"{f', {parameters:,} parameters' if parameters else ''}), "
         f"`{exported.path.name}` in {about['format']} format{rounded}. Exported by assay from run "
-        f"{plain(run['run_id'])}, {run['checkpoint']} checkpoint.",
+        f"{escape_markdown(run['run_id'])}, {run['checkpoint']} checkpoint.",
         "## What it takes and gives\n\n" + "\n".join(_interface(exported, original)),
         f"## How to run it\n\n```python\n{code_of(exported, original)}```",
         "## Scores\n\n" + "\n".join(_scores(exported, original)),
@@ -73,7 +74,7 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
         yield f"- Input `{one['name']}`: {one['dtype']} [{shape}]{values}{prepared}."
     yield f"- Output `{about['output']['name']}`: {_output(about, original)}."
     if about["inside"]:
-        yield f"- The file does on its own: {'; '.join(map(plain, about['inside']))}."
+        yield f"- The file does on its own: {'; '.join(map(escape_markdown, about['inside']))}."
     for one in about["inputs"]:
         if "columns" in one:
             rows = [
@@ -91,7 +92,7 @@ def _interface(exported: Exported, original: Original) -> Iterable[str]:
 
 
 def _output(about: dict[str, Any], original: Original) -> str:
-    names = ", ".join(map(plain, about["names"][:_MOST_CLASSES]))
+    names = ", ".join(map(escape_markdown, about["names"][:_MOST_CLASSES]))
     names += ", …" if len(about["names"]) > _MOST_CLASSES else ""
     what = "class" if about["one_of_classes"] else "label"
     if original.codec is not None:
@@ -154,7 +155,7 @@ def _data(original: Original) -> Iterable[str]:
         yield "Its datamodule does not describe it."
         return
     yield (
-        f"`data={plain(original.record.choices.get('data'))}`: {spec['num_train']:,} training, "
+        f"`data={escape_markdown(original.record.choices.get('data'))}`: {spec['num_train']:,} training, "
         f"{spec['num_val']:,} validation and {spec['num_test']:,} test samples."
     )
     names, counts = spec["class_names"], spec["class_counts"]
@@ -175,8 +176,8 @@ def _limits(exported: Exported, original: Original) -> Iterable[str]:
     if counts and min(counts) * 10 <= max(counts):
         rarest = spec["class_names"][list(counts).index(min(counts))]
         yield (
-            f"The classes are imbalanced: {plain(rarest)} has {counted(min(counts), 'training sample')}, "
-            f"the most frequent class {max(counts):,}."
+            f"The classes are imbalanced: {escape_markdown(rarest)} has "
+            f"{counted(min(counts), 'training sample')}, the most frequent class {max(counts):,}."
         )
     yield from _weak_classes(original)
     if spec and spec["num_test"] < 100:
@@ -186,8 +187,9 @@ def _limits(exported: Exported, original: Original) -> Iterable[str]:
     for one in about["inputs"]:
         for column in one.get("columns", ()):
             if column["kind"] == "category":
-                yield f"A category of {plain(column['name'])} that training lacked {column['unknown']}."
-    yield from map(plain, exported.notes)
+                name = escape_markdown(column["name"])
+                yield f"A category of {name} that training lacked {column['unknown']}."
+    yield from map(escape_markdown, exported.notes)
 
 
 def _weak_classes(original: Original) -> Iterable[str]:
@@ -206,7 +208,7 @@ def _weak_classes(original: Original) -> Iterable[str]:
     right = kept.outputs.argmax(1) == targets
     found = [(float(right[targets == at].mean()), at) for at in range(len(names)) if (targets == at).any()]
     weakest = ", ".join(
-        f"{plain(names[at])} ({100 * recall:.0f} % of {int((targets == at).sum()):,})"
+        f"{escape_markdown(names[at])} ({100 * recall:.0f} % of {int((targets == at).sum()):,})"
         for recall, at in sorted(found)[:_WEAKEST]
         if recall < 1
     )
@@ -233,5 +235,5 @@ def _provenance(exported: Exported) -> Sequence[tuple[str, str]]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *([plain(cell) for cell in row] for row in rows)]
+    lines = [head, ["---"] * len(head), *([escape_markdown(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

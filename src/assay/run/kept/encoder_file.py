@@ -12,7 +12,7 @@ from assay.data.text.text_encoder import TextEncoder
 from assay.data.text.tokenizer import Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
-from assay.files.sealed import json_is_whole, seal_json
+from assay.files.checksum import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from omegaconf import DictConfig, open_dict
 
-from assay.config.fingerprint import fingerprint
+from assay.config.serialize import fingerprint
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import temporary_folder

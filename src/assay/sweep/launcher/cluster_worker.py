@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 from assay.build.trainer.num_processes import WORLD_SIZES
-from assay.process import reaper
+from assay.process import orphans
 from assay.record.outcome import Outcome, reason_of
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.exit_status import outcome_after
@@ -33,9 +33,9 @@ class ClusterWorker:
     """
 
     def __init__(self) -> None:
-        os.environ[reaper.MARK] = uuid.uuid4().hex
+        os.environ[orphans.MARK] = uuid.uuid4().hex
         self._fork_server = ForkServer()
-        self._guard = reaper.guard(os.environ[reaper.MARK])
+        self._guard = orphans.guard(os.environ[orphans.MARK])
         self._told: dict[int, str] = {}
 
     def ready(self) -> bool:
@@ -94,6 +94,6 @@ class ClusterWorker:
 
 def _instead(environment: Mapping[str, str], job_spec: JobSpec) -> dict[str, str | None]:
     """What turns the variables of this process into others."""
-    kept = {reaper.MARK, MARK} | ({_VISIBLE} if job_spec.gpus else set())
+    kept = {orphans.MARK, MARK} | ({_VISIBLE} if job_spec.gpus else set())
     wanted = {name: value for name, value in environment.items() if name not in kept}
     return {**{name: None for name in os.environ if name not in wanted and name not in kept}, **wanted}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from assay.errors import ConfigError, ProcessError, first_line
-from assay.process import reaper
+from assay.process import orphans
 from assay.process.stop_signals import handlers_kept
 from assay.record.provenance.provenance import usable_cores
 from assay.targets.optional_packages import install
@@ -74,8 +74,8 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     # Ray's sockets lie in it, whose paths may be no longer than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
     mark = uuid.uuid4().hex
-    guarded = reaper.guard(mark, str(folder))  # Ray's own guard leaves some of its processes
-    with handlers_kept(SIGNALS), variables({**SETTINGS, reaper.MARK: mark}):
+    guarded = orphans.guard(mark, str(folder))  # Ray's own guard leaves some of its processes
+    with handlers_kept(SIGNALS), variables({**SETTINGS, orphans.MARK: mark}):
         constants = ray._private.ray_constants  # which has read the variable when it was imported
         joins_machines, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.markup import escape
 from rich.table import Table
 
-from assay.config.fingerprint import REPETITIONS
+from assay.config.serialize import REPETITIONS
 from assay.files.atomic import write_text
 from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.config.fingerprint import REPETITIONS
+from assay.config.serialize import REPETITIONS
 from assay.files.atomic import write_text
 from assay.quoting import spreadsheet_cell
 from assay.record.runs.config_values import fold_of, varying

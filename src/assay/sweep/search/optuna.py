@@ -22,8 +22,7 @@ from assay.callbacks.optuna_study import (
     takes_argument,
 )
 from assay.config.serialize import check_whole_number
-from assay.error_location import one_line_of
-from assay.errors import ConfigError
+from assay.errors import ConfigError, one_line_of
 from assay.record.objective import objectives
 from assay.sweep.search.constraint import read_constraints
 from assay.sweep.search.samplers import Samplers, distribution
