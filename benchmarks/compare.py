@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from assay.files.checksum import seal_json, seal_yaml
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 
 GOALS = {1_000: 1.0, 10_000: 5.0}
 """Seconds for a number of runs."""

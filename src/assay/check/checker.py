@@ -13,7 +13,7 @@ from assay.compose.origin import located
 from assay.config.serialize import LARGEST_SEED, check_whole_number, fingerprint_of
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.quoting import reads_as_number
-from assay.record.provenance.provenance import check_clean
+from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
 
 if TYPE_CHECKING:

@@ -161,7 +161,7 @@ def rm(
 ) -> None:
     """Remove runs for good; asks first, never one that runs."""
     with reported(debug, as_json=as_json) as document:
-        from assay.record.runs.remove import removable, remove
+        from assay.record.run_directory import removable, remove_run
 
         found = [removable(run) for run in runs]
         for one in found:
@@ -176,7 +176,7 @@ def rm(
             if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
                 raise AssayError("nothing was removed")
         for one in found:
-            remove(one)
+            remove_run(one)
         document.say("rm", Removed(found))
 
 

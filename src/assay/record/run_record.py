@@ -46,11 +46,11 @@ class RunRecord:
         tags: The user's.
         finished: UTC, ISO 8601.
         seconds: Spent in the run, over all segments.
-        git: See `assay.record.provenance.provenance.git_state`; None outside a repository.
+        git: See `assay.record.provenance.git_state`; None outside a repository.
         patch_sha256: Of `code.patch`; empty without one.
         lock_sha256: Of the file that pins the packages; empty without one.
         packages: Version of every installed distribution.
-        machine: See `assay.record.provenance.provenance.machine`.
+        machine: See `assay.record.provenance.machine`.
         data_sha256: Of the data's contents and division.
         weights_sha256: Of the weights that training ended with; see `assay.checkpoint.weights_hash`.
         files: SHA-256 of the files of the run directory when the run had ended.

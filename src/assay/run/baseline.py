@@ -18,7 +18,7 @@ from assay.data.loading.loaders import KeyedDataset
 from assay.data.samples import Samples
 from assay.data.shown.shown_samples import sample_names
 from assay.data.splitting.subset import blocks
-from assay.record.baseline import in_words
+from assay.record.objective import baseline_in_words
 from assay.record.outcome import reason_of
 from assay.task.task_of import task_of
 
@@ -93,7 +93,7 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
         )
         record.metrics[f"baseline/{found['score']}"] = found["value"]
         record.directions[f"baseline/{found['score']}"] = "max"
-        log.info("baseline: %s", in_words(record.baseline))
+        log.info("baseline: %s", baseline_in_words(record.baseline))
 
 
 def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from rich.markup import escape
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, shown_path
 from assay.quoting import counted
-from assay.record.baseline import in_words
-from assay.record.objective import format_score
+from assay.record.objective import baseline_in_words, format_score
 from assay.record.runs.run_differences import since_previous
 from assay.run.saved_config import judged_config
 from assay.targets.objects import TARGET
@@ -108,7 +107,7 @@ def say_run(console: Console, result: RunResult) -> list[str]:
     for warning in result.warnings:
         console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
     if result.baseline:
-        console.print(f"[bold]baseline[/bold]   {escape(in_words(result.baseline))}")
+        console.print(f"[bold]baseline[/bold]   {escape(baseline_in_words(result.baseline))}")
         if result.baseline["advice"]:
             console.print(f"           {escape(result.baseline['advice'])}")
     if result.threshold:

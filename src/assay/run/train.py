@@ -38,8 +38,7 @@ from assay.files.symlinks import appending
 from assay.loop.stop_on_signal import StoppedBySignal
 from assay.record.log_file import FILE, log_file
 from assay.record.outcome import TRIAL
-from assay.record.provenance.provenance import refuse_uncommitted
-from assay.record.provenance.segment import segment_here
+from assay.record.provenance import refuse_uncommitted, segment_here
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now

@@ -24,7 +24,7 @@ from assay.quoting import counted, quoted
 from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.objective import scores_of
-from assay.record.provenance.provenance import check_clean
+from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
 from assay.run.summary import say_warnings

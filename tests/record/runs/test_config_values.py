@@ -13,8 +13,8 @@ from tests.making_runs import make_run
 from assay.errors import AssayError
 from assay.files.checksum import seal_yaml
 from assay.record.runs.config_values import ConfigValues, loss_terms, unlike_losses
-from assay.record.runs.plain_value import shown
 from assay.record.runs.read_runs import read_runs
+from assay.record.runs.run import shown
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from assay.figure.figure import Line
-from assay.record.runs.curves import Curve
+from assay.record.runs.read_runs import Curve
 from assay.report.page.history_figures import at_epoch, curve_figures, memory_figures, throughput_figure
 
 CURVES = {

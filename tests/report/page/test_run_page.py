@@ -14,7 +14,7 @@ from assay.errors import AssayError
 from assay.figure.figure import Line
 from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
-from assay.record.runs.curves import read_curves
+from assay.record.runs.read_runs import read_curves
 from assay.record.samples_file import KeptSample
 from assay.report.page.page import Cards, Figures, Note, Page, Pictures, Table
 from assay.report.page.render import render, write

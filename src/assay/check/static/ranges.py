@@ -25,7 +25,7 @@ from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
-from assay.record.baseline import NAMES as BASELINES
+from assay.record.objective import BASELINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import numpy as np
 
 from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.record.objective import is_share
-from assay.record.runs.curves import Curve
+from assay.record.runs.read_runs import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

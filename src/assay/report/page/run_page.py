@@ -14,13 +14,12 @@ from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
-from assay.record.baseline import in_words
-from assay.record.objective import described_metric, format_score
+from assay.record.objective import baseline_in_words, described_metric, format_score
 from assay.record.outcome import reason_of
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
-from assay.record.runs.curves import read_curves
+from assay.record.runs.read_runs import read_curves
 from assay.report.page.history_figures import (
     at_epoch,
     curve_figures,
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.record.runs.curves import Curve
+    from assay.record.runs.read_runs import Curve
     from assay.record.samples_file import KeptSample
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
@@ -115,7 +114,9 @@ def run_page(run_dir: Path) -> Page:
     ]
     sections = [
         Section(
-            "scores", "Scores", _ending(record, status) + _scores(record, predictions, at_best, in_words)
+            "scores",
+            "Scores",
+            _ending(record, status) + _scores(record, predictions, at_best, in_words),
         ),
         Section(
             "training",
@@ -165,7 +166,7 @@ def _scores(
         blocks += _drawn(lambda: _judged_scores(predictions))
     blocks += _logged(record, at_best, title)
     if record.baseline:
-        told = f"Baseline: {in_words(record.baseline)}."
+        told = f"Baseline: {baseline_in_words(record.baseline)}."
         blocks.insert(0, Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
     return blocks or [Note("The run has logged no metrics.", "warn")]
 

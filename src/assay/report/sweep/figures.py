@@ -11,7 +11,7 @@ import numpy as np
 from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points, Spans, is_logarithmic
 from assay.quoting import counted, duration, reads_as_number
 from assay.record.objective import format_score, is_share
-from assay.record.runs.importance import importance
+from assay.record.runs.statistics import importance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ from assay.record.log_file import logs_of
 from assay.record.objective import format_score, is_share, score_text
 from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
 from assay.record.runs.config_values import INNER_FOLDS, in_one_line, in_short
-from assay.record.runs.curves import read_curves
+from assay.record.runs.read_runs import read_curves
 from assay.record.runs.statistics import mean_of
 from assay.record.secrets import redact
 from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from assay.record.objective import Objective
     from assay.record.out_of_fold import OutOfFold
     from assay.record.outcome import Cause
-    from assay.record.runs.curves import Curve
+    from assay.record.runs.read_runs import Curve
     from assay.record.runs.statistics import Mean
     from assay.report.page.page import Block, Tone
     from assay.report.sweep.contents import Contents, Group, Job

@@ -22,8 +22,7 @@ from assay.record.runs.config_values import (
     unlike_losses,
     value,
 )
-from assay.record.runs.plain_value import plain_value
-from assay.record.runs.run import is_config, same_value
+from assay.record.runs.run import is_config, plain_value, same_value
 from assay.record.runs.statistics import (
     LEVEL,
     PAIRED_TEST,

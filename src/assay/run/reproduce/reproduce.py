@@ -21,10 +21,9 @@ from assay.errors import AssayError, ConfigError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS, read_whole
 from assay.process.children import kill, received, start, wait
+from assay.record.code_patch import code_at
 from assay.record.outcome import exit_code_of
-from assay.record.provenance.code_at import code_at
-from assay.record.provenance.provenance import changed_files, git_state, packages
-from assay.record.provenance.segment import differences_within, package_changes
+from assay.record.provenance import changed_files, differences_within, git_state, package_changes, packages
 from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord
 from assay.record.runs.run_differences import causes, differences, relative_differences

@@ -28,8 +28,14 @@ from assay.files.symlinks import check_links
 from assay.loop.position import Phase, Position
 from assay.paths import CONF_DIR
 from assay.quoting import counted
-from assay.record.provenance.provenance import refuse_uncommitted
-from assay.record.provenance.segment import code_changes, machine_changes, segment_here, segments, shortened
+from assay.record.provenance import (
+    code_changes,
+    machine_changes,
+    refuse_uncommitted,
+    segment_here,
+    segments,
+    shortened,
+)
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from assay.errors import ConfigError, ProcessError, first_line
 from assay.process import orphans
 from assay.process.stop_signals import handlers_kept
-from assay.record.provenance.provenance import usable_cores
+from assay.record.provenance import usable_cores
 from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
