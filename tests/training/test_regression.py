@@ -19,8 +19,8 @@ from assay.compose.compose import compose, job_config
 from assay.data.transform.normalize import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
-from assay.report.page.page import Cards
-from assay.report.page.run_page import run_page
+from assay.report.page import Cards
+from assay.report.run_page import run_page
 from assay.run.resume.resume import resume
 from assay.task.task_of import task_of
 

@@ -78,8 +78,8 @@ def data(
 
             job = Checker(config_dir).job(typed)
             from assay.compose.origin import located
-            from assay.report.data.data_page import look
-            from assay.report.data.to_terminal import show
+            from assay.report.data_page import look
+            from assay.report.survey import show
         with located(job.overrides, config_dir):
             survey = look(job, out)
         document.say("data", survey)

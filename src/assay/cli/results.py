@@ -18,7 +18,7 @@ from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
     from assay.cli.json_document import Document
-    from assay.report.table.comparison import Comparison
+    from assay.report.comparison import Comparison
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
@@ -109,10 +109,9 @@ def best(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.read_runs import read_runs
-        from assay.report.table.comparison import compare as compared
-        from assay.report.table.comparison import default_metric, in_words, ranking_of
-        from assay.report.table.text_table import best_run
-        from assay.report.table.to_document import Best, to_document
+        from assay.report.comparison import compare as compared
+        from assay.report.comparison import default_metric, in_words, ranking_of
+        from assay.report.comparison_formats import Best, best_run, to_document
 
         runs = read_runs([path])
         ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
@@ -190,8 +189,8 @@ def _show(
     watch: bool,
 ) -> None:
     from assay.record.runs.read_runs import RunReader
-    from assay.report.table.comparison import compare as compared
-    from assay.report.table.comparison import default_metric
+    from assay.report.comparison import compare as compared
+    from assay.report.comparison import default_metric
 
     reader = RunReader()
 
@@ -207,11 +206,11 @@ def _show(
         return
     found = comparison()
     if form == "json":
-        from assay.report.table.to_document import to_document
+        from assay.report.comparison_formats import to_document
 
         document.say(kind, to_document(found))
     elif form == "table":
-        from assay.report.table.text_table import print_comparison
+        from assay.report.comparison_formats import print_comparison
 
         asked = bool(choice["metrics"])
         print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
@@ -220,7 +219,7 @@ def _show(
 
 
 def _text(comparison: Comparison, form: Format) -> str:
-    from assay.report.table.text_table import to_csv, to_latex, to_markdown
+    from assay.report.comparison_formats import to_csv, to_latex, to_markdown
 
     return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[form](comparison)
 
@@ -233,7 +232,7 @@ def _watch(kind: str, comparison: Any, form: Format) -> None:
         )
     from rich.live import Live
 
-    from assay.report.table.text_table import to_terminal
+    from assay.report.comparison_formats import to_terminal
 
     console = Console(highlight=False)
     try:

@@ -356,7 +356,7 @@ def compare(
         runs: From `read_runs`.
         sort: A metric, best first, or a key of the config, ascending; `METRIC:min` and `METRIC:max` say which
             is better. By default what checkpoints are kept by.
-        where: Conditions; see `assay.report.table.comparison.meeting`.
+        where: Conditions; see `assay.report.comparison.meeting`.
         group_by: Keys; runs that share their values become one row. By default repetitions do.
         metrics: Scores to show; by default those of the test, else those of the validation.
         each: Give each run a row of its own, the first started first.

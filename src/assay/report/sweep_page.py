@@ -22,9 +22,9 @@ from assay.record.runs.config_values import INNER_FOLDS, in_one_line, in_short
 from assay.record.runs.read_runs import read_curves
 from assay.record.runs.statistics import mean_of
 from assay.record.secrets import redact
-from assay.report.page.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
-from assay.report.sweep.contents import ranked, verdict
-from assay.report.sweep.figures import parameter_figures, timeline, tradeoff
+from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
+from assay.report.read_sweep import ranked, verdict
+from assay.report.sweep_figures import parameter_figures, timeline, tradeoff
 from assay.targets.own_task import import_trusted
 from assay.terminal import printable
 
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from assay.record.outcome import Cause
     from assay.record.runs.read_runs import Curve
     from assay.record.runs.statistics import Mean
-    from assay.report.page.page import Block, Tone
-    from assay.report.sweep.contents import Contents, Group, Job
+    from assay.report.page import Block, Tone
+    from assay.report.read_sweep import Contents, Group, Job
+
 
 _CURVES: Final = 16
 """Configurations drawn."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.objective import Objective
-    from assay.report.sweep.contents import Contents, Group, Job, Span
+    from assay.report.read_sweep import Contents, Group, Job, Span
+
 
 MISSING: Final = "–"
 _IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")

@@ -15,11 +15,9 @@ from assay.data.samples import Samples
 from assay.data.shown.shown_samples import Shown, show, show_augmented
 from assay.errors import AssayError
 from assay.quoting import number_text
-from assay.report.data.survey import MOST_READ, raw_tables, survey
-from assay.report.data.to_terminal import bar, histogram, number
-from assay.report.page.page import Block, Cards, Cell, Note, Page, Picture, Pictures, Section, Table
-from assay.report.page.render import write
+from assay.report.page import Block, Cards, Cell, Note, Page, Picture, Pictures, Section, Table, write
 from assay.report.report import check_replaced, written
+from assay.report.survey import MOST_READ, bar, histogram, number, raw_tables, survey
 from assay.task.task_of import task_of
 from assay.terminal import in_a_line
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.compose.job_composer import Job
-    from assay.report.data.survey import ColumnSurvey, Survey, Values
+    from assay.report.survey import ColumnSurvey, Survey, Values
 
     _Samples = list[tuple[str, str, Shown]]
 

@@ -20,14 +20,7 @@ from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.record.runs.read_runs import read_curves
-from assay.report.page.history_figures import (
-    at_epoch,
-    curve_figures,
-    memory_figures,
-    subset_and_metric,
-    throughput_figure,
-)
-from assay.report.page.page import (
+from assay.report.page import (
     Block,
     Cards,
     Cell,
@@ -43,11 +36,16 @@ from assay.report.page.page import (
     Table,
     Tone,
 )
-from assay.report.page.provenance import (
+from assay.report.run_parts import (
+    at_epoch,
     config_blocks,
+    curve_figures,
     environment_blocks,
+    memory_figures,
     read_values,
     reproduce_blocks,
+    subset_and_metric,
+    throughput_figure,
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
@@ -64,6 +62,7 @@ if TYPE_CHECKING:
     from assay.record.samples_file import KeptSample
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
+
 
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
 """Of each status."""
