@@ -48,7 +48,7 @@ LIGHT = (
     "record",
     "report.difference",
     "run.reproduce",
-    "run.summary",
+    "run.result",
     "sweep",
     "targets.listed_places",
     "targets.allowed_targets",

@@ -27,7 +27,7 @@ from assay.record import predictions_file
 from assay.report.page import Note
 from assay.report.run_page import run_page
 from assay.run.evaluate import evaluate
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 from assay.run.train import train as train_as_typed
 from assay.task.task import Task
 

@@ -28,7 +28,7 @@ from assay.model.hf_text import HFText
 from assay.model.weights.hf_folder import KINDS
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
 from assay.config.serialize import fingerprint, known, to_yaml
 from assay.data.spec import Spec
-from assay.run.resume.resume import change
+from assay.run.resume import change
 from assay.run.saved_config import as_written, interpolations
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from assay.errors import ConfigError
 from assay.module import Module
 from assay.report.page import Cards
 from assay.report.run_page import run_page
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

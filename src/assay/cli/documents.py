@@ -32,7 +32,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "report": ("report", "assay.report.report.Report"),
     "export": ("export", "assay.run.export.description.Exported"),
     "predict": ("predict", "assay.run.predict.predict.Predicted"),
-    "reproduce": ("reproduce", "assay.run.reproduce.reproduce.Reproduction"),
+    "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""
 

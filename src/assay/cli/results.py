@@ -270,7 +270,7 @@ def report(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.report.report import report as write_report
-        from assay.run.summary import labelled, predicting
+        from assay.run.result import labelled, predicting
 
         written = write_report(paths, out, png, csv)
         document.say("report", written)

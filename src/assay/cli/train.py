@@ -102,7 +102,7 @@ def resume(
 
         RunRecord.load(run)  # a mistyped directory costs no wait
         with loading():
-            from assay.run.resume.resume import resume as go_on
+            from assay.run.resume import resume as go_on
 
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
@@ -133,8 +133,8 @@ def reproduce(
     code.
     """
     with reported(debug, as_json=as_json) as document:
-        from assay.run.reproduce.reproduce import reproduce as run_again
-        from assay.run.reproduce.reproduce import show
+        from assay.run.reproduce import reproduce as run_again
+        from assay.run.reproduce import show
 
         result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
         show(result)
@@ -167,7 +167,7 @@ def _print_configs(jobs: list[DictConfig]) -> None:
 
 
 def _end_run(document: Document, result: RunResult) -> None:
-    from assay.run.summary import say_run
+    from assay.run.result import say_run
 
     document.say("run", result)
     console = Console(highlight=False, soft_wrap=True, stderr=result.status != "finished")

@@ -76,7 +76,7 @@ def evaluate(
 
 
 def _say(found: Evaluation) -> None:
-    from assay.run.summary import labelled, predicting, scores_of
+    from assay.run.result import labelled, predicting, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")

@@ -39,10 +39,10 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
 from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
-from assay.run.kept.encoder_file import ENCODED, read_encoder
-from assay.run.kept.kept_predictions import gathered, predictions_of, warnings_of
+from assay.run.encoder_file import ENCODED, read_encoder
+from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, weights_of
-from assay.run.resume.resume import choose_device, parsed_overrides, set_value
+from assay.run.resume import choose_device, parsed_overrides, set_value
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.allowed_targets import check_targets
 from assay.targets.trust import KEY as TRUSTED

@@ -45,12 +45,11 @@ from assay.record.outcome import reason_of
 from assay.record.run_directory import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
+from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces
-from assay.run.kept import kept_predictions
-from assay.run.kept.encoder_file import write_encoder
-from assay.run.result import OWN_LOOPS
-from assay.run.summary import say_start
+from assay.run.encoder_file import write_encoder
+from assay.run.result import OWN_LOOPS, say_start
 from assay.run.threshold import add_threshold
 from assay.task.answers import scores_of
 from assay.task.task_of import task_of

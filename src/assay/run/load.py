@@ -26,7 +26,7 @@ from assay.data.text_table import TextTable
 from assay.data.transform.transforms import Transforms
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
-from assay.run.kept.encoder_file import ENCODED, read_codec, read_encoder
+from assay.run.encoder_file import ENCODED, read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished

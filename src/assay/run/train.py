@@ -46,9 +46,8 @@ from assay.record.secrets import redact_tree
 from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
-from assay.run.result import RunResult
+from assay.run.result import RunResult, say_warnings
 from assay.run.saved_config import as_written, interpolations, read_config
-from assay.run.summary import say_warnings
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place
 

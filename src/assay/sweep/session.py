@@ -27,7 +27,7 @@ from assay.record.objective import scores_of
 from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
-from assay.run.summary import say_warnings
+from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
 from assay.sweep.output.progress import SweepProgress, shown
 from assay.sweep.output.summary import gathered, importance_of, say_results, write_results

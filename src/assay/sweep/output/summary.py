@@ -16,7 +16,7 @@ from assay.record.log_file import FILE, logs_of
 from assay.record.objective import format_score, score_text
 from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
 from assay.record.runs.statistics import importance, mean_of
-from assay.run.summary import LONG, labelled
+from assay.run.result import LONG, labelled
 from assay.sweep.output.progress import why
 from assay.sweep.output.tables import RESULTS, best_job, csv_text, groups, ranked, write_tables
 from assay.targets.own_task import import_trusted

@@ -44,7 +44,7 @@ _GROUPS: Final = (
 )
 _MODULES: Final = (
     "assay.run.train",
-    "assay.run.resume.resume",
+    "assay.run.resume",
     "assay.sweep.worker.run_job",
     "fsspec.implementations.chained",
     "git",

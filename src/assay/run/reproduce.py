@@ -27,7 +27,7 @@ from assay.record.provenance import changed_files, differences_within, git_state
 from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord
 from assay.record.runs.run_differences import causes, differences, relative_differences
-from assay.run.reproduce.reproduce_process import CODE, REFUSED, WEIGHTS
+from assay.run.reproduce_process import CODE, REFUSED, WEIGHTS
 from assay.run.saved_config import as_written, judged_config
 from assay.targets.allowed_targets import check_targets
 from assay.targets.objects import missing
@@ -36,6 +36,7 @@ from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 _SWITCHES: Final = (
     *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
@@ -310,7 +311,7 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
 
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
-    module = "assay.run.reproduce.reproduce_process"
+    module = "assay.run.reproduce_process"
     command = [sys.executable, "-P", "-m", module, str(run_dir), str(again), *trusted]
     with received() as came:
         process = start(command, environment)

@@ -19,6 +19,7 @@ from assay.record.run_record import RunRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 CODE: Final = "code"
 """Folder of the code of the run, where that is not the checkout's."""
 REFUSED: Final = "refused.json"
@@ -40,9 +41,9 @@ def main() -> None:
 
 
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
-    from assay.run.resume.resume import change
+    from assay.run.result import say_warnings
+    from assay.run.resume import change
     from assay.run.saved_config import read_config
-    from assay.run.summary import say_warnings
     from assay.run.train import prove, run_job
     from assay.targets.external_values import check_outside
     from assay.targets.trust import trust

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Encoder
 
+
 TOKENIZER_FILE = "tokenizer.json"
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from assay.run.result import RunResult
 
+
 _FIXED: Final = (
     "model",
     "data",
