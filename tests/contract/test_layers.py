@@ -50,7 +50,7 @@ LIGHT = (
     "run.reproduce",
     "run.result",
     "sweep",
-    "targets.listed_places",
+    "targets.allowed_targets",
     "targets.allowed_targets",
     "targets.external_values",
     "targets.trust",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from assay.check.report import Report
     from assay.compose.listing import Option
-    from assay.sweep.result import SweepResult
+    from assay.sweep.summary import SweepResult
 
 KINDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("train, resume RUN", "assay.run.result.RunResult"),
@@ -161,7 +161,7 @@ class Sweep:
     def of(cls, result: SweepResult) -> Sweep:
         """The document of a sweep."""
         from assay.record.outcome import Outcome
-        from assay.sweep.output.tables import best_job
+        from assay.sweep.summary import best_job
 
         jobs = []
         for job in result.jobs:

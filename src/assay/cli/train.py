@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.cli.json_document import Document
     from assay.run.result import RunResult
-    from assay.sweep.result import SweepResult
+    from assay.sweep.summary import SweepResult
 
 
 def train(
@@ -179,7 +179,7 @@ def _end_run(document: Document, result: RunResult) -> None:
 
 
 def _end_sweep(document: Document, result: SweepResult) -> None:
-    from assay.sweep.output.summary import next_commands
+    from assay.sweep.summary import next_commands
 
     document.say("sweep", Sweep.of(result))
     document.next = next_commands(result)

@@ -24,11 +24,10 @@ from assay.record.runs.config_values import loss_terms, unlike_losses
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
-from assay.sweep.search.constraint import read_constraints
-from assay.sweep.search.nested import NestedSearch
-from assay.sweep.search.samplers import import_sampler
+from assay.sweep.search.grid import NestedSearch
 from assay.sweep.search.search import Search
 from assay.sweep.search.space import parse
+from assay.sweep.search.study import import_sampler, read_constraints
 from assay.targets.annotation import accepts, in_words
 from assay.targets.resolve import own_class
 from assay.targets.trust import KEY, within

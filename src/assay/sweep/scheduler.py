@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from assay.record.journal import Journal
     from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.output.progress import SweepProgress
+    from assay.sweep.progress import SweepProgress
     from assay.sweep.search.search import Proposal, Search
 
 

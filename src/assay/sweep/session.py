@@ -29,10 +29,9 @@ from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
 from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
-from assay.sweep.output.progress import SweepProgress, shown
-from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
-from assay.sweep.result import SweepResult
+from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
+from assay.sweep.summary import SweepResult, gathered, importance_of, say_results, write_results
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_client import ForkServer
 from assay.targets.trust import KEY, trust, typed_packages

@@ -12,8 +12,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.paths import project_conf
 from assay.quoting import is_dotted_path
-from assay.targets.allowed_targets import targets, trusted_in
-from assay.targets.listed_places import is_allowed
+from assay.targets.allowed_targets import is_allowed, targets, trusted_in
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
 from assay.task.task import Task

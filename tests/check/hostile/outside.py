@@ -64,7 +64,7 @@ LAUNCHERS: dict[str, Any] = {
     "orphans": {"launcher": {"_target_": "assay.process.orphans.kill_marked", "mark": "x"}},
     "plugin": {"launcher": {"_target_": "hydra_plugins.evil.Launcher"}},
     "sweeper": {"sweeper": {"_target_": "assay.sweep.session.plan", "overrides": []}},
-    "keeper": {"launcher": {"_target_": "assay.sweep.launcher.cluster_worker.ClusterWorker"}},
+    "keeper": {"launcher": {"_target_": "assay.sweep.launcher.cluster.ClusterWorker"}},
 }
 OPTIONS = {
     "setup": "slurm",

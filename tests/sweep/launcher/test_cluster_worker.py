@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.process import orphans
 from assay.record.outcome import Outcome
-from assay.sweep.launcher.cluster_worker import ClusterWorker
+from assay.sweep.launcher.cluster import ClusterWorker
 
 if TYPE_CHECKING:
     import pytest

@@ -18,8 +18,8 @@ from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
 from assay.record.outcome import Outcome
+from assay.sweep.launcher.cluster import variables
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.launcher.ray_cluster import variables
 from assay.sweep.launcher.slurm_job import AT_ONCE, SlurmJob, stop_signal
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 from assay.targets.optional_packages import install

@@ -15,7 +15,7 @@ from assay.process.stop_signals import handled_by
 from assay.record.outcome import Outcome
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
-from assay.sweep.launcher.cluster_worker import ClusterWorker
+from assay.sweep.launcher.cluster import ClusterWorker
 
 if TYPE_CHECKING:
     from types import FrameType

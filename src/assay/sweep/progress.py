@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from assay.sweep.job_spec import Retry
     from assay.terminal import Console
 
+
 _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
 _LOOK_EVERY: Final = 1.0
