@@ -37,7 +37,7 @@ def check(
             from assay.sweep.session import check as check_sweep
 
             reports = check_sweep(typed, config_dir)
-            from assay.check.render import show_sweep
+            from assay.check.report import show_sweep
 
             document.say("check_sweep", Checked(reports))
             if not as_json:
@@ -45,7 +45,7 @@ def check(
             return
         with loading():
             from assay.check.checker import Checker
-            from assay.check.render import save_curve, show_job
+            from assay.check.report import save_curve, show_job
 
             checker = Checker(config_dir, curve=plot is not None or not as_json)
             job = checker.job(typed)

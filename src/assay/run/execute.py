@@ -26,8 +26,8 @@ from assay.build.module import notes_on_hyper_parameters
 from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
-from assay.check.proof.smoke_batch import far_from_targets
-from assay.check.static.callbacks import notes_on
+from assay.check.callbacks import notes_on
+from assay.check.smoke_batch import far_from_targets
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.weights_hash import weights_sha256
 from assay.data.data_module import DataModule

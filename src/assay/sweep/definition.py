@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.check.static.output_paths import check_folder
+from assay.check.output_paths import check_folder
 from assay.compose.compose import job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.compose.job_composer import JobComposer, compose_whole

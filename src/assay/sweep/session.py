@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from assay.check.checker import Checker
-from assay.check.static.output_paths import check_folder
+from assay.check.output_paths import check_folder
 from assay.compose.compose import loader
 from assay.compose.origin import located
 from assay.errors import AssayError

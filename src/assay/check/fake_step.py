@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from assay.finetune.interface import FineTuning
     from assay.module import Module
 
+
 _aten = torch.ops.aten
 _PRODUCTS = {
     *(_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten.mv, _aten.addmv, _aten.dot),

@@ -19,6 +19,7 @@ from assay.targets.external_values import WRITING, is_path
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+
 _TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
 """Its data sets download where they are told to."""
 

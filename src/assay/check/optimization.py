@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from assay.build.trainer.run_length import RunLength
     from assay.errors import AssayError
 
+
 _UNBOUNDED_EPOCHS = 10
 _SHOWN = 1_000_000
 """Steps of a constant learning rate that are written down."""

@@ -18,6 +18,7 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 KEY = "trainer.micro_batch"
 OFF = f"{KEY}=null"
 

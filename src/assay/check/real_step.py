@@ -1,32 +1,40 @@
-"""A step done for real where fake tensors cannot follow it, and what is told of one that fails."""
+"""Steps done for real: where fake tensors cannot follow, and evaluation steps of a custom module."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from assay.build.model import build_model
 from assay.build.module import build_optimization
 from assay.build.node import build
-from assay.check.proof.fake_step import StepError, take_step, try_sizes
+from assay.build.trainer.num_processes import world_size
+from assay.check.fake_step import StepError, take_step, try_sizes
+from assay.check.smoke_batch import made_up
 from assay.config.tree import walk, written_at
+from assay.config.unread_keys import OUR_DATA
+from assay.data.loading.batch_order import drops_last
 from assay.data.transform.normalize import TargetScale
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, one_line_of
 from assay.module import Module
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import lightning as L
     from lightning.pytorch.plugins import Precision
 
-    from assay.check.proof.fake_step import Batch
+    from assay.check.fake_step import Batch
 
     Sizes = Mapping[bool, Sequence[int]]
+
 
 FEW = 4
 """Samples of a batch where nothing says how many there are, or all would take time."""
@@ -51,7 +59,7 @@ def error_of_step(
         loss: As it will be used.
         batch: Of training.
         precision: Lightning's plugin.
-        sizes: Of the other batches, see `assay.check.proof.eval_steps.batch_sizes`.
+        sizes: Of the other batches, see `assay.check.real_step.batch_sizes`.
         of_values: What the model does depends on values. Then an error of the first batch tells nothing, as
             real values may do, and only one in evaluation or with another number of samples counts.
         steps: Take optimizer steps first; else the model is only called.
@@ -188,3 +196,86 @@ def _sizes(config: DictConfig) -> dict[str, None]:
 def evaluated(config: DictConfig, batch: Batch) -> Batch:
     """A batch with samples as they are evaluated, which training may cut or enlarge."""
     return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
+
+
+def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
+    """Numbers of samples on one device, each once.
+
+    Returns:
+        Those of training (True) other than `data.batch_size`, and those of evaluation (False).
+    """
+    data, spec, processes = config.data, config.spec, world_size(config)
+    if data.get("_target_") != OUR_DATA:
+        return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
+    trained = (
+        set()
+        if drops_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
+        else _num_samples(spec.num_train, int(data.batch_size), processes, even=True)
+    )
+    evaluated = (
+        _num_samples(n, int(data.eval_batch_size), processes, even=False)
+        for n in (spec.num_val, spec.num_test)
+    )
+    return {True: sorted(trained - {int(data.batch_size)}), False: sorted(set().union(*evaluated))}
+
+
+def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:
+    """Of the batches that `assay.data.loading.batch_order.BatchOrder` cuts without leaving any out."""
+    if processes == 1:
+        full, last = divmod(samples, batch_size)
+        return ({batch_size} if full else set()) | ({last} if last else set())
+    count = max(1, -(-samples // (batch_size * processes)))
+    own = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
+    return {size for part in own for size in (part // count, -(-part // count))} - {0}
+
+
+_STEPS: Final = ("validation_step", "test_step")
+
+
+def try_eval_steps(
+    config: DictConfig, module: L.LightningModule, precision: Precision, base: int, sizes: Sequence[int]
+) -> None:
+    """Refuse a module whose step fails in evaluation mode or with another batch, and not otherwise.
+
+    A step may need what only a run has: its trainer, a logger, real values. So one that fails in training
+    mode with a batch of training, too, tells nothing.
+
+    Args:
+        config: The job, with its `spec`.
+        module: Real, on the CPU; changed.
+        precision: Lightning's plugin.
+        base: Samples in a batch of training.
+        sizes: Samples in each batch of evaluation.
+
+    Raises:
+        ConfigError: Naming the step and the batch.
+    """
+    for name in _STEPS:
+        if not is_overridden(name, module) or _eval_error(
+            config, module, precision, name, base, training=True
+        ):
+            continue
+        for training, rows in [*((True, rows) for rows in sizes), *((False, rows) for rows in sizes)]:
+            error = _eval_error(config, module, precision, name, rows, training=training)
+            if error is not None:
+                why = f"with a batch of {rows}" if training else "in evaluation mode"
+                as_against = f"though not with one of {base}" if training else "though not in training mode"
+                raise ConfigError(
+                    f"{name} fails {why}, {as_against}: {one_line_of(error)}",
+                    key="module",
+                    hint=f"let it take batches of {', '.join(map(str, sizes))} after module.eval()",
+                )
+
+
+def _eval_error(
+    config: DictConfig, module: Any, precision: Precision, name: str, rows: int, *, training: bool
+) -> BaseException | None:
+    module.train(training)
+    inputs, targets = made_up(config, rows, config.spec.input_shape)
+    inputs = precision.convert_input(inputs)
+    try:
+        with torch.no_grad(), precision.forward_context():
+            getattr(module, name)((inputs, targets), 0)
+    except (Exception, SystemExit) as error:
+        return error
+    return None

@@ -14,7 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.check.static.trainer import KEY, OFF
+from assay.check.trainer import KEY, OFF
 from assay.config.tree import walk
 from assay.data.transform.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
