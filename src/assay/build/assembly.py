@@ -11,8 +11,7 @@ import torch
 
 from assay.build.datamodule import describe, open_data, own_batches
 from assay.build.module import build_module
-from assay.build.trainer.device import check_device
-from assay.build.trainer.trainer import build_loggers, build_trainer
+from assay.build.trainer import build_loggers, build_trainer, check_device
 from assay.config.serialize import known
 from assay.data.data_module import DataModule
 from assay.data.loading.seeded_loader import seed_loaders

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, open_dict
 
-from assay.build.compatibility.compatibility import check_fit, check_parts, num_outputs
+from assay.build.compatibility import check_fit, check_parts, num_outputs
 from assay.build.model import build_model
+from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build
-from assay.build.trainer.monitor_mode import mode_argument
 from assay.checkpoint.container import plain_part
 from assay.config.unread_keys import OUR_MODULE
 from assay.data.transform.normalize import target_scale

@@ -19,9 +19,9 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.trainer.monitor_mode import monitors
-from assay.build.trainer.num_processes import is_rank, num_local_processes, requested_devices
-from assay.build.trainer.run_length import num_validations, run_length, why_no_validation
+from assay.build.monitor_mode import monitors
+from assay.build.run_length import num_validations, run_length, why_no_validation
+from assay.build.trainer_options import is_rank, num_local_processes, requested_devices
 from assay.check.output_paths import TEMPORARY, too_long
 from assay.check.trainer import is_lbfgs
 from assay.compose.recipe import is_chosen
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.build.trainer.run_length import RunLength
+    from assay.build.run_length import RunLength
 
 
 _KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
-from assay.build.trainer.num_processes import refuse_foreign_ranks
+from assay.build.trainer_options import refuse_foreign_ranks
 from assay.check.output_paths import check_data_root, check_output_paths
 from assay.check.trainer import check_trainer
-from assay.compose.fused import check_fused
+from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import (
     child_node,

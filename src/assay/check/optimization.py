@@ -14,8 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from assay.build.build_error import build_error
 from assay.build.module import build_optimization
+from assay.build.node import build_error
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from assay.build.trainer.run_length import RunLength
+    from assay.build.run_length import RunLength
     from assay.errors import AssayError
 
 

@@ -12,25 +12,22 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.compatibility.compatibility import (
+from assay.build.compatibility import (
     check_fit,
     check_outputs,
     check_parts,
     num_outputs,
     pretrained_inputs,
 )
-from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.datamodule import describe, open_data, open_declared, own_batches
-from assay.build.library_warnings import quiet
+from assay.build.model import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.module import notes_on_hyper_parameters
+from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.recipe import notes_on_length, notes_on_pictures
-from assay.build.trainer.device import check_device
-from assay.build.trainer.monitor_mode import known_directions
-from assay.build.trainer.num_processes import world_size
-from assay.build.trainer.run_end import may_end_early
-from assay.build.trainer.run_length import check_length, check_plateau, run_length
-from assay.build.trainer.trainer import build_trainer
+from assay.build.run_length import check_length, check_plateau, run_length
+from assay.build.trainer import build_trainer, check_device, quiet
+from assay.build.trainer_options import may_end_early, world_size
 from assay.check.callbacks import (
     check_callbacks,
     check_checkpoint_names,

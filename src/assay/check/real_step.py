@@ -14,7 +14,7 @@ from torch import nn
 from assay.build.model import build_model
 from assay.build.module import build_optimization
 from assay.build.node import build
-from assay.build.trainer.num_processes import world_size
+from assay.build.trainer_options import world_size
 from assay.check.fake_step import StepError, take_step, try_sizes
 from assay.check.smoke_batch import made_up
 from assay.config.tree import walk, written_at

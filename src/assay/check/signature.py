@@ -201,7 +201,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
             )
         _check_name(f"{key}.{name}", name, call)
     for name, value in _values(node, names):
-        # Which mode suits a monitor: assay.build.trainer.monitor_mode.
+        # Which mode suits a monitor: assay.build.monitor_mode.
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(_written_at(node, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):

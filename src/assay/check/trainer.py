@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.trainer.run_end import has_no_end, is_stopped
+from assay.build.trainer_options import has_no_end, is_stopped
 from assay.compose.recipe import is_chosen
 from assay.config.serialize import check_choice, check_whole_number, is_number, is_whole, value_of
 from assay.config.unread_keys import OUR_MODULE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from assay.cli.json_document import printed_document
+from assay.cli.documents import printed_document
 from assay.errors import AssayError, ConfigError, exit_place, one_line_of
 from assay.process.stop_signals import Stopped, stopped_by_signals
 from assay.record.outcome import exit_code_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from assay.cli.json_document import Document
+    from assay.cli.documents import Document
 
 
 @contextmanager

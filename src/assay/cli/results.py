@@ -17,7 +17,7 @@ from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
-    from assay.cli.json_document import Document
+    from assay.cli.documents import Document
     from assay.report.comparison import Comparison
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]

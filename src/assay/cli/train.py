@@ -19,7 +19,7 @@ from assay.terminal import Console, printable
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from assay.cli.json_document import Document
+    from assay.cli.documents import Document
     from assay.run.result import RunResult
     from assay.sweep.summary import SweepResult
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-    from assay.compose.group_choice import Choice
-    from assay.compose.origin import Origins
+    from assay.compose.origin import Choice, Origins
     from assay.config.source_location import Setting
     from assay.config.tree import Entry
 

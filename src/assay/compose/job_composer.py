@@ -24,10 +24,9 @@ from assay.compose.compose import (
     job_config,
     loader,
 )
-from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.origin import set_across_groups
-from assay.compose.recipe import RECIPE
+from assay.compose.recipe import DECIDE, RECIPE
 from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname

@@ -16,12 +16,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.assembly import Assembly
 from assay.build.datamodule import describe, open_data
-from assay.build.library_warnings import quiet
 from assay.build.model import has_weights
 from assay.build.module import build_module
 from assay.build.node import build
-from assay.build.trainer.device import check_device
-from assay.build.trainer.num_processes import refuse_foreign_ranks
+from assay.build.trainer import check_device, quiet
+from assay.build.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE

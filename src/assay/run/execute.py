@@ -21,10 +21,10 @@ from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogg
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from assay.build.compatibility.fine_tuning_checks import notes_on_model
+from assay.build.model import notes_on_model
 from assay.build.module import notes_on_hyper_parameters
+from assay.build.monitor_mode import known_directions, monitors
 from assay.build.recipe import notes_on_length, notes_on_pictures
-from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on
 from assay.check.smoke_batch import far_from_targets

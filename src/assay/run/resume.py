@@ -12,12 +12,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.trainer.device import gpu_names
-from assay.build.trainer.num_processes import refuse_foreign_ranks, world_size
+from assay.build.trainer import gpu_names
+from assay.build.trainer_options import refuse_foreign_ranks, world_size
 from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
-from assay.compose.fused import settle_fused
-from assay.compose.recipe import settle_recipe
+from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
@@ -25,7 +24,7 @@ from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import damage_of
 from assay.files.symlinks import check_links
-from assay.loop.position import Phase, Position
+from assay.loop.carried_state import Phase, Position
 from assay.paths import CONF_DIR
 from assay.quoting import counted
 from assay.record.provenance import (

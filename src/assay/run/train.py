@@ -21,11 +21,10 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
 
 from assay.build.assembly import assemble
-from assay.build.compatibility.compatibility import check_declared
-from assay.build.library_warnings import quiet
+from assay.build.compatibility import check_declared
 from assay.build.node import build
-from assay.build.trainer.device import gpu_names
-from assay.build.trainer.num_processes import num_local_processes
+from assay.build.trainer import gpu_names, quiet
+from assay.build.trainer_options import num_local_processes
 from assay.callbacks.pruning import Pruned, pruning_from
 from assay.check.checker import Checker
 from assay.check.job import check_job

@@ -11,7 +11,7 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
-from assay.build.trainer.run_length import RunLength
+from assay.build.run_length import RunLength
 from assay.check.job import COUNTS, check_job
 from assay.check.optimization import Curve, lr_curve
 from assay.check.prove import Prover

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from assay.build import assembly, module, node
-    from assay.build.trainer import trainer
+    from assay.build import assembly, module, node, trainer
     from assay.compose.compose import compose, job_config
 
     given: dict[str, set[str]] = {}

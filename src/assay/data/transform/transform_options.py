@@ -20,7 +20,7 @@ class PretrainedScale:
     """What `data.transform.normalize: auto` makes of the inputs that a model's weights were trained with.
 
     Args:
-        inputs: `mean`, `std`, `size` and `source`, see `assay.build.compatibility.compatibility`; None
+        inputs: `mean`, `std`, `size` and `source`, see `assay.build.compatibility`; None
             where the model starts from random weights.
         normalize: What `data.transform.normalize` says.
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from assay.build.trainer.num_processes import WORLD_SIZES
+from assay.build.trainer_options import WORLD_SIZES
 from assay.errors import ConfigError, ProcessError, first_line
 from assay.process import orphans
 from assay.process.stop_signals import handlers_kept

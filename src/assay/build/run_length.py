@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import OmegaConf
 
-from assay.build.trainer.num_processes import world_size
-from assay.build.trainer.run_end import has_no_end
+from assay.build.trainer_options import has_no_end, world_size
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from omegaconf import DictConfig
+
 
 _LIGHTNING_MAX_EPOCHS = 1000
 _OF_TOTAL, _OF_EPOCH = "spec.total_steps", "spec.steps_per_epoch"

@@ -1,16 +1,18 @@
-"""How many devices and processes a job asks for."""
+"""What the trainer options of a job ask for: devices, processes, and whether anything ends the run."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from omegaconf import DictConfig
+
+from assay.config.serialize import value_of
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from omegaconf import DictConfig
 
 WORLD_SIZES: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE")
 """How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
@@ -99,3 +101,30 @@ def refuse_foreign_ranks() -> None:
                 "support; it starts the processes of a job by itself, on one machine",
                 hint="start assay once (srun --ntasks=1), with device=ddp for all GPUs of the machine",
             )
+
+
+def has_no_end(values: Mapping[str, Any]) -> bool:
+    """Whether neither a number of epochs nor of steps ends a run.
+
+    Args:
+        values: Of the `trainer` node.
+    """
+    epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
+    if steps is not None and steps != -1:
+        return False
+    return epochs == -1 or (epochs is None and values.get("max_time") is not None)
+
+
+def may_end_early(config: DictConfig) -> bool:
+    """Whether time or a callback may end a run before its last epoch."""
+    return value_of(config, "trainer.max_time") is not None or is_stopped(config)
+
+
+def is_stopped(config: DictConfig) -> bool:
+    """Whether a callback may end the run: early stopping, a timer, or a custom one."""
+    nodes = (config.get("callbacks") or {}).values()
+    targets = [str(node.get("_target_")) for node in nodes if isinstance(node, DictConfig)]
+    ours = ("assay.", "lightning.")
+    return any(
+        target.endswith(("EarlyStopping", "Timer")) or not target.startswith(ours) for target in targets
+    )
