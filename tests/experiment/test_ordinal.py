@@ -21,8 +21,8 @@ from tests.interrupting import Interrupt, outcome
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_splits
+from assay.data.splits import read_splits
+from assay.data.subset import Split
 from assay.record import predictions_file
 from assay.report.page import Note
 from assay.report.run_page import run_page

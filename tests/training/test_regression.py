@@ -16,7 +16,7 @@ from torchmetrics import MetricCollection
 import assay
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
-from assay.data.transform.normalize import TargetScale
+from assay.data.normalize import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
 from assay.report.page import Cards

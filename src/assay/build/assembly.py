@@ -14,7 +14,7 @@ from assay.build.module import build_module
 from assay.build.trainer import build_loggers, build_trainer, check_device
 from assay.config.serialize import known
 from assay.data.data_module import DataModule
-from assay.data.loading.seeded_loader import seed_loaders
+from assay.data.seeded_loader import seed_loaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

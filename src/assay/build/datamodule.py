@@ -20,7 +20,7 @@ from assay.build.run_length import run_length
 from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
-from assay.data.declared import Declared
+from assay.data.spec import Declared
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
 
 if TYPE_CHECKING:

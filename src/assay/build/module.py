@@ -12,7 +12,7 @@ from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build
 from assay.checkpoint.container import plain_part
 from assay.config.unread_keys import OUR_MODULE
-from assay.data.transform.normalize import target_scale
+from assay.data.normalize import target_scale
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
 from assay.task.answers import kind_of_own_outputs

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from assay.build.model import build_model
 from assay.build.node import build
-from assay.data.memory import device_memory
+from assay.data.placement import device_memory
 from assay.errors import ConfigError, first_line, own_frame
 from assay.quoting import in_bytes
 from assay.torch_internals import (

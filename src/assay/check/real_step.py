@@ -19,8 +19,8 @@ from assay.check.fake_step import StepError, take_step, try_sizes
 from assay.check.smoke_batch import made_up
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loading.batch_order import drops_last
-from assay.data.transform.normalize import TargetScale
+from assay.data.batch_order import drops_last
+from assay.data.normalize import TargetScale
 from assay.errors import AssayError, ConfigError, one_line_of
 from assay.module import Module
 from assay.task.task_of import task_of
@@ -220,7 +220,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
 
 
 def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:
-    """Of the batches that `assay.data.loading.batch_order.BatchOrder` cuts without leaving any out."""
+    """Of the batches that `assay.data.batch_order.BatchOrder` cuts without leaving any out."""
     if processes == 1:
         full, last = divmod(samples, batch_size)
         return ({batch_size} if full else set()) | ({last} if last else set())

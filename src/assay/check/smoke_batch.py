@@ -16,7 +16,7 @@ from torch import nn
 
 from assay.check.trainer import KEY, OFF
 from assay.config.tree import walk
-from assay.data.transform.normalize import input_dtype
+from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.multitask import Multitask

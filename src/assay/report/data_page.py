@@ -12,7 +12,7 @@ from assay.build.datamodule import describe, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples
-from assay.data.shown.shown_samples import Shown, show, show_augmented
+from assay.data.shown_samples import Shown, show, show_augmented
 from assay.errors import AssayError
 from assay.quoting import number_text
 from assay.report.page import Block, Cards, Cell, Note, Page, Picture, Pictures, Section, Table, write

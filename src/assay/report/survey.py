@@ -12,13 +12,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from assay.data.loading.loaders import KeyedDataset
-from assay.data.loading.preview import input_of
+from assay.data.loaders import KeyedDataset, input_of
 from assay.data.samples import Samples, Unfitted
-from assay.data.splitting.leakage import hashes_of, row_numbers
-from assay.data.tabular.column_kind import is_number
-from assay.data.tabular.dates import days_since_1970
-from assay.data.transform.transforms import Transforms
+from assay.data.subset import hashes_of, row_numbers
+from assay.data.tabular.column_kind import days_since_1970, is_number
+from assay.data.transforms import Transforms
 from assay.errors import DataError
 from assay.quoting import counted, number_text
 from assay.task.task_of import task_of
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.data.data_module import DataModule
-    from assay.data.splitting.subset import Subset
+    from assay.data.subset import Subset
     from assay.terminal import Console
 
 

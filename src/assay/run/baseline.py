@@ -14,10 +14,10 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
-from assay.data.loading.loaders import KeyedDataset
+from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
-from assay.data.shown.shown_samples import sample_names
-from assay.data.splitting.subset import blocks
+from assay.data.shown_samples import sample_names
+from assay.data.subset import blocks
 from assay.record.objective import baseline_in_words
 from assay.record.outcome import reason_of
 from assay.task.task_of import task_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.build.assembly import Assembly
-    from assay.data.splitting.subset import Subset
+    from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
     from assay.task.prediction.predictions import Predictions
 

@@ -6,10 +6,10 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from assay.data.alphabet import Alphabet
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text.alphabet import Alphabet
-from assay.data.text.text_encoder import TextEncoder
-from assay.data.text.tokenizer import Tokenizer, pretrained_tokenizer
+from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.checksum import json_is_whole, seal_json

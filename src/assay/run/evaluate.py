@@ -25,9 +25,8 @@ from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
-from assay.data.shown.shown_samples import sample_names
-from assay.data.spec import Spec
-from assay.data.trained import Trained
+from assay.data.shown_samples import sample_names
+from assay.data.spec import Spec, Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links

@@ -13,13 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from assay.data.data_module import DataModule
-from assay.data.shown.shown_samples import (
-    evaluated_samples,
-    feature_names,
-    sample_names,
-    show_pairs,
-    show_tested,
-)
+from assay.data.shown_samples import evaluated_samples, feature_names, sample_names, show_pairs, show_tested
 from assay.errors import one_line_of
 from assay.module import Module
 from assay.record import predictions_file, samples_file
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.build.assembly import Assembly
-    from assay.data.shown.shown_samples import Shown
+    from assay.data.shown_samples import Shown
     from assay.record.samples_file import Reason
     from assay.task.prediction.predictions import Kind
     from assay.task.task import Task

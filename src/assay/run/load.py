@@ -21,9 +21,9 @@ from assay.data.image_folder import ImageFolder
 from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text.text_encoder import TextEncoder
+from assay.data.text_encoder import TextEncoder
 from assay.data.text_table import TextTable
-from assay.data.transform.transforms import Transforms
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import ENCODED, read_codec, read_encoder

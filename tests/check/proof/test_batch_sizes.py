@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.check.real_step import batch_sizes
-from assay.data.loading.batch_order import BatchOrder
+from assay.data.batch_order import BatchOrder
 
 
 def sizes_of(num_samples: int, batch_size: int, processes: int, **options: Any) -> set[int]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from assay.data.shown.shown_samples import Shown
+from assay.data.shown_samples import Shown
 from assay.report.data_page import data_page
 from assay.report.page import Note, Picture, Pictures, Table, render
 from assay.report.survey import SubsetSurvey, Survey

@@ -14,11 +14,11 @@ from omegaconf.errors import ConfigAttributeError
 from assay.build.datamodule import open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
-from assay.data.loading.loaders import KeyedDataset
-from assay.data.loading.placement import padded_length
+from assay.data.loaders import KeyedDataset
+from assay.data.normalize import stored_type
+from assay.data.placement import padded_length
 from assay.data.samples import Samples, Unfitted
-from assay.data.transform.normalize import stored_type
-from assay.data.transform.transforms import Transforms
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.run.export.exportable import FOLDERS, quiet, table_inputs
 from assay.task.task_of import task_of

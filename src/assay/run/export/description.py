@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import pandas as pd
 
-from assay.data.text.tokenizer import PAD
+from assay.data.tokenizer import PAD
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.run.export.exportable import text_codes, unknown_code
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import Column
-    from assay.data.text.text_encoder import TextEncoder
+    from assay.data.text_encoder import TextEncoder
     from assay.run.export.agreement import Agreement, CheckSamples
     from assay.run.export.exportable import Original
 

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.config.unread_keys import OUR_DATA
-from assay.data.tabular.dates import as_dates
+from assay.data.normalize import Normalize
+from assay.data.tabular.column_kind import as_dates
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text.text_encoder import TextEncoder
-from assay.data.transform.normalize import Normalize
-from assay.data.transform.transforms import Transforms
+from assay.data.text_encoder import TextEncoder
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.record.run_record import RunRecord
 from assay.run.load import read_predictor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 
-from assay.data.tabular.table_chunks import text_columns
+from assay.data.tabular.table_rows import text_columns
 from assay.errors import AssayError
 from assay.quoting import counted, number_text
 from assay.record import predictions_file

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor, nn
 
-from assay.data.transform.normalize import target_scale
+from assay.data.normalize import target_scale
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
 from assay.task.answers import typed_by

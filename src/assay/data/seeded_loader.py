@@ -24,8 +24,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from assay.data.loading.loaders import leave_signals
-from assay.data.transform.transforms import seed_generators
+from assay.data.loaders import leave_signals
+from assay.data.transforms import seed_generators
 from assay.errors import DataError
 from assay.splitmix import mix
 from assay.torch_internals import end_workers, tree_map

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+
 Kind = Literal["bytes", "characters"]
 END: Final = 0
 """The id between two texts; as a byte, one that no text has."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from assay.data.tabular.table_encoder import Column, check_columns
-from assay.data.text.tokenizer import UNKNOWN, Kind, Tokenizer, check_tokenizer, pretrained_tokenizer
+from assay.data.tokenizer import UNKNOWN, Kind, Tokenizer, check_tokenizer, pretrained_tokenizer
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
     from torch import Tensor
+
 
 _BLOCK = 1024
 _FEW = 10_000
@@ -32,7 +33,7 @@ class TextEncoder:
 
     Args:
         column: Its name.
-        tokenizer: As `kind` of `assay.data.text.tokenizer.Tokenizer`; `auto`: that of the model's pretrained
+        tokenizer: As `kind` of `assay.data.tokenizer.Tokenizer`; `auto`: that of the model's pretrained
             weights, see `use`; else `word` below 10,000 training texts, and `bpe` from there on.
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off.

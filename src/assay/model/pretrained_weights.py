@@ -21,6 +21,7 @@ from assay.record.run_record import RunRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+
 _console_log = logging.getLogger("assay")
 
 

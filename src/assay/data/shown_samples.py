@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from PIL import Image
 
-from assay.data.loading.loaders import KeyedDataset
-from assay.data.loading.preview import input_of
-from assay.data.transform.transforms import stack
+from assay.data.loaders import KeyedDataset, input_of
+from assay.data.transforms import stack
 from assay.quoting import to_utf8
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.data_module import DataModule
-    from assay.data.splitting.subset import Subset
-    from assay.data.transform.normalize import Normalize
+    from assay.data.normalize import Normalize
+    from assay.data.subset import Subset
 
 
 def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.task.task import Task
 
+
 _POOL = 50
 """Batches within which samples are ordered by their length."""
 

@@ -1,4 +1,4 @@
-"""Batches of a subset: gathered from memory, or read by a DataLoader."""
+"""Batches of a subset, from memory or read by a DataLoader; and some samples, looked at before training."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, final
 
+import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from assay.data.samples import Stream
-from assay.data.transform.transforms import seed_generators
+from assay.data.transforms import seed_generators, stack
 from assay.errors import DataError, first_line
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import torch
     from torch import Tensor
 
-    from assay.data.loading.batch_order import BatchOrder
-    from assay.data.loading.placement import Placement
+    from assay.data.batch_order import BatchOrder
+    from assay.data.placement import Placement
     from assay.data.samples import IndexedDataset, Samples
-    from assay.data.splitting.subset import Subset
-    from assay.data.transform.transforms import Transforms
+    from assay.data.subset import Subset
+    from assay.data.transforms import Transforms
 
 
 @final
@@ -225,3 +225,62 @@ class _KeyedBatches:
         chosen = (self._order.batches(epoch, start, of=of) for of in (self._subset.rows, self._subset.keys))
         for rows, keys in zip(*chosen, strict=True):
             yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]
+
+
+_MOST_AT_ONCE = 32
+
+
+def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
+    """Inputs of samples drawn at random, as the subset's loader would give them.
+
+    Args:
+        subset: Any subset.
+        count: Samples at most.
+        seed: Of the draw and of random transforms.
+        num_workers: Processes that read.
+
+    Yields:
+        Inputs `[B, ...]`; before the others, samples that are known to differ in shape.
+
+    Raises:
+        DataError: A sample cannot be read or transformed, is not a tensor, or has a shape of its own.
+    """
+    chosen = torch.randperm(len(subset.rows), generator=torch.Generator().manual_seed(seed))[:count]
+    if isinstance(subset.data, Stream) and subset.data.unlike:
+        unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
+        chosen = torch.cat([unlike, chosen])
+    rows, keys = subset.rows[chosen].tolist(), subset.keys[chosen].tolist()
+    loader: DataLoader[Any] = DataLoader(
+        KeyedDataset(subset.data, subset.transforms, seed),
+        batch_size=None,
+        sampler=[(0, row, key) for row, key in zip(rows, keys, strict=True)],
+        num_workers=num_workers,
+    )
+    block: list[Tensor] = []
+    for sample in loader:
+        block.append(input_of(sample))
+        if len(block) == _MOST_AT_ONCE:
+            yield stack(block)
+            block = []
+    if block:
+        yield stack(block)
+
+
+def input_of(sample: Any) -> Tensor:
+    """The input of a sample.
+
+    Args:
+        sample: Of a `KeyedDataset`.
+
+    Raises:
+        DataError: It cannot be read, or is not a tensor.
+    """
+    if isinstance(sample, DataError):
+        raise sample
+    inputs = next(iter(sample.values())) if isinstance(sample, dict) else sample[0]
+    if not isinstance(inputs, torch.Tensor):
+        raise DataError(
+            f"data: a sample's input is of type {type(inputs).__name__}; a tensor was expected",
+            hint="convert it in the data set, for example with torchvision.transforms.v2.functional.to_image",
+        )
+    return inputs

@@ -16,7 +16,7 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
 )
 
 from assay.data.samples import Unfitted
-from assay.data.splitting.split_rows import hold_out
+from assay.data.subset import hold_out
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.data.samples import Samples, Stream
-    from assay.data.splitting.split_rows import Split
+    from assay.data.subset import Split
 
     Rows = NDArray[np.int64]
     Data = Samples | Stream | Unfitted

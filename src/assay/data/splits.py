@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 
-from assay.data.declared import Declared
+from assay.data.divide import divide
+from assay.data.normalize import scaled_alike, stored_type
 from assay.data.samples import Samples, Unfitted
-from assay.data.spec import Spec
-from assay.data.splitting.divide import divide
-from assay.data.splitting.leakage import leaks, near_copies, undivided_columns
-from assay.data.splitting.split_rows import long_tail
-from assay.data.splitting.subset import blocks
-from assay.data.transform.normalize import scaled_alike, stored_type
+from assay.data.spec import Declared, Spec
+from assay.data.subset import blocks, leaks, long_tail, near_copies, undivided_columns
 from assay.errors import DataError
 from assay.task.target_check import subset_in_words
 from assay.task.task_of import task_of
@@ -29,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source, Stream
-    from assay.data.splitting.split_rows import Split
-    from assay.data.trained import Trained
+    from assay.data.spec import Trained
+    from assay.data.subset import Split
     from assay.task.task import Task
 
 
