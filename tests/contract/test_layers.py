@@ -51,7 +51,6 @@ LIGHT = (
     "run.result",
     "sweep",
     "targets.allowed_targets",
-    "targets.allowed_targets",
     "targets.external_values",
     "targets.trust",
     "task",
