@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from assay.build.module import build_optimization
+from assay.build.assembly import build_optimization
 from assay.build.node import build_error
 from assay.errors import ConfigError
 

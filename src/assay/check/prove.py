@@ -12,6 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
+from assay.build.assembly import notes_on_hyper_parameters
 from assay.build.compatibility import (
     check_fit,
     check_outputs,
@@ -21,7 +22,6 @@ from assay.build.compatibility import (
 )
 from assay.build.datamodule import describe, open_data, open_declared, own_batches
 from assay.build.model import check_fine_tuning, notes_on_model, warnings_of
-from assay.build.module import notes_on_hyper_parameters
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.recipe import notes_on_length, notes_on_pictures

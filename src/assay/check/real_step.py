@@ -11,8 +11,8 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from assay.build.assembly import build_optimization
 from assay.build.model import build_model
-from assay.build.module import build_optimization
 from assay.build.node import build
 from assay.build.trainer_options import world_size
 from assay.check.fake_step import StepError, take_step, try_sizes

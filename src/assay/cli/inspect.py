@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Checked, Configs, Machine
-from assay.cli.error_report import reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
 from assay.errors import ConfigError
 from assay.terminal import Console
 

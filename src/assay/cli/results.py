@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.arguments import Debug, Json  # noqa: TC001 - typer reads the annotations
 from assay.cli.documents import Removed
-from assay.cli.error_report import reported
+from assay.cli.verb import Debug, Json, reported
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, in_a_line, printable
 

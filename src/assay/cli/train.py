@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Composed, Sweep
-from assay.cli.error_report import reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
 from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.terminal import Console, printable

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
-from assay.cli.error_report import reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 

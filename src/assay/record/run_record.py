@@ -52,7 +52,7 @@ class RunRecord:
         packages: Version of every installed distribution.
         machine: See `assay.record.provenance.machine`.
         data_sha256: Of the data's contents and division.
-        weights_sha256: Of the weights that training ended with; see `assay.checkpoint.weights_hash`.
+        weights_sha256: Of the weights that training ended with; see `assay.checkpoint.container`.
         files: SHA-256 of the files of the run directory when the run had ended.
         metrics: Last value of each scalar; values that are not finite as the strings `nan`, `inf`, `-inf`.
         matrices: Confusion matrices and the like, as nested lists.

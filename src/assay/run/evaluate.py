@@ -14,10 +14,9 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.assembly import Assembly
+from assay.build.assembly import Assembly, build_module
 from assay.build.datamodule import describe, open_data
 from assay.build.model import has_weights
-from assay.build.module import build_module
 from assay.build.node import build
 from assay.build.trainer import check_device, quiet
 from assay.build.trainer_options import refuse_foreign_ranks

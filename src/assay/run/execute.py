@@ -21,15 +21,15 @@ from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogg
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from assay.build.assembly import notes_on_hyper_parameters
 from assay.build.model import notes_on_model
-from assay.build.module import notes_on_hyper_parameters
 from assay.build.monitor_mode import known_directions, monitors
 from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on
 from assay.check.smoke_batch import far_from_targets
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.weights_hash import weights_sha256
+from assay.checkpoint.container import weights_sha256
 from assay.data.data_module import DataModule
 from assay.data.training_statistics import target_statistics
 from assay.errors import AssayError, ConfigError, NonFiniteError

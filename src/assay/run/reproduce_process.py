@@ -74,7 +74,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
 def _compare_weights(run_dir: Path, again: Path) -> None:
     """Note how far the last checkpoints of both runs are from each other, where both are there."""
     from assay.checkpoint.checkpoint_file import CheckpointFile
-    from assay.checkpoint.weights_hash import relative_difference
+    from assay.checkpoint.container import relative_difference
 
     then, now = (folder / "checkpoints" / "last.ckpt" for folder in (run_dir, again))
     if then.is_file() and now.is_file():

@@ -29,7 +29,7 @@ from assay.callbacks.pruning import Pruned, pruning_from
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.checkpoint.weights_hash import weights_sha256
+from assay.checkpoint.container import weights_sha256
 from assay.compose.origin import located
 from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
 from assay.errors import AssayError, ConfigError

@@ -106,7 +106,7 @@ class Multitask(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction.multitask_predictions import MultitaskPredictions
+        from assay.task.prediction.prediction_batch import MultitaskPredictions
 
         return MultitaskPredictions(outputs, names)
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.task.prediction.multitask_predictions import MultitaskPredictions
 from assay.task.prediction.prediction_batch import (
     ClassPrediction,
     ClassPredictions,
+    MultitaskPredictions,
     ValuePrediction,
     ValuePredictions,
 )
