@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 from assay.sweep.session import check
 
 ONE = ("seed=0",)

@@ -23,7 +23,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from assay.files.sealed import seal_json, seal_yaml
-from assay.record.provenance.provenance import cpu_model
+from assay.files.checksum import seal_json, seal_yaml
+from assay.record.provenance import cpu_model
 
 GOALS = {1_000: 1.0, 10_000: 5.0}
 """Seconds for a number of runs."""

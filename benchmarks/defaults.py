@@ -40,8 +40,8 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no types
 
 from assay.build.datamodule import open_data
-from assay.data.shown.shown_samples import sample_names
-from assay.data.transform.transforms import stack
+from assay.data.shown_samples import sample_names
+from assay.data.transforms import stack
 from assay.record import predictions_file
 from assay.run.saved_config import read_config
 

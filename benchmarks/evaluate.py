@@ -21,7 +21,7 @@ from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from benchmarks.train_step import job, machine, parser
 from lightning.pytorch.callbacks import Callback
 
-from assay.build.library_warnings import quiet
+from assay.build.trainer import quiet
 
 if TYPE_CHECKING:
     import argparse

@@ -23,9 +23,9 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from assay.build.assembly import assemble
-from assay.build.library_warnings import quiet
+from assay.build.trainer import quiet
 from assay.compose.compose import compose, job_config
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice
 
 EXACT = ("SeedEachStep", "NonFinite", "StopOnSignal")

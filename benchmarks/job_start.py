@@ -22,7 +22,7 @@ from pathlib import Path
 
 from assay.compose.job_composer import compose_job
 from assay.config.serialize import to_text_of
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.worker.check_process import CheckProcess

@@ -24,7 +24,7 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 import assay
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 
 if TYPE_CHECKING:
     import lightning as L

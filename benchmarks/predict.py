@@ -28,7 +28,7 @@ import torch
 from PIL import Image
 
 import assay
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 from assay.run.predict.inputs import blocks
 from assay.run.predict.predict import predict
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psutil
 
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 
 ASSAY = "from assay.cli.app import main; main()"
 BASIC = """

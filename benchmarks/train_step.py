@@ -29,9 +29,9 @@ from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from lightning.pytorch.callbacks import Checkpoint
 
 from assay.build.assembly import Assembly, assemble
-from assay.build.library_warnings import quiet
+from assay.build.trainer import quiet
 from assay.compose.compose import compose, job_config
-from assay.record.provenance.provenance import cpu_model
+from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice
 
 if TYPE_CHECKING:

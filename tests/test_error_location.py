@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from assay.error_location import one_line_of, own_frame
+from assay.errors import one_line_of, own_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +85,7 @@ def test_in_a_collate(theirs: ModuleType, workers: int) -> None:
 
 
 def test_what_is_not_theirs_names_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "assay.error_location._is_own", lambda file: "/json/" not in file and "/tests/" not in file
-    )
+    monkeypatch.setattr("assay.errors._is_own", lambda file: "/json/" not in file and "/tests/" not in file)
     error = raised(lambda: json.loads("{"))
     assert own_frame(error) == ""
     assert one_line_of(error).startswith("JSONDecodeError: Expecting property name")

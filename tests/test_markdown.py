@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.markdown import plain
+from assay.terminal import escape_markdown
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from assay.markdown import plain
     ],
 )
 def test_text_is_text(text: str, shown: str) -> None:
-    assert plain(text) == shown
+    assert escape_markdown(text) == shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.record.runs.frame import curves, runs
+    from assay.record.runs.read_runs import curves, runs
     from assay.run.load import load
     from assay.run.result import RunResult
     from assay.run.train import train
@@ -21,9 +21,9 @@ __all__ = ["RunResult", "curves", "load", "runs", "train"]
 def __getattr__(name: str) -> Any:
     # Torch is imported when something is trained or loaded, not by `assay --help`.
     if name in ("runs", "curves"):
-        from assay.record.runs import frame
+        from assay.record.runs import read_runs
 
-        return getattr(frame, name)
+        return getattr(read_runs, name)
     if name == "load":
         from assay.run.load import load
 

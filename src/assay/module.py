@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
-from assay.data.shown.shown_samples import labelled_samples
+from assay.data.shown_samples import labelled_samples
 from assay.loss.targets import at_least_float32
 from assay.metrics.tracker import LARGEST, Tracker, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout
-from assay.task.output_kind import kind_of_outputs
+from assay.task.answers import kind_of_outputs
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
     from torchmetrics import MetricCollection
 
-    from assay.data.transform.normalize import TargetScale
+    from assay.data.normalize import TargetScale
     from assay.finetune.interface import FineTuning
     from assay.task.prediction.predictions import Kind
 

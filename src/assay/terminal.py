@@ -1,14 +1,15 @@
-"""What is printed: words of others reach a terminal as text, and one that is closed harms nobody."""
+"""What is printed: words of others reach a terminal and Markdown as text."""
 
 from __future__ import annotations
 
 import errno
+import html
 import logging
 import os
 import re
 import sys
 import traceback
-from typing import IO, TYPE_CHECKING, Any, final
+from typing import IO, TYPE_CHECKING, Any, Final, final
 
 import rich.console
 from rich.segment import Segment
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.console import ConsoleOptions, RenderableType
+
 
 # C0 but for tab and line feed, DEL, C1 (8-bit CSI and OSC), what reverses the order of letters, and halves
 # of letters (lone surrogates), which no encoding can write.
@@ -132,3 +134,20 @@ def make_printable() -> None:
 
 def _print_exception(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
     sys.stderr.write(printable("".join(traceback.format_exception(kind, error, where))))
+
+
+# Marks of any place, a mathematical formula's among them; and those that begin a list.
+_MARKS: Final = re.compile(r"([\\`*_\[\]|~#^$]|^[+-])")
+
+
+def escape_markdown(text: object) -> str:
+    r"""Text that Markdown shows letter by letter, in one line.
+
+    Args:
+        text: A name, a value.
+
+    >>> print(escape_markdown("a*b|c <script>\n# x $y$"))
+    a\*b\|c &lt;script&gt; \# x \$y\$
+    """
+    line = printable(" ".join(str(text).split()))
+    return html.escape(_MARKS.sub(r"\\\1", line), quote=False)

@@ -5,8 +5,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException  # 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.build_error import build_error
-from assay.build.node import build
+from assay.build.node import build, build_error
 from assay.errors import AssayError, ConfigError, DataError
 
 

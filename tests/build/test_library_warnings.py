@@ -6,7 +6,7 @@ import logging
 import warnings
 from contextlib import suppress
 
-from assay.build.library_warnings import quiet
+from assay.build.trainer import quiet
 
 
 def test_only_what_is_meant_as_it_is_is_kept_back() -> None:

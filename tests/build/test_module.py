@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from assay.build.assembly import build_module, build_optimization
 from assay.build.datamodule import describe, open_data
-from assay.build.module import build_module, build_optimization
-from assay.build.trainer.trainer import build_trainer
+from assay.build.trainer import build_trainer
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.module import Module

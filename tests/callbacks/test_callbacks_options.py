@@ -51,7 +51,7 @@ def options(names: str, run_dir: object = "/run", *overrides: str) -> dict[str, 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(overrides=[*given, *overrides])
     for node in config.callbacks.values():
-        if node.get("mode") == "auto":  # as assay.build.trainer.monitor_mode has it, of a loss
+        if node.get("mode") == "auto":  # as assay.build.monitor_mode has it, of a loss
             node.mode = "min"
     return {name: instantiate(node) for name, node in config.callbacks.items()}
 

@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 from typing_extensions import override
 
 from assay.callbacks.ema import EMA
+from assay.check.callbacks import check_callbacks, notes_on
 from assay.check.prove import Prover
-from assay.check.static.callbacks import check_callbacks, notes_on
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 

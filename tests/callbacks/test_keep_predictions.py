@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay.callbacks.keep_predictions import KeepPredictions
-from assay.data.loading.batch_order import BatchOrder
+from assay.data.batch_order import BatchOrder
+from assay.run.kept_predictions import KeepPredictions
 
 NUM, CLASSES = 45, 3
 OUTPUTS = torch.rand(NUM, CLASSES, generator=torch.Generator().manual_seed(0)).softmax(1)

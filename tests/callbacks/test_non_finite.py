@@ -193,7 +193,7 @@ def test_a_batch_left_out_leaves_the_weights_and_the_metrics_alone(train: Train)
 
 
 def test_a_failed_run_goes_on_without_the_batch(train: Train) -> None:
-    from assay.run.resume.resume import resume
+    from assay.run.resume import resume
 
     skip = "callbacks.non_finite.skip_batches=[23]"
     failed = failure(train, Spoil("input", 23))

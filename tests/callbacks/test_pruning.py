@@ -22,7 +22,7 @@ from typing_extensions import override
 from assay.callbacks.optuna_study import close_storage, no_news, open_storage, sqlite_url
 from assay.callbacks.pruning import Pruned, Pruning, pruning_from
 from assay.errors import AssayError
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

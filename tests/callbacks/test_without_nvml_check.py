@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
-from assay.callbacks.without_nvml_check import VARIABLE
+from assay.build.trainer import VARIABLE
 
 if TYPE_CHECKING:
     from tests.conftest import Train

@@ -11,7 +11,7 @@ import torch
 from omegaconf import open_dict
 from tests.check.own_models import own_models, prove
 
-from assay.check.proof.fake_step import take_step
+from assay.check.fake_step import take_step
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError

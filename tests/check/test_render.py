@@ -10,12 +10,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from assay.check.proof.fake_step import Memory, Step
-from assay.check.render import save_curve, show_job, show_sweep
-from assay.check.report import Report
-from assay.check.units import in_bytes, in_flops
+from assay.check.fake_step import Memory, Step
+from assay.check.report import Report, save_curve, show_job, show_sweep
 from assay.cli.app import app
 from assay.errors import AssayError
+from assay.quoting import in_bytes, in_flops
 from assay.terminal import Console
 
 if TYPE_CHECKING:

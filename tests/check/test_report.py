@@ -6,8 +6,7 @@ import lightning as L
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.proof.proof_key import trainer_key
-from assay.check.report import Proof, Report
+from assay.check.report import Proof, Report, trainer_key
 
 REPORT = Report([], "run")
 

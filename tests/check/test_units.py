@@ -1,6 +1,6 @@
 import pytest
 
-from assay.check.units import in_bytes, in_flops
+from assay.quoting import in_bytes, in_flops
 
 
 @pytest.mark.parametrize(

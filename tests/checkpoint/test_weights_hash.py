@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from assay.checkpoint.weights_hash import weights_sha256
+from assay.checkpoint.container import weights_sha256
 
 
 def test_it_is_what_the_docs_say() -> None:

@@ -8,7 +8,7 @@ from assay.cli.documents import Sweep
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.sweep.result import SweepResult
+from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:
     from pathlib import Path

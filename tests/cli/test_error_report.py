@@ -25,7 +25,7 @@ from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.cli.error_report import reported
+from assay.cli.verb import reported
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.process.stop_signals import Stopped

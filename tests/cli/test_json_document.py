@@ -20,9 +20,11 @@ from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.cli.arguments import Json  # noqa: TC001 - typer reads the annotations
-from assay.cli.error_report import reported
-from assay.cli.json_document import SCHEMA_VERSION, Document, plain
+from assay.cli.documents import SCHEMA_VERSION, Document, plain
+from assay.cli.verb import (
+    Json,
+    reported,
+)
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import replacing, temporary_folder
 

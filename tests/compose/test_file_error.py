@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.compose.compose import compose
-from assay.compose.file_error import faulty_file
+from assay.compose.composition_error import faulty_file
 from assay.compose.origin import located
 from assay.errors import ConfigError
 

@@ -15,10 +15,10 @@ from tests.conftest import Train, Trained, unchanged_process
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.compose.compose import compose, job_config, loader, trust_for
-from assay.compose.fused import DECIDE
 from assay.compose.job_composer import JobComposer, compose_job
+from assay.compose.recipe import DECIDE
 from assay.errors import ConfigError
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 TAKES = sorted(

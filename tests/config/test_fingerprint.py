@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from assay.compose.compose import compose, job_config
-from assay.config.fingerprint import fingerprint
+from assay.config.serialize import fingerprint
 
 
 def job(*overrides: str) -> DictConfig:

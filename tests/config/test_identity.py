@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omegaconf import OmegaConf
 
-from assay.config.fingerprint import NOT_IDENTITY, REPETITIONS, config_fingerprint, fingerprint
+from assay.config.serialize import NOT_IDENTITY, REPETITIONS, config_fingerprint, fingerprint
 
 
 def test_each_key_leaves_the_fingerprint_as_it_is() -> None:

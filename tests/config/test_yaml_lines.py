@@ -6,9 +6,8 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from assay.config.source_location import joined
+from assay.config.source_location import defaults, joined, shortened, written
 from assay.config.tree import walk
-from assay.config.yaml_lines import defaults, shortened, written
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from assay.cli.documents import KINDS
-from assay.cli.json_document import Problem
+from assay.cli.documents import KINDS, Problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"

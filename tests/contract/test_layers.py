@@ -14,7 +14,6 @@ LEAVES = (
 )
 SHARED = (
     "errors",
-    "error_location",
     "quoting",
     "splitmix",
     "layer_depth",
@@ -49,9 +48,8 @@ LIGHT = (
     "record",
     "report.difference",
     "run.reproduce",
-    "run.summary",
+    "run.result",
     "sweep",
-    "targets.listed_places",
     "targets.allowed_targets",
     "targets.external_values",
     "targets.trust",
@@ -130,7 +128,6 @@ def test_tasks_know_only_figures_errors_and_what_is_printed(trees: Trees) -> Non
                 "task",
                 "figure",
                 "errors",
-                "error_location",
                 "quoting",
                 "terminal",
             }, name

@@ -132,9 +132,9 @@ def test_they_are_still_there(used: dict[str, str]) -> None:
 ELSEWHERE = {
     "callbacks/run_log.py": {"_check_on_train_epoch_end"},  # a leaf, which knows nothing of the loops
     "callbacks/pruning.py": {"_study_id"},  # Optuna's
-    "loop/changed_arguments.py": {"_get_closed_form_lr", "_last_lr", "_schedulers", "_step_count"},  # torch's
-    "check/proof/fake_step.py": {"_scaled_dot_product_flash_attention_for_cpu"},  # an operator of torch's
-    "check/static/processes.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
+    "loop/carried_state.py": {"_get_closed_form_lr", "_last_lr", "_schedulers", "_step_count"},  # torch's
+    "check/fake_step.py": {"_scaled_dot_product_flash_attention_for_cpu"},  # an operator of torch's
+    "check/callbacks.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
 }
 
 

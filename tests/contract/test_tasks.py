@@ -32,7 +32,7 @@ def branches(tree: ast.AST) -> list[str]:
 def test_nobody_else_asks_which_task_it_is() -> None:
     paths = {path.relative_to(SRC).as_posix(): path for path in SRC.rglob("*.py")}
     elsewhere = {name: path for name, path in paths.items() if not name.startswith("task/")}
-    assert len(elsewhere) > 300
+    assert len(elsewhere) > 100
     found = {name: branches(ast.parse(path.read_bytes())) for name, path in elsewhere.items()}
     assert not {name: lines for name, lines in found.items() if lines}
 

@@ -18,9 +18,9 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.data_module import DataModule
 from assay.data.digits import Digits
-from assay.data.loading.loaders import MemoryLoader, StreamLoader
+from assay.data.loaders import MemoryLoader, StreamLoader
+from assay.data.normalize import IMAGENET_MEAN
 from assay.data.samples import Samples, Stream
-from assay.data.transform.normalize import IMAGENET_MEAN
 from assay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

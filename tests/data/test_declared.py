@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from assay.build.compatibility.compatibility import check_declared
+from assay.build.compatibility import check_declared
 from assay.build.datamodule import describe, open_data, open_declared
 from assay.compose.compose import compose, job_config
-from assay.data.declared import Declared
+from assay.data.spec import Declared
 from assay.errors import ConfigError, DataError
 from assay.task.task_of import task_of
 

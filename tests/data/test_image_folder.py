@@ -12,7 +12,7 @@ from torchvision.datasets import ImageFolder as Reference  # type: ignore[import
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import ImageFolder
-from assay.data.images.image_file import read_bytes, read_image, size_of, verify
+from assay.data.images import read_bytes, read_image, size_of, verify
 from assay.data.samples import Samples, Stream
 from assay.errors import ConfigError, DataError
 
@@ -311,8 +311,8 @@ def test_a_palette_with_transparency_keeps_its_colors(tmp_path: Path) -> None:
 def test_a_changed_pixel_is_other_data(
     tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay.data.images.image_survey._FEW", 0)  # what was found is remembered
-    monkeypatch.setattr("assay.data.images.image_survey._SETTLED", 0.0)
+    monkeypatch.setattr("assay.data.images._FEW", 0)  # what was found is remembered
+    monkeypatch.setattr("assay.data.images._SETTLED", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = tmp_path / "pictures"
     (root / "a").mkdir(parents=True)
@@ -335,8 +335,8 @@ def test_a_changed_pixel_is_other_data(
 
 
 def test_what_is_remembered_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.data.images.image_survey._FEW", 0)
-    monkeypatch.setattr("assay.data.images.image_survey._SETTLED", 0.0)
+    monkeypatch.setattr("assay.data.images._FEW", 0)
+    monkeypatch.setattr("assay.data.images._SETTLED", 0.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = tmp_path / "pictures"
     write(root, {"a": 3})
@@ -347,7 +347,7 @@ def test_what_is_remembered_is_not_read_again(tmp_path: Path, monkeypatch: pytes
         read.append(Path(path).name)
         return read_bytes(path)
 
-    monkeypatch.setattr("assay.data.images.image_survey.read_bytes", counted)
+    monkeypatch.setattr("assay.data.images.read_bytes", counted)
 
     def look() -> list[str]:
         read.clear()

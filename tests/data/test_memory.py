@@ -6,8 +6,8 @@ import psutil
 import pytest
 import torch
 
-from assay.data import memory
-from assay.data.memory import device_memory, free_device_memory, free_memory
+from assay.data import placement
+from assay.data.placement import device_memory, free_device_memory, free_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ TOTAL = psutil.virtual_memory().total
 
 @pytest.fixture
 def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    monkeypatch.setattr(placement, "_CGROUP", tmp_path)
     return tmp_path
 
 

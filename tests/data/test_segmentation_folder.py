@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from assay.data.data_module import DataModule
-from assay.data.images.image_file import read_image
+from assay.data.images import read_image
 from assay.data.samples import Samples, Stream
 from assay.data.segmentation_folder import SegmentationFolder, read_mask
 from assay.errors import ConfigError, DataError

@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped] 
 from tests.data.made_tables import RNG, check_refused, frame, save, setup, with_values
 
 from assay.data.samples import Samples
-from assay.data.shown.shown_samples import sample_names
+from assay.data.shown_samples import sample_names
 from assay.data.table import Table
 from assay.errors import DataError
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from assay.data import text_files
+from assay.data.alphabet import Alphabet
 from assay.data.data_module import DataModule
-from assay.data.text.alphabet import Alphabet
 from assay.data.text_files import TextFiles
 from assay.errors import ConfigError, DataError
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from assay.data.samples import Samples, Unfitted
-from assay.data.spec import Spec
+from assay.data.spec import Spec, Trained
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.trained import Trained
 from assay.errors import DataError
 
 INPUTS = torch.zeros(4, 2)

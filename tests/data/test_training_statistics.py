@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from assay.data.samples import Samples, Stream
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_splits
-from assay.data.splitting.subset import Subset
+from assay.data.splits import read_splits
+from assay.data.subset import Split, Subset
 from assay.data.training_statistics import input_statistics, target_statistics
-from assay.data.transform.transforms import Transforms
+from assay.data.transforms import Transforms
 
 INPUTS = torch.randn(50, 3, 4, 4, generator=torch.Generator().manual_seed(0)) * 7 + 2
 ROWS = torch.arange(5, 45)

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.record import predictions_file, samples_file
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 from assay.run.train import train as train_as_typed
 
 if TYPE_CHECKING:

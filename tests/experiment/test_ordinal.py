@@ -21,13 +21,13 @@ from tests.interrupting import Interrupt, outcome
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_splits
+from assay.data.splits import read_splits
+from assay.data.subset import Split
 from assay.record import predictions_file
-from assay.report.page.page import Note
-from assay.report.page.run_page import run_page
+from assay.report.page import Note
+from assay.report.run_page import run_page
 from assay.run.evaluate import evaluate
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 from assay.run.train import train as train_as_typed
 from assay.task.task import Task
 

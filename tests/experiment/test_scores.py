@@ -18,9 +18,9 @@ from tests.experiment.n_gram import kneser_ney_bits
 from assay.compose.listing import list_options
 from assay.data.digits import Digits
 from assay.data.digits_segmentation import DigitsSegmentation
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_splits
+from assay.data.splits import read_splits
 from assay.data.stdlib_docs import StdlibDocs
+from assay.data.subset import Split
 from assay.data.text_files import by_files, read, standard_library
 from assay.metrics.linear_probe import LinearProbe
 from assay.run.train import train

@@ -27,9 +27,8 @@ from assay.compose.listing import list_options
 from assay.data.samples import Unfitted
 from assay.record import predictions_file
 from assay.run.evaluate import evaluate
-from assay.run.export.export import export
-from assay.run.export.onnx_file import open_onnx
-from assay.run.resume.resume import resume
+from assay.run.export.export import export, open_onnx
+from assay.run.resume import resume
 from assay.task.task_of import TASKS, task_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import pandas
 import pytest
 from tests.figure.examples import EXAMPLES, HOSTILE
 
-from assay.figure.figure import Bars, Figure, Heatmap, Line, Points
-from assay.figure.to_csv import to_csv
+from assay.figure.figure import Bars, Figure, Heatmap, Line, Points, to_csv
 
 
 def read(figure: Figure) -> pandas.DataFrame:

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from assay.files.sealed import json_is_whole, seal_json, seal_yaml, yaml_is_whole
+from assay.files.checksum import json_is_whole, seal_json, seal_yaml, yaml_is_whole
 
 YAML, JSON = seal_yaml("a: ü\nb: [1, 2]\n"), seal_json('{\n  "a": "ü"\n}')
 

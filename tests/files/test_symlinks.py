@@ -17,7 +17,7 @@ from assay.record.journal import Journal
 from assay.record.log_file import log_file
 from assay.record.run_directory import RunDirectory
 from assay.record.run_record import RunRecord
-from assay.run.kept.encoder_file import read_encoder
+from assay.run.encoder_file import read_encoder
 from assay.run.saved_config import read_config
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tests.loop.parity import ALLOWED, Install, Outcome, differences, install_st
 from tests.loop.parity_axes import make_case
 from torch import distributed
 
-from assay.loop.install import install as install_ours
+from assay.loop.fit_loop import install as install_ours
 
 CASES: dict[str, dict[str, str]] = {
     "short": {"callbacks": "checkpoint, best", "accumulation": "3", "logs": "synced", "length": "max_steps"},

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.build.library_warnings import quiet
-from assay.loop.install import install
+from assay.build.trainer import quiet
+from assay.loop.fit_loop import install
 
 INPUTS = torch.linspace(-1, 1, 36).reshape(12, 3)
 TARGETS = INPUTS.sum(1, keepdim=True)

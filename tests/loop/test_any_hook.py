@@ -13,12 +13,12 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau, StepL
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.build.library_warnings import quiet
+from assay.build.trainer import quiet
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.data.loading.seeded_loader import seed_loaders
+from assay.data.seeded_loader import seed_loaders
 from assay.logger.run_csv import RunCSV
-from assay.loop.install import MovedRun, install
+from assay.loop.fit_loop import MovedRun, install
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from tests.interrupting import Hook, Interrupt, outcome
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

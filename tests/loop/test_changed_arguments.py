@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch.utilities.types import LRSchedulerConfig
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnPlateau, StepLR
 
-from assay.loop.changed_arguments import ChangedArguments
+from assay.loop.carried_state import ChangedArguments
 
 
 def trainer_with(optimizer: torch.optim.Optimizer, scheduler: Any) -> L.Trainer:

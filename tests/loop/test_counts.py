@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from assay.build.assembly import assemble
-from assay.build.library_warnings import quiet
+from assay.build.trainer import quiet
 from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.loop.small_fit import Line, batches, by_hand, fit, same_weights
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
-from assay.loop.position import Phase
+from assay.loop.carried_state import Phase
 
 
 class Ending(Line):

@@ -12,8 +12,8 @@ from tests.loop.small_fit import INPUTS, TARGETS, Line, batches, fit
 from torch import nn
 from typing_extensions import override
 
-from assay.build.library_warnings import quiet
-from assay.loop.install import install
+from assay.build.trainer import quiet
+from assay.loop.fit_loop import install
 
 
 class Judged(Line):

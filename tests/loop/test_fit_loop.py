@@ -17,8 +17,8 @@ from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, Snapshots, outcome
 
-from assay.data.loading.loaders import MemoryLoader
-from assay.run.resume.resume import resume
+from assay.data.loaders import MemoryLoader
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,7 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 
 from assay.loop.epoch_loop import EpochLoop
 from assay.loop.evaluation_loop import EvaluationLoop
-from assay.loop.fit_loop import FitLoop
-from assay.loop.install import install
+from assay.loop.fit_loop import FitLoop, install
 
 
 def test_loops_take_over_the_limits_of_lightnings() -> None:

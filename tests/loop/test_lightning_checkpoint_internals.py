@@ -10,7 +10,7 @@ from tests.loop.small_fit import Line, fit
 from typing_extensions import override
 
 from assay.errors import AssayError
-from assay.loop.lightning_checkpoint_internals import (
+from assay.loop.lightning_internals import (
     bookkeeping,
     logged_state,
     note_saved,

@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.run.reproduce import reproduce as reproduce_module
-from assay.run.reproduce import reproduce_process
-from assay.run.resume.resume import resume
+from assay.run import reproduce as reproduce_module
+from assay.run import reproduce_process
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path

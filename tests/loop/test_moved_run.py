@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
-from assay.loop.install import MovedRun
+from assay.loop.fit_loop import MovedRun
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from tests.interrupting import Told
 from assay.errors import ConfigError
 from assay.loop.fit_loop import FitLoop
 from assay.run.evaluate import evaluate
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train

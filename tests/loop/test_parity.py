@@ -14,7 +14,7 @@ from tests.loop.parity import ALLOWED, Outcome, differences, install_stock, run
 from tests.loop.parity_axes import AXES, CALLBACKS, SHORT, make_case
 from tests.loop.parity_refusals import possible, refused_rows
 
-from assay.loop.install import install as install_ours
+from assay.loop.fit_loop import install as install_ours
 
 VALUES = {axis: list(values) for axis, values in AXES.items()}
 CHUNKS = 24

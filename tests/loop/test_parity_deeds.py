@@ -10,7 +10,7 @@ import pytest
 from tests.loop.parity import ALLOWED, Case, differences, install_stock, run
 from tests.loop.parity_axes import fail, make_case, set_sigterm, set_stop
 
-from assay.loop.install import install as install_ours
+from assay.loop.fit_loop import install as install_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from tests.loop.steady_clock import CLOCK
 
 from assay.build.assembly import assemble
 from assay.compose.compose import compose, job_config
-from assay.loop.install import install as install_ours
+from assay.loop.fit_loop import install as install_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

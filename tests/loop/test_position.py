@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay.loop.position import HALF_DONE, Phase, Position
+from assay.loop.carried_state import HALF_DONE, Phase, Position
 
 COUNTS = st.integers(0, 2**40)
 

@@ -202,7 +202,7 @@ def test_a_process_that_loads_data_leaves_it_to_its_parent() -> None:
 def test_what_was_stopped_goes_on_to_the_same_end(
     train: Train, batch: int, epoch: int, more: tuple[str, ...]
 ) -> None:
-    from assay.run.resume.resume import resume
+    from assay.run.resume import resume
 
     settings = (*DIGITS, "trainer.limit_train_batches=8", "callbacks=[last_checkpoint]", *more)
     whole = train(*settings)

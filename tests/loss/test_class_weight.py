@@ -5,10 +5,10 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.loss.class_weight import ClassWeight
 from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.focal import Focal
 from assay.loss.ldam import LDAM
+from assay.loss.targets import ClassWeight
 
 COUNTS = [40, 7, 13]
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from assay.metrics.bits_per_byte import BitsPerByte
-from assay.task.prediction.run_lengths import run_lengths
+from assay.task.language_modelling import run_lengths
 
 
 def test_bits_of_all_tokens_by_the_bytes_they_stand_for() -> None:

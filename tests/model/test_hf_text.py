@@ -19,16 +19,16 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 import assay
-from assay.data.text.text_encoder import TextEncoder
-from assay.data.text.tokenizer import pretrained_tokenizer
+from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import pretrained_tokenizer
 from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA
+from assay.model.hf_folder import KINDS
 from assay.model.hf_text import HFText
-from assay.model.weights.hf_folder import KINDS
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 GUARDED = """
 import os, subprocess, sys, time
-from assay.process import reaper
-os.environ[reaper.MARK] = sys.argv[1]
-pipe = reaper.guard(sys.argv[1], sys.argv[2])
+from assay.process import orphans
+os.environ[orphans.MARK] = sys.argv[1]
+pipe = orphans.guard(sys.argv[1], sys.argv[2])
 left = subprocess.Popen([sys.executable, "-c", sys.argv[3]], start_new_session=True)
 print(left.pid, flush=True)
 time.sleep(600)

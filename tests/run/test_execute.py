@@ -13,10 +13,10 @@ import assay
 from assay.errors import AssayError
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay.report.page.page import Note
-from assay.report.page.run_page import run_page
+from assay.report.page import Note
+from assay.report.run_page import run_page
 from assay.run.evaluate import evaluate
-from assay.run.summary import say_run
+from assay.run.result import say_run
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import assay
 from assay.check.checker import Checker
 from assay.errors import AssayError
 from assay.run.evaluate import evaluate
-from assay.run.reproduce.reproduce import reproduce
-from assay.run.resume.resume import resume
+from assay.run.reproduce import reproduce
+from assay.run.resume import resume
 from assay.sweep import session
 
 if TYPE_CHECKING:

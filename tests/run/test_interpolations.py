@@ -10,10 +10,9 @@ from omegaconf import OmegaConf, open_dict
 
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
-from assay.config.fingerprint import fingerprint
-from assay.config.serialize import known, to_yaml
+from assay.config.serialize import fingerprint, known, to_yaml
 from assay.data.spec import Spec
-from assay.run.resume.resume import change
+from assay.run.resume import change
 from assay.run.saved_config import as_written, interpolations
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError, DataError
-from assay.run.summary import say_run
+from assay.run.result import say_run
 from assay.terminal import Console
 
 if TYPE_CHECKING:

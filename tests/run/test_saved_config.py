@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError, ConfigError
-from assay.files.sealed import seal_yaml
+from assay.files.checksum import seal_yaml
 from assay.run.saved_config import judged_config, read_config
 
 if TYPE_CHECKING:

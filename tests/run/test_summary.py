@@ -9,9 +9,8 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.config.yaml_file import load_mapping
-from assay.files.sealed import seal_yaml
-from assay.run.result import RunResult
-from assay.run.summary import new_data, predicting, say_run
+from assay.files.checksum import seal_yaml
+from assay.run.result import RunResult, new_data, predicting, say_run
 from assay.terminal import Console
 
 

@@ -15,7 +15,7 @@ from assay.sweep.session import go_on, start
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.sweep.result import SweepResult
+    from assay.sweep.summary import SweepResult
     from assay.sweep.worker.fork_client import ForkServer
 
 KINDS = {

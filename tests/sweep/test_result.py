@@ -9,7 +9,7 @@ import pytest
 
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
-from assay.sweep.result import SweepResult
+from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:
     from assay.record.outcome import Status

@@ -18,7 +18,7 @@ from assay.sweep.session import check, go_on, plan, start
 
 if TYPE_CHECKING:
     from assay.record.outcome import Outcome
-    from assay.sweep.result import SweepResult
+    from assay.sweep.summary import SweepResult
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]
 HERE = ["hydra/launcher=serial", "hydra.sweep.dir=sweep"]

@@ -20,7 +20,7 @@ from assay.errors import ConfigError
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
-    from assay.sweep.result import SweepResult
+    from assay.sweep.summary import SweepResult
     from assay.sweep.worker.fork_client import ForkServer
 
 CHEAP = (

@@ -15,9 +15,9 @@ from assay.compose.hydra_node import SWEEP_PARTS
 from assay.errors import ConfigError
 from assay.sweep.definition import made, target
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.search.samplers import import_sampler
 from assay.sweep.search.search import Search
-from assay.targets.listed_places import _ONE_A_NAME, _SLOTS
+from assay.sweep.search.study import import_sampler
+from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
 from assay.targets.own_task import import_task
 from assay.targets.resolve import _ANY_CALL, resolve
 from assay.targets.trust import KEY

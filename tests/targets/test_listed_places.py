@@ -15,7 +15,7 @@ from torchvision.models import list_models  # type: ignore[import-untyped]  # to
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.targets.listed_places import FUNCTIONS, REFUSED, slot_of
+from assay.targets.allowed_targets import FUNCTIONS, REFUSED, slot_of
 from assay.targets.resolve import resolve
 from assay.targets.trust import within
 

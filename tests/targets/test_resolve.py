@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         ("x", "lightning.pytorch.loggers.mlflow.tempfile.mkdtemp", "is the module tempfile"),
         ("loss", "assay.load", "loss holds a torch.nn.Module"),
         ("loss", "torch.tensor", "loss holds a torch.nn.Module"),
-        ("x", "assay.model.weights.pretrained_weights.load_pretrained_weights", "it is not a class"),
+        ("x", "assay.model.pretrained_weights.load_pretrained_weights", "it is not a class"),
         ("x", "assay.data.arrays.np.load", "is the module numpy"),
         ("x", "torchvision.datasets.LSUN", "unpickles it"),
         ("x", "torchmetrics.multimodal.clip_score.CLIPScore", "model repository"),

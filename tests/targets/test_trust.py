@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.compose.compose import compose, compose_with, job_config, loader
-from assay.config.fingerprint import fingerprint
+from assay.config.serialize import fingerprint
 from assay.errors import ConfigError
 from assay.sweep.session import plan
 from assay.targets.trust import checked_names, project_packages, typed_packages

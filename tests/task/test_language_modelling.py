@@ -19,9 +19,8 @@ import assay
 from assay.cli.app import app
 from assay.record import predictions_file, samples_file
 from assay.run.evaluate import evaluate
-from assay.run.export.export import export
-from assay.run.export.onnx_file import open_onnx
-from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
+from assay.run.export.export import export, open_onnx
+from assay.task.generate import TextPrediction, TextPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

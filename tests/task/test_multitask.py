@@ -20,7 +20,7 @@ from assay.record.objective import format_score
 from assay.run.evaluate import evaluate
 from assay.run.train import train
 from assay.task.multitask import Multitask
-from assay.task.prediction.multitask_predictions import MultitaskPredictions
+from assay.task.prediction.prediction_batch import MultitaskPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import torch
 from assay.loss.bce_with_logits import BCEWithLogits
 from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.triplet import Triplet
-from assay.task.output_kind import kind_of_outputs
+from assay.task.answers import kind_of_outputs
 from assay.task.task_of import task_of
 
 

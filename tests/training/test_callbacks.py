@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback
 
 import assay
 from assay.compose.listing import list_options
-from assay.data.loading.placement import Prepared
+from assay.data.placement import Prepared
 
 if TYPE_CHECKING:
     import lightning as L

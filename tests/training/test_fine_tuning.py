@@ -12,7 +12,7 @@ from tests.interrupting import Interrupt, outcome
 
 import assay
 from assay.run.evaluate import evaluate
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path

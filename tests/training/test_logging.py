@@ -11,7 +11,7 @@ from tests.loop.test_micro_batch import Room
 from torch.nn.functional import cross_entropy
 from typing_extensions import override
 
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     import lightning as L

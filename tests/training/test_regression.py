@@ -16,12 +16,12 @@ from torchmetrics import MetricCollection
 import assay
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
-from assay.data.transform.normalize import TargetScale
+from assay.data.normalize import TargetScale
 from assay.errors import ConfigError
 from assay.module import Module
-from assay.report.page.page import Cards
-from assay.report.page.run_page import run_page
-from assay.run.resume.resume import resume
+from assay.report.page import Cards
+from assay.report.run_page import run_page
+from assay.run.resume import resume
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

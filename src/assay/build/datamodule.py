@@ -13,16 +13,15 @@ from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.compatibility.compatibility import pretrained_inputs
+from assay.build.compatibility import pretrained_inputs
 from assay.build.node import build
 from assay.build.recipe import add_recipe
-from assay.build.trainer.run_length import run_length
+from assay.build.run_length import run_length
 from assay.config.tree import written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
-from assay.data.declared import Declared
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError, DataError
+from assay.data.spec import Declared
+from assay.errors import AssayError, ConfigError, DataError, one_line_of
 
 if TYPE_CHECKING:
     from assay.data.spec import Spec

@@ -1,20 +1,150 @@
-"""One node of a config as the object it describes."""
+"""One node of a config as the object it describes, or what went wrong, with the key."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.build_error import build_error
+from assay.config.did_you_mean import did_you_mean, named
+from assay.config.tree import walk
+from assay.errors import AssayError, ConfigError, first_line, own_frame
 from assay.targets.allowed_targets import trusted_in
+from assay.targets.call_signature import example
 from assay.targets.instantiate import CallError, instantiate
+from assay.targets.optional_packages import install
 from assay.targets.own_task import import_tasks
 from assay.targets.resolve import check_made, ready
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+_PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
+_UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
+_NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
+"""A name at the start, in quotes, or before an equals sign."""
+_VALUE = re.compile(r"[:=] *(-?\w[\w.]*(?:[eE]-\d+)?)$")
+_NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
+
+
+def build_error(error: BaseException, config: DictConfig, key: str) -> AssayError:
+    """Find the cause, and the value at fault, of a failed call.
+
+    Args:
+        error: What OmegaConf or the call raised.
+        config: The job.
+        key: Of the node that was to be built.
+    """
+    cause = error
+    while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    if isinstance(cause, AssayError):
+        return cause
+    if isinstance(cause, OmegaConfBaseException):
+        return _dangling(cause, config, key)
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    node = OmegaConf.select(config, key)
+    if isinstance(cause, ModuleNotFoundError):
+        return ConfigError(
+            text, key=key, hint=install(key, cause.name) if cause.name else "install what is missing"
+        )
+    if match := _UNEXPECTED.search(text):
+        return _unexpected(match[1], node, key, text)
+    frame = own_frame(cause)
+    if whole := _whole_shape(cause, node, key):
+        return ConfigError(
+            f"expected a number, got the list ${{spec.input_shape}}, {list(config.spec.input_shape)}: {text}",
+            key=whole,
+            hint=f"{whole}='${{spec.input_shape[0]}}' or '${{spec.num_features}}'",
+        )
+    if isinstance(cause, KeyError) and cause.args:
+        text = f"cannot be made with these values: it looks for {text}, which is not there"
+    elif not isinstance(cause, _PLAIN_KINDS):
+        kind = f"{type(cause).__name__}: " if frame and str(cause) else ""
+        text = f"cannot be made with these values: {kind}{text}"
+    at = _value_at_fault(text, node, key)
+    if frame:
+        text = f"{text} ({frame})"
+    return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
+
+
+def _whole_shape(cause: BaseException, node: Any, key: str) -> str:
+    """The argument that gets the shape of a sample, where a call may have failed since that is a list."""
+    if not isinstance(cause, TypeError) or not isinstance(node, DictConfig):
+        return ""
+    return next((one.key for one in walk(node, key) if str(one.raw) == "${spec.input_shape}"), "")
+
+
+def _way_out(config: DictConfig, key: str) -> str:
+    group, _, rest = key.partition(".")
+    if group == "metrics" and config.get("spec"):
+        return task_of(config.spec.task).suits
+    if group == "callbacks" and "." not in rest:
+        return f"or leave it out: ~{key}"
+    return example(config, key)
+
+
+def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
+    text = first_line(cause)
+    at = str(getattr(cause, "full_key", None) or key)
+    match = _NOT_IN_SPEC.search(text)
+    if match is None:
+        return ConfigError(text, key=at, hint=f"{at}=VALUE")
+    node = OmegaConf.select(config, key, throw_on_resolution_failure=False)
+    if isinstance(node, DictConfig):
+        asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.raw)
+        at = next((one.key for one in asking), at)
+    known = [f"spec.{name}" for name in config.get("spec") or {}]
+    return ConfigError(
+        f"the data has no {match[1]!r}{did_you_mean(match[1], known, '; ')}",
+        key=at,
+        hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {at}=VALUE",
+    )
+
+
+def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
+    """An argument of a mapping inside the node that the class hands on."""
+    at = next((found for found in _typed(node, key) if found.rpartition(".")[2] == name), key)
+    hint = f"leave out {at}" if at != key else f"leave out {name}"
+    return ConfigError(text.replace(".__init__()", ""), key=at, hint=hint)
+
+
+def _value_at_fault(text: str, node: Any, key: str) -> str:
+    """The full key of the argument that the message is about, where it is clear; else the node's."""
+    leaves = list(_typed(node, key).items())
+    spelled = [found for found, _ in leaves if f"{found}=" in text]
+    if spelled:
+        return spelled[0]
+    words = {match[0] or match[1] or match[2] for match in _NAMES.findall(text)}
+    by_name = {found for found, _ in leaves if found.removeprefix(f"{key}.") in words}
+    if len(by_name) == 1:
+        return by_name.pop()
+    words |= {word for word in re.findall(r"\w+", text) if "_" in word}  # no word of English has one
+    deeper = {found for found, _ in leaves if found.rpartition(".")[2] in words}
+    if not by_name and len(deeper) == 1:
+        return deeper.pop()
+    shown = _VALUE.search(text.rstrip("."))
+    by_value = {found for found, value in leaves if shown and value is not None and str(value) == shown[1]}
+    return by_value.pop() if len(by_value) == 1 else key
+
+
+def _typed(node: Any, key: str) -> dict[str, Any]:
+    """What was written in a node as plain values; what comes from elsewhere is not what was typed."""
+    if not isinstance(node, DictConfig):
+        return {}
+    return {
+        entry.key: OmegaConf.to_container(entry.node) if entry.is_container else entry.raw
+        for entry in walk(node, key)
+        if isinstance(entry.parent, DictConfig)  # a list is one value
+        and not (isinstance(entry.node, DictConfig) or entry.is_interpolation or entry.is_missing)
+        and not str(entry.name).startswith("_")
+    }
+
 
 NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "data": ("spec",),

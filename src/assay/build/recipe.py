@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from assay.build.trainer.num_processes import world_size
-from assay.build.trainer.run_end import may_end_early
-from assay.build.trainer.run_length import batches_of, run_length
+from assay.build.run_length import batches_of, run_length
+from assay.build.trainer_options import may_end_early, world_size
 from assay.compose.recipe import RECIPE, is_chosen
 from assay.config.serialize import is_number, is_whole, value_of
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loading.batch_order import choose_batch_size
+from assay.data.batch_order import choose_batch_size
 from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.task.task_of import task_of

@@ -12,8 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.callbacks.optuna_study import build_part, close_storage, no_news, open_storage
-from assay.error_location import one_line_of
-from assay.errors import AssayError, cannot_write
+from assay.errors import AssayError, cannot_write, one_line_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final, final
 from assay.check.job import check_job
 from assay.compose.job_composer import compose_job
 from assay.compose.origin import located
-from assay.config.fingerprint import fingerprint_of
-from assay.config.serialize import LARGEST_SEED, check_whole_number
+from assay.config.serialize import LARGEST_SEED, check_whole_number, fingerprint_of
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.quoting import reads_as_number
-from assay.record.provenance.provenance import check_clean
+from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
 
 if TYPE_CHECKING:

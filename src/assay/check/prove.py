@@ -12,27 +12,32 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.compatibility.compatibility import (
+from assay.build.assembly import notes_on_hyper_parameters
+from assay.build.compatibility import (
     check_fit,
     check_outputs,
     check_parts,
     num_outputs,
     pretrained_inputs,
 )
-from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.datamodule import describe, open_data, open_declared, own_batches
-from assay.build.library_warnings import quiet
-from assay.build.module import notes_on_hyper_parameters
+from assay.build.model import check_fine_tuning, notes_on_model, warnings_of
+from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.recipe import notes_on_length, notes_on_pictures
-from assay.build.trainer.device import check_device
-from assay.build.trainer.monitor_mode import known_directions
-from assay.build.trainer.num_processes import world_size
-from assay.build.trainer.run_end import may_end_early
-from assay.build.trainer.run_length import check_length, check_plateau, run_length
-from assay.build.trainer.trainer import build_trainer
-from assay.check.proof.eval_steps import batch_sizes, try_eval_steps
-from assay.check.proof.fake_step import (
+from assay.build.run_length import check_length, check_plateau, run_length
+from assay.build.trainer import build_trainer, check_device, quiet
+from assay.build.trainer_options import may_end_early, world_size
+from assay.check.callbacks import (
+    check_callbacks,
+    check_checkpoint_names,
+    check_monitors,
+    check_processes,
+    notes_on,
+    out_of_reach,
+    scores,
+)
+from assay.check.fake_step import (
     Batch,
     Step,
     StepError,
@@ -44,29 +49,27 @@ from assay.check.proof.fake_step import (
     take_step,
     try_sizes,
 )
-from assay.check.proof.optimization import follow_lr, unfinished
-from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node, trainer_key
-from assay.check.proof.real_step import (
+from assay.check.optimization import follow_lr, unfinished
+from assay.check.real_step import (
     FEW,
+    batch_sizes,
     bytes_of,
     error_of_step,
     evaluated,
     few_of,
     module_of,
     refusal,
+    try_eval_steps,
 )
-from assay.check.proof.smoke_batch import Trial, check_in_pieces, far_from_targets, try_parts
-from assay.check.report import Proof, Report
+from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.signature import check_signatures
-from assay.check.static.callbacks import check_callbacks, notes_on
-from assay.check.static.monitor import check_checkpoint_names, check_monitors, out_of_reach, scores
-from assay.check.static.processes import check_processes
-from assay.check.static.trainer import check_loggers, check_manual
+from assay.check.smoke_batch import Trial, check_in_pieces, far_from_targets, try_parts
+from assay.check.trainer import check_loggers, check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
+from assay.data.normalize import input_dtype
 from assay.data.training_statistics import target_statistics
-from assay.data.transform.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import name_of

@@ -1,20 +1,96 @@
-"""What is known about a job before it runs."""
+"""What is known about a job before it runs, what of the job decides that, and what `assay check` prints."""
 
 from __future__ import annotations
 
+import io
+import json
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
-from assay.check.proof.proof_key import trainer_key
+from omegaconf import DictConfig, OmegaConf
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from assay.errors import AssayError, ConfigError
+from assay.files.atomic import write_bytes
+from assay.quoting import in_bytes, in_flops
+from assay.task.task_of import known_task
+from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import lightning as L
-    from omegaconf import DictConfig
 
-    from assay.check.proof.fake_step import Step
+    from assay.check.fake_step import Step
+    from assay.terminal import Console
+
+
+_RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha", "rho")
+"""Arguments of optimizers that are numbers to compute with, whatever the optimizer."""
+
+
+def copy_of(config: DictConfig) -> DictConfig:
+    """A copy to fill in, which refuses keys that are not there."""
+    copied = OmegaConf.masked_copy(config, list(config))
+    OmegaConf.set_struct(copied, True)
+    return copied
+
+
+def plain_node(config: DictConfig, key: str) -> Any:
+    """A node resolved; as written where it waits for something."""
+    node = OmegaConf.select(config, key)
+    if not OmegaConf.is_config(node):
+        return node
+    try:
+        return OmegaConf.to_container(node, resolve=True)
+    except Exception:  # an interpolation of what is not known yet
+        return OmegaConf.to_container(node, resolve=False)
+
+
+def trainer_key(config: DictConfig) -> str:
+    """What a job's trainer and its callbacks are made from.
+
+    Args:
+        config: A job with its `spec`.
+    """
+    return json.dumps([plain_node(config, key) for key in ("trainer", "callbacks")], default=str)
+
+
+def but_for_rates(node: Any) -> Any:
+    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape.
+
+    Args:
+        node: As plain data.
+    """
+    if not isinstance(node, dict):
+        return node
+    return {key: _is_zero(value) if key in _RATES else value for key, value in node.items()}
+
+
+def _is_zero(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_is_zero(one) for one in value]
+    return value == 0 if isinstance(value, int | float) else value
+
+
+def elsewhere(node: Any, run_dir: str) -> Any:
+    """A node without the run directory that paths in it begin with: each job has another one.
+
+    Args:
+        node: As plain data.
+        run_dir: Of the job.
+    """
+    if isinstance(node, dict):
+        return {key: elsewhere(value, run_dir) for key, value in node.items()}
+    if isinstance(node, list):
+        return [elsewhere(value, run_dir) for value in node]
+    if isinstance(node, str) and (node == run_dir or node.startswith(f"{run_dir}/")):
+        return node[len(run_dir) :] or "."
+    return node
 
 
 @final
@@ -93,3 +169,196 @@ class Proof:
         for one in self.trainer[2]:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         return self.trainer[0]
+
+
+_MOST_NAMED = 10
+"""Classes, or targets, in a line."""
+_CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
+
+
+def show_job(console: Console, report: Report) -> None:
+    """Print what is known of one job."""
+    rows = [("data", _data(report))]
+    if told := _distribution(report):
+        rows.append(("classes" if report.spec.get("class_counts") else "targets", told))
+    rows.append(("model", _model(report)))
+    if report.step is not None:
+        rows += [("step", _step(report, report.step)), ("memory", _memory(report.step))]
+    if report.unproven:
+        rows.append(("step", f"[yellow]unproven[/yellow]: {escape(report.unproven)}; the run will show"))
+    if report.spec:
+        an_epoch, total = report.spec["steps_per_epoch"], report.spec["total_steps"]
+        in_all = "until time or a callback ends the run"
+        if total is not None:
+            in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
+        each = f"{an_epoch:,} an epoch" if an_epoch is not None else "nobody knows how many an epoch"
+        rows.append(("steps", f"{each}, {in_all}"))
+    rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
+    console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
+    for name, text in rows:
+        console.print(f"  [dim]{name:<10}[/dim] {text}")
+    if report.lr:
+        _show_curve(console, report)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    console.print(
+        f"[bold green]ready[/bold green], checked in {report.seconds:.1f} s; nothing was run or written"
+    )
+
+
+def show_sweep(console: Console, reports: Sequence[Report]) -> None:
+    """Print a table of jobs: what differs, and what each takes.
+
+    Args:
+        console: Where to.
+        reports: One per job.
+    """
+    common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
+        table.add_column(column, justify="left" if column == "overrides" else "right", overflow="fold")
+    for number, report in enumerate(reports):
+        own = " ".join(one for one in report.overrides if one not in common)
+        step = report.step
+        table.add_row(
+            str(number),
+            Text(own),
+            _number(report.parameters),
+            in_flops(step.flops) if step else "unproven",
+            in_bytes(step.memory.peak) if step else "",
+            _number(report.spec.get("total_steps")),
+        )
+    wide = max(console.width, 20) if console.is_terminal else 1000
+    console.print(table, width=wide, soft_wrap=not console.is_terminal)
+    if common:
+        in_order = [one for one in reports[0].overrides if one in common]
+        console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
+    unproven = {report.unproven: None for report in reports if report.unproven}
+    for reason in unproven:
+        console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
+    for note in {note: None for report in reports for note in report.notes}:
+        console.print(f"[yellow]note[/yellow]: {escape(note)}")
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    models = len({(report.parameters, report.step) for report in reports})
+    seconds = sum(report.seconds for report in reports)
+    console.print(
+        f"[bold green]ready[/bold green]: {len(reports)} jobs, {models} different step"
+        f"{'s' if models > 1 else ''}, checked in {seconds:.1f} s; nothing was run or written"
+    )
+
+
+def save_curve(report: Report, path: Path) -> None:
+    """Draw the learning rate over the steps into an image file.
+
+    Args:
+        report: Of a check with a curve.
+        path: A new file; its ending says the format (`.png`, `.svg`, `.pdf`).
+
+    Raises:
+        AssayError: matplotlib is not installed, there is no such format, or the file cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise AssayError("--plot needs matplotlib", hint="pip install 'assay[plot]'") from error
+    figure = Figure(figsize=(7, 3.2), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot(report.lr, color="#2563eb", linewidth=1.8)
+    axes.set(xlabel="step", ylabel="lr", title=f"{report.name}: {_schedule(report)}")
+    axes.set_xlim(0, max(1, len(report.lr) - 1))
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    image = io.BytesIO()
+    try:
+        figure.savefig(image, format=path.suffix.lstrip(".") or "png")
+        write_bytes(path, image.getvalue())
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: {error}", key="--plot", hint="a name that ends in .png, .svg or .pdf"
+        ) from error
+    except OSError as error:
+        raise AssayError(
+            f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"
+        ) from error
+
+
+def _number(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
+
+
+def _data(report: Report) -> str:
+    spec = report.spec
+    if not spec:
+        return "a datamodule of your own, which tells no spec"
+    shape = "×".join(map(str, spec["input_shape"]))
+    if vocab_size := spec.get("vocab_size"):
+        shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
+    task = known_task(spec["task"])  # one of the user's own may have been imported by another process
+    parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
+    read = "read" if report.data_read else "not read"
+    what = "" if task is None else f", {task.in_words(spec)}"
+    return f"{spec['task']}, {shape}{what}; {parts} to train, validate, test ({read})"
+
+
+def _distribution(report: Report) -> str:
+    """Training samples of each class, or mean and deviation of each target."""
+    spec = report.spec
+    names, counts = spec.get("class_names") or (), spec.get("class_counts") or ()
+    if counts and len(names) == len(counts):
+        order = sorted(range(len(counts)), key=lambda at: -counts[at])
+        told = [f"{in_a_line(str(names[at]))} {counts[at]:,}" for at in order[:_MOST_NAMED]]
+        more = f", … {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
+        return escape(f"{', '.join(told)}{more} to train")
+    pairs = zip(spec.get("target_mean") or (), spec.get("target_std") or (), strict=False)
+    told = [f"mean {mean:.4g}, deviation {std:.4g}" for mean, std in list(pairs)[:_MOST_NAMED]]
+    return "; ".join(told)
+
+
+def _model(report: Report) -> str:
+    name = report.targets.get("model", "a LightningModule of your own")
+    if report.parameters is None:
+        return f"{name}, whose parameters are known after the first batch"
+    frozen = "" if report.trainable == report.parameters else f", {_number(report.trainable)} of them trained"
+    return f"{name}, {report.parameters:,} parameters{frozen}"
+
+
+def _step(report: Report, step: Step) -> str:
+    parts = [report.targets.get(key, "") for key in ("loss", "optimizer", "scheduler")]
+    each = f" on each of {report.devices} devices" if report.devices > 1 else ""
+    return (
+        f"{in_flops(step.flops)} for a batch of {report.batch_size}{each}: forward, "
+        f"{', '.join(part for part in parts if part)}"
+    )
+
+
+def _memory(step: Step) -> str:
+    memory = step.memory
+    return (
+        f"about {in_bytes(memory.peak)} at its peak: weights {in_bytes(memory.weights)}, gradients "
+        f"{in_bytes(memory.gradients)}, optimizer {in_bytes(memory.optimizer)}, activations "
+        f"{in_bytes(memory.activations)}"
+    )
+
+
+def _schedule(report: Report) -> str:
+    name = report.targets.get("scheduler", "constant")
+    return f"{name} ({report.lr_note})" if report.lr_note else name
+
+
+def _show_curve(console: Console, report: Report) -> None:
+    """The area under the learning rate, in eighths of a character."""
+    console.print(f"  [dim]{'schedule':<10}[/dim] {escape(_schedule(report))}: lr over the steps")
+    highest, last = max(report.lr), len(report.lr) - 1
+    third = (min(_CURVE_WIDTH, max(30, console.width)) - 12) // 3
+    rates = [report.lr[round(last * i / (3 * third - 1))] for i in range(3 * third)]
+    levels = [round(8 * _CURVE_HEIGHT * rate / (highest or 1)) for rate in rates]
+    for row in range(_CURVE_HEIGHT, 0, -1):
+        label = "│" if row % 2 else f"{highest * row / _CURVE_HEIGHT:.3g}┤"
+        area = "".join(_EIGHTHS[min(8, max(0, level - 8 * row + 8))] for level in levels)
+        console.print(f"  {label:>10}{area.rstrip()}", markup=False)
+    console.print(f"  {'0┼':>10}{'─' * 3 * third}", markup=False)
+    console.print(f"{'':12}{0:<{third}}{last // 2:^{third},}{last:>{third},}", markup=False)

@@ -19,11 +19,10 @@ from assay.config.tree import called_nodes, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
-from assay.targets.allowed_targets import trusted_in
+from assay.targets.allowed_targets import slot_of, trusted_in
 from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
 from assay.targets.instantiate import WORDS, check_words
-from assay.targets.listed_places import slot_of
 from assay.targets.own_task import import_tasks
 from assay.targets.resolve import resolve, resolve_targets
 
@@ -202,7 +201,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
             )
         _check_name(f"{key}.{name}", name, call)
     for name, value in _values(node, names):
-        # Which mode suits a monitor: assay.build.trainer.monitor_mode.
+        # Which mode suits a monitor: assay.build.monitor_mode.
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(_written_at(node, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):

@@ -11,12 +11,12 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from assay.cli.arguments import overrides_help
+from assay.cli.documents import Problem, print_problem
 from assay.cli.inspect import check, configs, data, diff, explain, info
-from assay.cli.json_document import Problem, print_problem
 from assay.cli.results import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train
 from assay.cli.use import evaluate, export, predict
+from assay.cli.verb import overrides_help
 from assay.terminal import make_printable
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Checked, Configs, Machine
-from assay.cli.error_report import reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -37,7 +36,7 @@ def check(
             from assay.sweep.session import check as check_sweep
 
             reports = check_sweep(typed, config_dir)
-            from assay.check.render import show_sweep
+            from assay.check.report import show_sweep
 
             document.say("check_sweep", Checked(reports))
             if not as_json:
@@ -45,7 +44,7 @@ def check(
             return
         with loading():
             from assay.check.checker import Checker
-            from assay.check.render import save_curve, show_job
+            from assay.check.report import save_curve, show_job
 
             checker = Checker(config_dir, curve=plot is not None or not as_json)
             job = checker.job(typed)
@@ -78,8 +77,8 @@ def data(
 
             job = Checker(config_dir).job(typed)
             from assay.compose.origin import located
-            from assay.report.data.data_page import look
-            from assay.report.data.to_terminal import show
+            from assay.report.data_page import look
+            from assay.report.survey import show
         with located(job.overrides, config_dir):
             survey = look(job, out)
         document.say("data", survey)

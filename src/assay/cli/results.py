@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.arguments import Debug, Json  # noqa: TC001 - typer reads the annotations
 from assay.cli.documents import Removed
-from assay.cli.error_report import reported
+from assay.cli.verb import Debug, Json, reported
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
-    from assay.cli.json_document import Document
-    from assay.report.table.comparison import Comparison
+    from assay.cli.documents import Document
+    from assay.report.comparison import Comparison
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
@@ -109,10 +108,9 @@ def best(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.record.runs.read_runs import read_runs
-        from assay.report.table.comparison import compare as compared
-        from assay.report.table.comparison import default_metric, in_words, ranking_of
-        from assay.report.table.text_table import best_run
-        from assay.report.table.to_document import Best, to_document
+        from assay.report.comparison import compare as compared
+        from assay.report.comparison import default_metric, in_words, ranking_of
+        from assay.report.comparison_formats import Best, best_run, to_document
 
         runs = read_runs([path])
         ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
@@ -161,7 +159,7 @@ def rm(
 ) -> None:
     """Remove runs for good; asks first, never one that runs."""
     with reported(debug, as_json=as_json) as document:
-        from assay.record.runs.remove import removable, remove
+        from assay.record.run_directory import removable, remove_run
 
         found = [removable(run) for run in runs]
         for one in found:
@@ -176,7 +174,7 @@ def rm(
             if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
                 raise AssayError("nothing was removed")
         for one in found:
-            remove(one)
+            remove_run(one)
         document.say("rm", Removed(found))
 
 
@@ -190,8 +188,8 @@ def _show(
     watch: bool,
 ) -> None:
     from assay.record.runs.read_runs import RunReader
-    from assay.report.table.comparison import compare as compared
-    from assay.report.table.comparison import default_metric
+    from assay.report.comparison import compare as compared
+    from assay.report.comparison import default_metric
 
     reader = RunReader()
 
@@ -207,11 +205,11 @@ def _show(
         return
     found = comparison()
     if form == "json":
-        from assay.report.table.to_document import to_document
+        from assay.report.comparison_formats import to_document
 
         document.say(kind, to_document(found))
     elif form == "table":
-        from assay.report.table.text_table import print_comparison
+        from assay.report.comparison_formats import print_comparison
 
         asked = bool(choice["metrics"])
         print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
@@ -220,7 +218,7 @@ def _show(
 
 
 def _text(comparison: Comparison, form: Format) -> str:
-    from assay.report.table.text_table import to_csv, to_latex, to_markdown
+    from assay.report.comparison_formats import to_csv, to_latex, to_markdown
 
     return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[form](comparison)
 
@@ -233,7 +231,7 @@ def _watch(kind: str, comparison: Any, form: Format) -> None:
         )
     from rich.live import Live
 
-    from assay.report.table.text_table import to_terminal
+    from assay.report.comparison_formats import to_terminal
 
     console = Console(highlight=False)
     try:
@@ -271,7 +269,7 @@ def report(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.report.report import report as write_report
-        from assay.run.summary import labelled, predicting
+        from assay.run.result import labelled, predicting
 
         written = write_report(paths, out, png, csv)
         document.say("report", written)

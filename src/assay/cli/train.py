@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
 from assay.cli.documents import Composed, Sweep
-from assay.cli.error_report import reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
 from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.terminal import Console, printable
@@ -19,9 +18,9 @@ from assay.terminal import Console, printable
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from assay.cli.json_document import Document
+    from assay.cli.documents import Document
     from assay.run.result import RunResult
-    from assay.sweep.result import SweepResult
+    from assay.sweep.summary import SweepResult
 
 
 def train(
@@ -102,7 +101,7 @@ def resume(
 
         RunRecord.load(run)  # a mistyped directory costs no wait
         with loading():
-            from assay.run.resume.resume import resume as go_on
+            from assay.run.resume import resume as go_on
 
         result = go_on(run, overrides or [], raise_errors=debug)
         if result.status == "finished" and result.reason:
@@ -133,8 +132,8 @@ def reproduce(
     code.
     """
     with reported(debug, as_json=as_json) as document:
-        from assay.run.reproduce.reproduce import reproduce as run_again
-        from assay.run.reproduce.reproduce import show
+        from assay.run.reproduce import reproduce as run_again
+        from assay.run.reproduce import show
 
         result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
         show(result)
@@ -167,7 +166,7 @@ def _print_configs(jobs: list[DictConfig]) -> None:
 
 
 def _end_run(document: Document, result: RunResult) -> None:
-    from assay.run.summary import say_run
+    from assay.run.result import say_run
 
     document.say("run", result)
     console = Console(highlight=False, soft_wrap=True, stderr=result.status != "finished")
@@ -179,7 +178,7 @@ def _end_run(document: Document, result: RunResult) -> None:
 
 
 def _end_sweep(document: Document, result: SweepResult) -> None:
-    from assay.sweep.output.summary import next_commands
+    from assay.sweep.summary import next_commands
 
     document.say("sweep", Sweep.of(result))
     document.next = next_commands(result)

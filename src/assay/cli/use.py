@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.arguments import ConfigDir, Debug, Json, Overrides, loading
-from assay.cli.error_report import reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 
@@ -76,7 +75,7 @@ def evaluate(
 
 
 def _say(found: Evaluation) -> None:
-    from assay.run.summary import labelled, predicting, scores_of
+    from assay.run.result import labelled, predicting, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")

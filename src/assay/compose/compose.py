@@ -18,9 +18,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from assay.compose.composition_error import composition_error
-from assay.compose.fused import settle_fused
 from assay.compose.hydra_node import check_hydra
-from assay.compose.recipe import settle_recipe
+from assay.compose.recipe import settle_fused, settle_recipe
 from assay.compose.task_choice import is_of_task, settle_network, suited, task_to_choose
 from assay.config.hydra_internals import create_config_search_path, open_hydra
 from assay.config.omegaconf_internals import child_node, raw_value

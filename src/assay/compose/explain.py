@@ -12,9 +12,8 @@ from rich.text import Text
 from assay.compose.compose import compose, implied_overrides
 from assay.compose.origin import origins, plain
 from assay.config.did_you_mean import did_you_mean
-from assay.config.source_location import split
+from assay.config.source_location import shortened, split
 from assay.config.tree import walk
-from assay.config.yaml_lines import shortened
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-    from assay.compose.group_choice import Choice
-    from assay.compose.origin import Origins
+    from assay.compose.origin import Choice, Origins
     from assay.config.source_location import Setting
     from assay.config.tree import Entry
 

@@ -24,16 +24,14 @@ from assay.compose.compose import (
     job_config,
     loader,
 )
-from assay.compose.fused import DECIDE
 from assay.compose.hydra_node import check_hydra
 from assay.compose.origin import set_across_groups
-from assay.compose.recipe import RECIPE
+from assay.compose.recipe import DECIDE, RECIPE
 from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
-from assay.config.fingerprint import fingerprint_of
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
 from assay.config.omegaconf_internals import child_node, raw_value
-from assay.config.serialize import written
+from assay.config.serialize import fingerprint_of, written
 from assay.config.source_location import split
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE, TOP, check_single

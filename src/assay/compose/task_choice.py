@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import AssayError, ConfigError
-from assay.model.weights.hf_folder import network_of
+from assay.model.hf_folder import network_of
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import TASKS, Binary, infer_task
 

@@ -11,8 +11,7 @@ from PIL.Image import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.samples import Stream
-from assay.error_location import own_frame
-from assay.errors import DataError
+from assay.errors import DataError, own_frame
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

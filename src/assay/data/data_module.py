@@ -12,15 +12,14 @@ import lightning as L
 import torch
 from typing_extensions import override
 
-from assay.data.declared import Declared
+from assay.data.batch_order import BatchOrder, choose_batch_size, drops_last, left_out_note
 from assay.data.limits import check_limits
-from assay.data.loading.batch_order import BatchOrder, choose_batch_size, drops_last, left_out_note
-from assay.data.loading.loaders import MemoryLoader, StreamLoader
-from assay.data.loading.placement import Placement, Prepared
-from assay.data.loading.preview import preview
+from assay.data.loaders import MemoryLoader, StreamLoader, preview
+from assay.data.normalize import Normalize, input_dtype
+from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import (
+from assay.data.spec import Declared
+from assay.data.splits import (
     Splits,
     ask_for_columns,
     check_forms,
@@ -28,18 +27,17 @@ from assay.data.splitting.splits import (
     read_for_trained,
     read_splits,
 )
-from assay.data.splitting.subset import Subset
+from assay.data.subset import Split, Subset
 from assay.data.training_statistics import input_statistics, target_statistics
-from assay.data.transform.normalize import Normalize, input_dtype
-from assay.data.transform.transform_options import (
+from assay.data.transforms import (
     PretrainedScale,
+    Transforms,
     chain_of,
     check_tokens,
     given,
     given_for,
     given_scale,
 )
-from assay.data.transform.transforms import Transforms
 from assay.errors import DataError
 from assay.task.task_of import task_of
 
@@ -49,8 +47,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source
-    from assay.data.spec import Spec
-    from assay.data.trained import Trained
+    from assay.data.spec import Spec, Trained
     from assay.task.task_name import TaskName
 
 _FEW_SAMPLES = 8
@@ -69,7 +66,7 @@ class DataModule(L.LightningDataModule):
         source: What gives the samples.
         batch_size: Training samples a batch and device; `auto`: by their number.
         eval_batch_size: Validation and test samples a batch and device.
-        split: How samples are divided, see `assay.data.splitting.split_rows.Split`.
+        split: How samples are divided, see `assay.data.subset.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
             training subset's own statistics; those of 1,024 samples where it is streamed or transformed),
             `auto` (those that the model's pretrained weights know, else `data`), `imagenet`, null, or a

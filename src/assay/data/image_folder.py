@@ -13,24 +13,26 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
     find_classes,
 )
 
-from assay.data.images.image_file import (
+from assay.data.images import (
     MODES,
     ImageSize,
+    Look,
     check_reading,
     choose_size,
     decode,
+    look_at,
     read_image,
     size_of,
+    survey,
     too_many,
     verify,
 )
-from assay.data.images.image_survey import Look, look_at, survey
-from assay.data.memory import free_memory
+from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_paths import check_argument
 from assay.errors import DataError
-from assay.task.multiclass import Multiclass
 from assay.task.reconstruction import Reconstruction
+from assay.task.single_label import Multiclass
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:

@@ -16,18 +16,20 @@ from PIL import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import images_below
-from assay.data.images.image_file import (
+from assay.data.images import (
     MODES,
     ImageSize,
+    Look,
     check_reading,
     choose_size,
     decode,
+    look_at,
     read_bytes,
     read_image,
+    survey,
     too_many,
 )
-from assay.data.images.image_survey import Look, look_at, survey
-from assay.data.memory import free_memory
+from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_paths import check_argument
 from assay.errors import DataError

@@ -1,15 +1,30 @@
-"""What the data tells the rest of the config."""
+"""What the data tells the rest of the config: itself, as its YAML declares it, or as a run knows it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, final
 
+import torch
+
+from assay.data.normalize import stored_type
+from assay.data.samples import Samples, Unfitted
+from assay.errors import DataError
+from assay.task.heads import heads_of
+from assay.task.language_modelling import run_lengths
+from assay.task.target_check import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from assay.data.samples import Source, Stream
+    from assay.task.heads import Head
     from assay.task.task_name import TaskName
+
+    _Data = Samples | Stream | Unfitted
 
 
 @dataclass(frozen=True)
@@ -23,7 +38,7 @@ class Spec:
             `int64` of token ids.
         vocab_size: Token ids go from 0, which is padding, to below this; 0 where inputs are not token ids.
         token_bytes: How many bytes of text each token id stands for, as
-            `assay.task.prediction.run_lengths` writes it; empty where nobody asks.
+            `assay.task.language_modelling` writes it; empty where nobody asks.
         train_shape: Shape of one sample in training, where the transforms there make it another; else empty.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
@@ -87,3 +102,295 @@ class Spec:
             key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
         }
         return {**plain, "num_features": self.num_features}
+
+
+_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
+_MOST, _MOST_CLASSES = 10**8, 10**6
+"""Samples, or values of one: more would fill the memory while they are only counted."""
+
+
+@final
+class Declared:
+    """Stands in for a source while a job is checked; takes no memory for the inputs.
+
+    Args:
+        task: What is predicted.
+        input_shape: Of one sample as the source gives it, channels first.
+        dtype: `uint8`, `float32`, or `int64` of token ids.
+        vocab_size: Of token ids, which go from 0 to below this; 0: they are not.
+        class_counts: Samples of each class in each subset the source comes in: `all`, or `train` and `test`.
+        num_samples: Samples of each subset, where the classes are equally many, or where there are none.
+        num_classes: With `num_samples`: classes, or labels of a multilabel task.
+        num_targets: With `num_samples`: targets of a regression.
+        class_names: One per class; numbers by default.
+
+    Raises:
+        ValueError: The description is incomplete or contradicts itself.
+
+    >>> source = Declared("multiclass", [1, 8, 8], class_counts={"all": [3, 2]})
+    >>> source.read()["all"].inputs.shape, source.read()["all"].targets.tolist()
+    (torch.Size([5, 1, 8, 8]), [0, 0, 0, 1, 1])
+    """
+
+    def __init__(
+        self,
+        task: TaskName,
+        input_shape: Sequence[int],
+        *,
+        dtype: str = "float32",
+        vocab_size: int = 0,
+        class_counts: Mapping[str, Sequence[int]] | None = None,
+        num_samples: Mapping[str, int] | None = None,
+        num_classes: int | None = None,
+        num_targets: int | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype={dtype!r}: one of {', '.join(_DTYPES)} was expected")
+        if (dtype == "int64") != (vocab_size > 0):
+            raise ValueError(
+                f"vocab_size={vocab_size!r}: above 0 with dtype=int64, and only then, was expected"
+            )
+        self.task, kind = task, task_of(task)
+        _check_numbers("input_shape", input_shape, least=1)
+        for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
+            if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
+                raise ValueError(f"{name}={told!r}: a mapping with `all` or `train` was expected")
+        for subset, counts in (class_counts or {}).items():
+            _check_numbers(f"class_counts.{subset}", counts, least=0)
+        for subset, number in (num_samples or {}).items():
+            _check_numbers(f"num_samples.{subset}", [number], least=1)
+        sizes = {"num_classes": num_classes, "num_targets": num_targets, "vocab_size": vocab_size or None}
+        size = sizes.get(kind.size_key)
+        if kind.learns_from_inputs:
+            size = size or 0
+        if class_counts is not None:
+            if not kind.by_class:
+                raise ValueError(
+                    f"class_counts={class_counts!r}: a {task} task has none; num_samples was expected"
+                )
+            size = len(next(iter(class_counts.values())))
+            if num_classes not in (None, size):
+                raise ValueError(f"num_classes={num_classes}: {size}, as in class_counts, was expected")
+            self._targets = {subset: _labels(counts) for subset, counts in class_counts.items()}
+        elif num_samples is not None and size is not None:
+            _check_numbers(kind.size_key, [size], least=not kind.learns_from_inputs, most=_MOST_CLASSES)
+            self._targets = {
+                subset: kind.declared_targets(number, size, input_shape, class_names or ())
+                for subset, number in num_samples.items()
+            }
+        else:
+            counts_or = "class_counts, or " if kind.by_class else ""
+            raise ValueError(f"{counts_or}num_samples with {kind.size_key} was expected")
+        names = class_names or [str(label) for label in range(size)]
+        self.class_names = () if kind.has_real_targets else tuple(names)
+        # Token ids from 1 on, as 0 would be padding.
+        self._sample = torch.full((1, *input_shape), int(vocab_size > 0), dtype=_DTYPES[dtype])
+        self._vocab_size = vocab_size
+
+    def read(self) -> Mapping[str, Samples]:
+        """Every subset: inputs that are one zero sample seen N times, and targets."""
+        shape = self._sample.shape[1:]
+        token_bytes = run_lengths([1] * self._vocab_size)  # scores are not looked at
+        return {
+            subset: Samples(
+                self._sample.expand(len(targets), *shape),
+                targets,
+                vocab_size=self._vocab_size,
+                token_bytes=token_bytes,
+            )
+            for subset, targets in self._targets.items()
+        }
+
+
+def _check_numbers(name: str, values: Any, least: int, most: int = _MOST) -> None:
+    several = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
+    if not several or any(type(value) is not int or not least <= value <= most for value in values):
+        raise ValueError(f"{name}={values!r}: whole numbers from {least} to {most} were expected")
+
+
+def _labels(counts: Sequence[int]) -> Tensor:
+    return torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What was learned from a run's training subset, for samples that its model is evaluated on.
+
+    Attributes:
+        spec: Of the run.
+        encoder: Of the run's raw records; None where they come as numbers.
+        notes: Sentences on how the classes of the samples differ; there after `adapted`.
+    """
+
+    spec: Spec
+    encoder: Any = None
+    notes: list[str] = field(default_factory=list)
+
+    def adapted(
+        self, source: Source, given: Mapping[str, _Data], asked: str | None = None
+    ) -> dict[str, _Data]:
+        """The subsets of a source with the run's classes and encoder in place of their own.
+
+        Args:
+            source: Has been read.
+            given: What it gave.
+            asked: The task in place of the source's own, if any.
+
+        Raises:
+            DataError: The samples are of another task, or have classes, labels or a form that the model does
+                not know.
+        """
+        task = task_of(asked or source.task)
+        known = task_of(self.spec.task)
+        if task.by_class and known.by_class:
+            task = known  # how many classes new samples have is not how many the model knows
+        if task is not known:
+            raise DataError(
+                f"data: its task is {task.name}; the model was trained for {self.spec.task}",
+                hint=f"data.source.task={self.spec.task}, or data of the same kind",
+            )
+        self.notes.clear()
+        names, targets = tuple(source.class_names), {subset: data.targets for subset, data in given.items()}
+        if task.learns_from_inputs:
+            if any(values.ndim != 1 for values in targets.values()) or names != self.spec.class_names:
+                targets = {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
+        elif task.has_real_targets:
+            self._check_width(targets)
+        elif task.has_masks:
+            targets = self._masks(names, targets)
+        elif names != self.spec.class_names:
+            known_names = self.spec.class_names
+            if task.has_heads:
+                targets = self._heads(heads_of(names), heads_of(known_names), targets)
+            else:
+                targets = (
+                    self._classes(names, known_names, targets)
+                    if task.by_class
+                    else self._labels(names, targets)
+                )
+        return {name: self._encoded(replace(data, targets=targets[name])) for name, data in given.items()}
+
+    def _check_width(self, targets: Mapping[str, Tensor]) -> None:
+        for subset, values in targets.items():
+            if (width := values.shape[-1]) != self.spec.num_targets:
+                raise DataError(
+                    f"data: {subset_in_words(subset)} has {width} targets; the model predicts "
+                    f"{self.spec.num_targets}",
+                    hint="name the same targets as in training",
+                )
+
+    def _heads(
+        self, heads: Sequence[Head], known: Sequence[Head], targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Targets as columns in the order of the model's heads, classes numbered as it numbers them."""
+        by_name = {head.name: head for head in heads}
+        if lacking := [head.name for head in known if head.name not in by_name]:
+            raise DataError(
+                f"data: it lacks the target {lacking[0]!r}, which the model was trained on",
+                hint=f"targets: {', '.join(head.name for head in known)}",
+            )
+        columns: dict[str, list[Tensor]] = {subset: [] for subset in targets}
+        for head in known:
+            of = by_name[head.name]
+            own = {subset: values[:, of.column] for subset, values in targets.items()}
+            if bool(of.class_names) != bool(head.class_names):
+                raise DataError(
+                    f"data: the target {head.name!r} is not of the kind that the model was trained on",
+                    hint="name the same targets as in training",
+                )
+            if head.class_names:
+                indices = {subset: values.long() for subset, values in own.items()}
+                own = self._classes(of.class_names, head.class_names, indices)
+            for subset, values in own.items():
+                columns[subset].append(values.float())
+        return {subset: torch.stack(several, 1) for subset, several in columns.items()}
+
+    def _classes(
+        self, names: Sequence[str], wanted: Sequence[str], targets: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        known = {name: index for index, name in enumerate(wanted)}
+        present = {int(label) for values in targets.values() for label in torch.unique(values)}
+        strange = [name for label, name in enumerate(names) if name not in known and label in present]
+        if strange:
+            raise _unknown("class", strange, wanted)
+        self._say(names, wanted, [name for name in known if name not in names])
+        new = torch.tensor([known.get(name, -1) for name in names])
+        return {subset: new[values] for subset, values in targets.items()}
+
+    def _masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        known = self.spec.class_names
+        if names != known[: len(names)]:
+            raise DataError(
+                f"data: the masks have the classes {', '.join(names[:10])}; the model was trained on "
+                f"{', '.join(known[:10])}",
+                hint=f"number and name them alike: data.source.class_names=[{','.join(known)}]",
+            )
+        self._say(names, known, list(known[len(names) :]))
+        missing = len(known) - len(names)
+        return {  # of a stream they are the pixels of each class
+            subset: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
+            for subset, values in targets.items()
+        }
+
+    def _labels(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if strange := [name for name in names if name not in self.spec.class_names]:
+            raise _unknown("label", strange, self.spec.class_names)
+        if lacking := [name for name in self.spec.class_names if name not in names]:
+            raise DataError(
+                f"data: it lacks the label {lacking[0]!r}, which the model was trained on",
+                hint=f"labels: {', '.join(self.spec.class_names)}",
+            )
+        self._say(names, self.spec.class_names, [])
+        order = torch.tensor([names.index(name) for name in self.spec.class_names])
+        return {subset: values.index_select(1, order) for subset, values in targets.items()}
+
+    def _say(self, names: Sequence[str], wanted: Sequence[str], lacking: Sequence[str]) -> None:
+        if lacking:
+            self.notes.append(
+                f"the data has no class {', '.join(lacking)}: scores averaged over the classes mean little"
+            )
+        ours = [name for name in wanted if name in names]
+        if ours != [name for name in names if name in ours]:
+            self.notes.append("the classes come in another order than in training; they were matched by name")
+
+    def _encoded(self, data: _Data) -> _Data:
+        if not isinstance(data, Unfitted):
+            return data
+        if self.encoder is None:
+            raise DataError(
+                "data: it is a table of raw columns; the model was trained on an array of numbers",
+                hint="give data of the kind that the run was trained on",
+            )
+        unknown = getattr(self.encoder, "unknown", None)
+        self.notes.extend(unknown(data.raw) if unknown is not None else ())
+        return replace(data, encoder=self.encoder)
+
+    def check(self, first: Tensor) -> None:
+        """Refuse samples that the model does not take.
+
+        Args:
+            first: Some transformed inputs `[B, ...]`.
+
+        Raises:
+            DataError: They have another shape, or another type that is scaled in another way.
+        """
+        shape, wanted = tuple(first.shape[1:]), tuple(self.spec.input_shape)
+        stored = stored_type(first.dtype)
+        trained = self.spec.input_dtype
+        alike = stored == trained or (first.is_floating_point() and "float" in trained)
+        if shape != wanted or not alike:
+            raise DataError(
+                f"data: a sample has shape {list(shape)} and type {stored}; the model was trained on "
+                f"{list(wanted)} and {trained}",
+                hint="give data of the form that the run was trained on",
+            )
+
+
+def _unknown(what: str, names: Sequence[str], known: Sequence[str]) -> DataError:
+    more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+    return DataError(
+        f"data: the model does not know the {what} {', '.join(map(repr, names[:5]))}{more}",
+        hint=f"leave such samples out; it was trained on {', '.join(known)}",
+    )

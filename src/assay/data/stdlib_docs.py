@@ -12,13 +12,13 @@ import pandas as pd
 import torch
 
 from assay.data.samples import Unfitted
-from assay.data.text.text_encoder import TextEncoder
+from assay.data.text_encoder import TextEncoder
 from assay.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.data.text.tokenizer import Kind
+    from assay.data.tokenizer import Kind
     from assay.task.task_name import TaskName
 
 TOPICS: Final = {

@@ -12,9 +12,7 @@ import pandas as pd
 import torch
 
 from assay.data.samples import Unfitted
-from assay.data.tabular.column_kind import is_number, kind_of, split_hints
-from assay.data.tabular.csv_dialect import AUTO, is_csv, resolved
-from assay.data.tabular.dates import as_dates, find_format
+from assay.data.tabular.column_kind import as_dates, find_format, is_number, kind_of, split_hints
 from assay.data.tabular.feature_choice import (
     NAMED,
     Asked,
@@ -25,7 +23,7 @@ from assay.data.tabular.feature_choice import (
     with_targets,
 )
 from assay.data.tabular.table_encoder import MOST_BUCKETS, TableEncoder, category_texts
-from assay.data.tabular.table_file import check_columns, read_table
+from assay.data.tabular.table_file import AUTO, check_columns, is_csv, read_table, resolved
 from assay.errors import DataError
 from assay.quoting import counted, override
 from assay.task.heads import SIGN, output_names
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.text.text_encoder import TextEncoder
+    from assay.data.text_encoder import TextEncoder
     from assay.task.task_name import TaskName
 
 
@@ -185,7 +183,7 @@ class Table:
         missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
             rows without a target are left out; or `error`.
         separator: Between the columns of a CSV file: one character, `\s+` for any white space, or `auto`, see
-            `assay.data.tabular.csv_dialect`.
+            `assay.data.tabular.table_file`.
         decimal: Decimal point of a CSV file, or `auto`.
         encoding: Of a CSV file.
         na_values: More texts in a CSV or Excel file that stand for a missing value, such as `?`.

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final, overload
 import torch
 from typing_extensions import override
 
-from assay.data.memory import free_memory
+from assay.data.alphabet import END, UNKNOWN, Alphabet
+from assay.data.placement import free_memory
 from assay.data.samples import Samples
 from assay.data.source_paths import check_argument
-from assay.data.text.alphabet import END, UNKNOWN, Alphabet
-from assay.data.text.tokenizer import Tokenizer, check_tokenizer
+from assay.data.tokenizer import Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
-from assay.task.prediction.run_lengths import run_lengths
+from assay.task.language_modelling import run_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

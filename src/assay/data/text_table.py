@@ -9,9 +9,9 @@ import numpy as np
 
 from assay.data.table import Table
 from assay.data.tabular.column_kind import is_number
-from assay.data.tabular.csv_dialect import AUTO
-from assay.data.tabular.row_errors import blank_texts
-from assay.data.text.text_encoder import TextEncoder
+from assay.data.tabular.table_file import AUTO
+from assay.data.tabular.table_rows import blank_texts
+from assay.data.text_encoder import TextEncoder
 from assay.errors import DataError
 from assay.quoting import counted
 from assay.task.target_check import subset_in_words
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.data.samples import Unfitted
-    from assay.data.text.tokenizer import Kind
+    from assay.data.tokenizer import Kind
     from assay.task.task_name import TaskName
 
 
@@ -34,7 +34,7 @@ class TextTable:
         target: Column to predict, or several: labels of a multilabel task, numbers of a regression.
         test_path: A file of the same columns for the test; None: a share of `path`, see `data.split`.
         task: As for `assay.data.table.Table`.
-        tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.text.tokenizer.Tokenizer`; `auto`: that of
+        tokenizer: `bpe` (byte pairs) or `word`, see `assay.data.tokenizer.Tokenizer`; `auto`: that of
             the model's pretrained weights, else `word` below 10,000 training texts and `bpe` above.
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off, which `notes` says.

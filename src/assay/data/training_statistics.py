@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from assay.data.loading.preview import preview
+from assay.data.loaders import preview
+from assay.data.normalize import statistics
 from assay.data.samples import Samples
-from assay.data.splitting.subset import blocks
-from assay.data.transform.normalize import statistics
+from assay.data.subset import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from torch import Tensor
 
-    from assay.data.splitting.splits import Splits
-    from assay.data.splitting.subset import Subset
-    from assay.data.transform.transform_options import Scale
+    from assay.data.splits import Splits
+    from assay.data.subset import Subset
+    from assay.data.transforms import Scale
 
 _SAMPLES = 1024
 """That are looked at where all of them would have to be read or transformed."""

@@ -1,31 +1,98 @@
-"""What a checkpoint holds besides the position and what Lightning puts into it."""
+"""Where training is, what else a checkpoint holds, and arguments that have changed since."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from assay.loop.lightning_checkpoint_internals import (
+from assay.errors import AssayError
+from assay.loop.lightning_internals import (
+    at_last_batch,
     average_of,
+    batches_seen,
     bookkeeping,
+    callback_metrics,
     logged_state,
     note_saved,
     take_up_bookkeeping,
     take_up_logged,
 )
-from assay.loop.lightning_internals import at_last_batch, batches_seen, callback_metrics
-from assay.loop.position import Phase
 from assay.torch_internals import tree_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     import lightning as L
+
+
+class Phase(StrEnum):
+    """What of an epoch is done.
+
+    An epoch is `EPOCH_START`, then for each batch `BATCH_START, STEP, BATCH_END` and, where it is time,
+    `VALIDATION, VALIDATION_END`, then `BATCH_START, SCORES, EPOCH_END`.
+
+    `BATCH_START` begins when all of the batch before is done, and lasts while the next one is read. The three
+    that end something begin when all callbacks but those that save checkpoints have been called: a checkpoint
+    then holds what they did, and what is left to do are the hooks of `Checkpoint` callbacks and what follows.
+    One that is saved during `STEP`, `VALIDATION` or `SCORES`, while the epoch's scores are looked at, is of
+    half-done work, from which no run goes on.
+    """
+
+    EPOCH_START = "epoch_start"
+    BATCH_START = "batch_start"
+    STEP = "step"
+    BATCH_END = "batch_end"
+    VALIDATION = "validation"
+    VALIDATION_END = "validation_end"
+    SCORES = "scores"
+    EPOCH_END = "epoch_end"
+    TRAIN_END = "train_end"
+
+
+HALF_DONE: Final = (Phase.STEP, Phase.VALIDATION, Phase.SCORES)
+
+
+@final
+@dataclass(frozen=True)
+class Position:
+    """Epoch, batches done in it, and phase.
+
+    Attributes:
+        epoch: From 0.
+        batch: Batches of the epoch whose step is done.
+        phase: See `Phase`.
+    """
+
+    epoch: int
+    batch: int
+    phase: Phase
+
+    def as_state(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {**asdict(self), "phase": str(self.phase)}
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Position:
+        """The position that a checkpoint holds; the file may be anybody's.
+
+        Args:
+            state: Of `as_state`.
+
+        Raises:
+            AssayError: It is not one from which a run can go on.
+        """
+        epoch, batch, phase = (state.get(name) for name in ("epoch", "batch", "phase"))
+        counts = all(type(one) is int and one >= 0 for one in (epoch, batch))
+        if not counts or not isinstance(phase, str) or phase not in set(Phase) - {*HALF_DONE}:
+            raise AssayError(f"the checkpoint says epoch {epoch!r:.40}, batch {batch!r:.40}, {phase!r:.40}")
+        return cls(epoch, batch, Phase(phase))  # type: ignore[arg-type]  # looked at above
 
 
 def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
@@ -178,3 +245,73 @@ def remove_dropped(trainer: L.Trainer, names: Iterable[str]) -> None:
     for name in names:
         if name == Path(name).name and name.endswith(".ckpt") and name not in kept:
             trainer.strategy.remove_checkpoint(folder / name)
+
+
+_PROGRESS: Final = frozenset(
+    (
+        *("last_epoch", "_step_count", "_last_lr", "base_lrs", "_schedulers"),
+        *("best", "num_bad_epochs", "cooldown_counter"),
+    )
+)
+"""What of a scheduler's state says how far it is; all else says what it was built with."""
+
+
+@final
+@dataclass(frozen=True)
+class ChangedArguments:
+    """What is other than when the run began.
+
+    Attributes:
+        optimizer: Name of an argument to its old and its new value.
+        new_schedule: Whether the scheduler is built with other arguments.
+        stop: Whether a stop that was decided before the checkpoint still holds.
+    """
+
+    optimizer: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    new_schedule: bool = False
+    stop: bool = True
+
+    def apply(self, trainer: L.Trainer, built: Sequence[Mapping[str, Any]]) -> None:
+        """Change optimizers and schedulers whose state was loaded.
+
+        Args:
+            trainer: About to go on.
+            built: State of each scheduler before that.
+        """
+        if self.new_schedule:
+            _reschedule(trainer, built)
+        _change_optimizer(trainer, self.optimizer)
+
+
+def _reschedule(trainer: L.Trainer, fresh: Sequence[Mapping[str, Any]]) -> None:
+    """Go on with schedulers as they are now built, at the step they had reached."""
+    for config, built in zip(trainer.lr_scheduler_configs, fresh, strict=True):
+        scheduler: Any = config.scheduler
+        scheduler.load_state_dict({name: value for name, value in built.items() if name not in _PROGRESS})
+        if config.reduce_on_plateau:
+            continue
+        closed = getattr(scheduler, "_get_closed_form_lr", None)
+        if closed is not None:  # the next lr is computed from the last one, which may be zero for good
+            for group, lr in zip(scheduler.optimizer.param_groups, closed(), strict=True):
+                group["lr"] = lr
+            scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+
+
+def _change_optimizer(trainer: L.Trainer, changed: Mapping[str, tuple[Any, Any]]) -> None:
+    """Give every parameter group the new value; a learning rate keeps its proportion to the old one."""
+    for optimizer in trainer.optimizers:
+        for group in optimizer.param_groups:
+            for name, (old, new) in changed.items():
+                if name == "lr":
+                    for one in ("lr", "initial_lr", "max_lr", "min_lr"):
+                        if one in group:
+                            group[one] *= new / old
+                elif group.get(name) == old or name not in group:
+                    group[name] = new
+    if "lr" in changed:
+        old, new = changed["lr"]
+        for config in trainer.lr_scheduler_configs:
+            state = vars(config.scheduler)
+            for name in ("base_lrs", "_last_lr"):
+                if name in state:
+                    state[name] = [lr * new / old for lr in state[name]]

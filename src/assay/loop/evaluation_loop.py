@@ -12,6 +12,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from typing_extensions import override
 
+from assay.loop.carried_state import Phase
 from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     IteratorFetcher,
@@ -40,7 +41,6 @@ from assay.loop.lightning_internals import (
     take_logged_outputs,
     without_gradients,
 )
-from assay.loop.position import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.class_weight import ClassWeight
-from assay.loss.targets import class_targets, softmax
+from assay.loss.targets import ClassWeight, class_targets, softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.class_weight import ClassWeight
-from assay.loss.targets import at_least_float32, class_targets, softmax
+from assay.loss.targets import ClassWeight, at_least_float32, class_targets, softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 
-from assay.task.prediction.run_lengths import from_run_lengths
+from assay.task.language_modelling import from_run_lengths
 
 
 @final
@@ -22,7 +22,7 @@ class BitsPerByte(Metric):
     that are not known, costs bits and counts no bytes.
 
     Args:
-        token_bytes: How many bytes each token id stands for, as `assay.task.prediction.run_lengths` writes
+        token_bytes: How many bytes each token id stands for, as `assay.task.language_modelling` writes
             it; empty: one each.
 
     >>> metric = BitsPerByte("1*2 3")

@@ -14,7 +14,7 @@ from torchvision.models import (  # type: ignore[import-untyped]  # torchvision 
 )
 
 from assay.model.checks import image_shape
-from assay.model.weights.pretrained_weights import load_pretrained_weights
+from assay.model.pretrained_weights import load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

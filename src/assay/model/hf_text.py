@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import read_whole
 from assay.model.checks import check_vocabulary
-from assay.model.weights.hf_folder import check_kind, folder_of, is_run, network_of, weights_file
-from assay.model.weights.pretrained_weights import load_pretrained_weights
+from assay.model.hf_folder import check_kind, folder_of, is_run, network_of, weights_file
+from assay.model.pretrained_weights import load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

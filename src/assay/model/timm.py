@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from torch import Tensor, nn
 
 from assay.model.checks import check_network_name, image_shape
-from assay.model.weights.pretrained_weights import Published, load_pretrained_weights
+from assay.model.pretrained_weights import Published, load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

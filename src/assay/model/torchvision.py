@@ -12,7 +12,7 @@ from torchvision import models  # type: ignore[import-untyped]  # torchvision sh
 
 from assay.model.adapted import fit_to_images, head_of
 from assay.model.checks import check_network_name, image_shape
-from assay.model.weights.pretrained_weights import Published, load_pretrained_weights
+from assay.model.pretrained_weights import Published, load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,20 +1,23 @@
-"""Processes whose parent is gone: who must end with it, who takes them in, and how they are found."""
+"""Processes whose parent is gone: who ends with it, who takes them in, who ends what is left behind."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -136,3 +139,49 @@ def _watch(parent: int, number: signal.Signals) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
     os.kill(os.getpid(), number)
+
+
+MARK: Final = "ASSAY_CLUSTER_WORKER"
+"""Variable by which everything that a process has started is found when it is gone."""
+_GRACE: Final = 15.0
+"""Seconds that it has to save and end by itself: a fork server's, and some."""
+
+
+def guard(mark: str, folder: str = "") -> IO[bytes]:
+    """Have whatever is started with a mark end, at the latest seconds after this process.
+
+    The end of a pipe tells it. It is a grandchild, as Ray kills the children of a process that it ends.
+
+    Args:
+        mark: Value of the environment variable `MARK`.
+        folder: Removed at the end.
+
+    Returns:
+        The pipe; closing it is the end, too.
+    """
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter
+        [sys.executable, "-P", "-m", "assay.process.orphans", mark, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    threading.Thread(target=process.wait, daemon=True).start()  # its first half ends at once
+    assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+    return process.stdin
+
+
+def main() -> None:
+    """Wait until the other process is gone, then until what it has started is; kill what stays."""
+    if os.fork():
+        return
+    os.setsid()
+    sys.stdin.buffer.read()
+    mark, folder = sys.argv[1:]
+    outlive(MARK, mark, _GRACE)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

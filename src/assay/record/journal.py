@@ -58,7 +58,7 @@ class JobRecord:
 
     Attributes:
         number: Of the job; never given to another one.
-        fingerprint: What makes it this job, see `assay.config.fingerprint`.
+        fingerprint: What makes it this job, see `assay.config.serialize`.
         overrides: What stands for it in the sweep.
         token: The search's own name for it.
         seed: Of the run.

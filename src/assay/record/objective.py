@@ -1,4 +1,4 @@
-"""What a sweep is after: a score, and whether more of it is better."""
+"""What a sweep is after: a score, whether more of it is better, and the baseline beside it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from assay.record.outcome import Outcome
     from assay.record.runs.statistics import Mean
+
 
 Direction = Literal["minimize", "maximize"]
 
@@ -283,3 +284,26 @@ def is_share(name: str) -> bool:
     """Whether a score is a share of a whole, by its name."""
     score = name.partition(" of ")[0]  # of a class, whose name may be anything
     return score.rpartition("/")[2].rpartition(": ")[2].startswith(_SHARES)
+
+
+BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", "last_value")
+"""What can be asked for, beside `auto` and `none`."""
+
+
+def baseline_in_words(baseline: Mapping[str, Any]) -> str:
+    """A record's baseline as a person says it.
+
+    >>> baseline_in_words({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
+    ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})
+    'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
+    """
+    scale = 1 if baseline["score"] == "r2" else 100
+    value, score = format_score(baseline["score"], baseline["value"]), baseline["score"].replace("_", " ")
+    by = abs(scale * baseline["difference"])
+    digits = f"{by:.2f}" if scale == 100 else f"{by:.3f}"
+    who = f"{baseline['name'].replace('_', ' ')} {value} {'R²' if score == 'r2' else score}"
+    if not float(digits):
+        return f"{who}: the same as this run"
+    side = "behind" if baseline["difference"] > 0 else "ahead of"
+    noise = "more than its noise" if baseline["ahead"] else "within its noise"
+    return f"{who}: {side} this run by {digits}, {noise}"

@@ -9,8 +9,7 @@ import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, final, get_args
 
-from assay.error_location import one_line_of
-from assay.errors import AssayError, NonFiniteError, cannot_write, causes, exit_place
+from assay.errors import AssayError, NonFiniteError, cannot_write, causes, exit_place, one_line_of
 
 TRIAL: Final = "ASSAY_TRIAL"
 """Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""

@@ -1,24 +1,79 @@
-"""`predictions.parquet` of a run: what its model said of each sample, for whoever looks at the run later."""
+"""`predictions.parquet` of a run: what its model said of each sample; and how a run writes Parquet."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from assay.errors import AssayError, first_line
+from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
 from assay.quoting import is_dotted_path
-from assay.record import parquet_texts
 from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
     from numpy.typing import NDArray
+
+
+_METADATA: Final = b"assay"
+UNREADABLE: Final = (OSError, ValueError, MemoryError)
+"""What pyarrow raises of a damaged file."""
+
+
+def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Write a file, whole or not at all.
+
+    Args:
+        path: The file.
+        columns: Arrow arrays by name.
+        about: JSON, `schema_version` among it; kept under `assay` in the schema's metadata.
+
+    Raises:
+        OSError: It cannot be written; what was there before still stands.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    table = pa.table(dict(columns)).replace_schema_metadata({_METADATA: json.dumps(about).encode()})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False)
+    write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read_parquet(content: bytes, version: int, what: str) -> tuple[pa.Table, dict[str, Any]]:
+    """Read a file of `write_parquet`.
+
+    Args:
+        content: Of the file.
+        version: Its `schema_version`.
+        what: It holds, for messages.
+
+    Returns:
+        Its table, and what is written about it.
+
+    Raises:
+        ValueError: It is another file, or of another version.
+        OSError: It is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(pa.BufferReader(content)).read()
+    about = json.loads((table.schema.metadata or {}).get(_METADATA, b"null"))
+    if not isinstance(about, dict):
+        raise ValueError(f"it is not a file of {what}")
+    if (found := about.get("schema_version")) != version:
+        raise ValueError(f"it has schema version {found!r}; this assay reads {version}")
+    return table, about
+
 
 FILE: Final = "predictions.parquet"
 SCHEMA_VERSION: Final = 1
@@ -43,7 +98,7 @@ def write(path: Path, predictions: Predictions) -> None:
         columns["target"] = _column(predictions.targets)
     columns["output"] = _column(predictions.outputs)
     about = {"schema_version": SCHEMA_VERSION, **{name: getattr(predictions, name) for name in _FIELDS}}
-    parquet_texts.write(path, columns, about)
+    write_parquet(path, columns, about)
 
 
 def read(path: Path) -> Predictions:
@@ -62,14 +117,14 @@ def read(path: Path) -> Predictions:
             f"{path} is not there: the run has kept no predictions",
             hint=f"assay eval {shlex.quote(str(path.parent))}",
         ) from error
-    except (*parquet_texts.UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+    except (*UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         # pyarrow's own are of these kinds
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _read(path: Path) -> Predictions:
     content = read_whole(path, _LARGEST)
-    table, about = parquet_texts.read(content, SCHEMA_VERSION, "predictions")
+    table, about = read_parquet(content, SCHEMA_VERSION, "predictions")
     wrong = next((name for name, kind in _FIELDS.items() if type(about.get(name)) is not kind), "")
     if wrong or not _is_task(about["task"]) or not all(isinstance(one, str) for one in about["class_names"]):
         raise ValueError(f"its {wrong or 'task or class names'} are not as expected")

@@ -1,24 +1,29 @@
-"""Names and files within a run directory, and finding run directories."""
+"""Names and files within a run directory; finding run directories, and removing one."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
+import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from assay.errors import AssayError
-from assay.files.atomic import is_temporary, remove_unfinished, write_text
-from assay.files.checksum import digest_of, sha256
-from assay.files.sealed import seal_yaml, yaml_is_whole
-from assay.files.symlinks import RESULTS, TEXTS, check_links, read_whole
+from assay.files.atomic import is_temporary, remove_unfinished, temporary_name, write_text
+from assay.files.checksum import digest_of, seal_yaml, sha256, yaml_is_whole
+from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
-from assay.record.run_record import FILE
+from assay.record.run_lock import is_written, refusal, writing
+from assay.record.run_record import FILE, RunRecord
 from assay.record.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _FILES = (*TEXTS, "metrics.csv", *RESULTS)
 
@@ -208,3 +213,90 @@ def _folders(folder: str) -> list[str]:
     except OSError as error:  # gone in the meantime, or somebody else's
         log.warning("%s cannot be searched for runs: %s", folder, error.strerror)
         return []
+
+
+_REMOVABLE_FOLDERS = ("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb")
+_REMOVABLE_FILES = (*OWN_FILES, ".lock", "report.html", ".assay_figures")
+_OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
+"""These and temporary files are what a run, and the verbs that take one, write into its directory."""
+
+
+def removable(path: Path) -> Path:
+    """Make sure that a directory can be removed.
+
+    Returns:
+        Its absolute path.
+
+    Raises:
+        AssayError: It is a link, is not a run directory, holds what no run has written, or is running.
+    """
+    if path.is_symlink():
+        raise AssayError(
+            f"{path} is a link, and no link is followed",
+            hint=f"name what it leads to: {os.path.realpath(path)}",
+        )
+    if not path.is_dir():
+        raise AssayError(f"there is no run directory {path}", hint="assay ls lists them")
+    if (path / "journal.jsonl").exists():
+        raise AssayError(
+            f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
+        )
+    record = _record(path)
+    if foreign := sorted(one.name for one in path.iterdir() if not _is_own(one.name)):
+        raise AssayError(
+            f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
+            hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
+        )
+    if is_written(path):
+        raise refusal(path)
+    here = socket.gethostname()
+    host = record.machine.get("hostname", here) if record is not None else here
+    if record is not None and record.status == "running" and host != here:
+        raise AssayError(
+            f"{path} may still be running on {host}, which cannot be seen from here",
+            hint=f"remove it on {host}",
+        )
+    return path.resolve()
+
+
+def remove_run(path: Path) -> None:
+    """Remove a run directory, and what a killed removal beside it has left.
+
+    Args:
+        path: From `removable`.
+
+    Raises:
+        AssayError: It has begun to run, or cannot be removed.
+    """
+    remove_unfinished(path.parent)
+    with writing(path):
+        gone = temporary_name(path)
+        try:
+            path.rename(gone)
+            shutil.rmtree(gone)  # removes links, and follows none
+        except OSError as error:
+            raise AssayError(f"{path} cannot be removed: {error.strerror}: {error.filename}") from error
+
+
+def _is_own(name: str) -> bool:
+    return (
+        name in _REMOVABLE_FOLDERS
+        or name in _REMOVABLE_FILES
+        or is_temporary(name)
+        or _OTHERS.fullmatch(name) is not None
+    )
+
+
+def _record(path: Path) -> RunRecord | None:
+    """The record of a run; None where it is damaged, and the config says that there was a run."""
+    try:
+        return RunRecord.load(path)
+    except AssayError as error:
+        try:
+            if yaml_is_whole(read_whole(path / "config.yaml")):
+                return None
+        except OSError:
+            pass
+        said = f"{path} is not a run directory: "
+        why = error.message.removeprefix(said)
+        raise AssayError(f"{said}{why}", hint="assay ls lists runs") from error

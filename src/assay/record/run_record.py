@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args, get_orig
 
 from assay.errors import AssayError
 from assay.files.atomic import write_text
-from assay.files.sealed import json_is_whole, seal_json
+from assay.files.checksum import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
 from assay.record.outcome import Cause, Outcome, Status, of_exception, reason_of, stopped_by
 from assay.record.secrets import redact, redact_tree
@@ -46,13 +46,13 @@ class RunRecord:
         tags: The user's.
         finished: UTC, ISO 8601.
         seconds: Spent in the run, over all segments.
-        git: See `assay.record.provenance.provenance.git_state`; None outside a repository.
+        git: See `assay.record.provenance.git_state`; None outside a repository.
         patch_sha256: Of `code.patch`; empty without one.
         lock_sha256: Of the file that pins the packages; empty without one.
         packages: Version of every installed distribution.
-        machine: See `assay.record.provenance.provenance.machine`.
+        machine: See `assay.record.provenance.machine`.
         data_sha256: Of the data's contents and division.
-        weights_sha256: Of the weights that training ended with; see `assay.checkpoint.weights_hash`.
+        weights_sha256: Of the weights that training ended with; see `assay.checkpoint.container`.
         files: SHA-256 of the files of the run directory when the run had ended.
         metrics: Last value of each scalar; values that are not finite as the strings `nan`, `inf`, `-inf`.
         matrices: Confusion matrices and the like, as nested lists.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from assay.errors import AssayError, first_line
 from assay.files.symlinks import read_whole
-from assay.record import parquet_texts
+from assay.record import predictions_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def write(path: Path, samples: Sequence[KeptSample]) -> None:
         "picture": pa.array([one.picture for one in samples], pa.binary()),
         "row": pa.array(rows, pa.string()),
     }
-    parquet_texts.write(path, columns, {"schema_version": SCHEMA_VERSION})
+    predictions_file.write_parquet(path, columns, {"schema_version": SCHEMA_VERSION})
 
 
 def read(path: Path) -> list[KeptSample]:
@@ -74,7 +74,7 @@ def read(path: Path) -> list[KeptSample]:
         return _read(path)
     except FileNotFoundError:
         return []
-    except (*parquet_texts.UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+    except (*predictions_file.UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
 
 
@@ -82,7 +82,7 @@ def _read(path: Path) -> list[KeptSample]:
     import pyarrow as pa
 
     content = read_whole(path, _LARGEST)
-    table, _ = parquet_texts.read(content, SCHEMA_VERSION, "samples")
+    table, _ = predictions_file.read_parquet(content, SCHEMA_VERSION, "samples")
     wanted = {"key": pa.string(), "reason": pa.string(), "picture": pa.binary(), "row": pa.string()}
     if {field.name: field.type for field in table.schema} != wanted:
         raise ValueError(f"its columns are {', '.join(table.schema.names)}")

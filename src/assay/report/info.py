@@ -8,7 +8,7 @@ import platform
 import psutil
 import torch
 
-from assay.record.provenance.provenance import cpu_model, usable_cores
+from assay.record.provenance import cpu_model, usable_cores
 from assay.torch_internals import multiplies_bfloat16
 
 _PACKAGES = (

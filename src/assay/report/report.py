@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ConfigError
-from assay.figure.to_csv import to_csv
+from assay.figure.figure import to_csv
 from assay.files.atomic import write_bytes, write_text
 from assay.files.symlinks import read_whole
 from assay.record.run_record import FILE
-from assay.report.page.render import write
-from assay.report.page.run_page import run_page
-from assay.report.sweep.read_sweep import is_sweep, read_contents
-from assay.report.sweep.sweep_page import sweep_page
+from assay.report.page import write
+from assay.report.read_sweep import is_sweep, read_contents
+from assay.report.run_page import run_page
+from assay.report.sweep_page import sweep_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.figure.figure import Figure
-    from assay.report.page.page import Page
+    from assay.report.page import Page
 
 _START: Final = b"<!doctype html>\n<html lang="
 """Of every page."""

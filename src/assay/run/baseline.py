@@ -15,11 +15,11 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
-from assay.data.loading.loaders import KeyedDataset
+from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
-from assay.data.shown.shown_samples import sample_names
-from assay.data.splitting.subset import blocks
-from assay.record.baseline import in_words
+from assay.data.shown_samples import sample_names
+from assay.data.subset import blocks
+from assay.record.objective import baseline_in_words
 from assay.record.outcome import reason_of
 from assay.task.task_of import task_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.build.assembly import Assembly
-    from assay.data.splitting.subset import Subset
+    from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
     from assay.task.prediction.predictions import Predictions
 
@@ -95,7 +95,7 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
         )
         record.metrics[f"baseline/{found['score']}"] = found["value"]
         record.directions[f"baseline/{found['score']}"] = "max"
-        log.info("baseline: %s", in_words(record.baseline))
+        log.info("baseline: %s", baseline_in_words(record.baseline))
 
 
 def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from omegaconf import open_dict
 
 from assay.errors import AssayError
 from assay.logger.run_csv import RunCSV
-from assay.loop.changed_arguments import ChangedArguments
+from assay.loop.carried_state import ChangedArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,21 +14,18 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.assembly import Assembly
+from assay.build.assembly import Assembly, build_module
 from assay.build.datamodule import describe, open_data
-from assay.build.library_warnings import quiet
 from assay.build.model import has_weights
-from assay.build.module import build_module
 from assay.build.node import build
-from assay.build.trainer.device import check_device
-from assay.build.trainer.num_processes import refuse_foreign_ranks
+from assay.build.trainer import check_device, quiet
+from assay.build.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
-from assay.data.shown.shown_samples import sample_names
-from assay.data.spec import Spec
-from assay.data.trained import Trained
+from assay.data.shown_samples import sample_names
+from assay.data.spec import Spec, Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
@@ -39,10 +36,10 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
 from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
-from assay.run.kept.encoder_file import ENCODED, read_encoder
-from assay.run.kept.kept_predictions import gathered, predictions_of, warnings_of
+from assay.run.encoder_file import ENCODED, read_encoder
+from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, weights_of
-from assay.run.resume.resume import choose_device, parsed_overrides, set_value
+from assay.run.resume import choose_device, parsed_overrides, set_value
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.allowed_targets import check_targets
 from assay.targets.trust import KEY as TRUSTED

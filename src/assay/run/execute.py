@@ -21,15 +21,15 @@ from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogg
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from assay.build.compatibility.fine_tuning_checks import notes_on_model
-from assay.build.module import notes_on_hyper_parameters
+from assay.build.assembly import notes_on_hyper_parameters
+from assay.build.model import notes_on_model
+from assay.build.monitor_mode import known_directions, monitors
 from assay.build.recipe import notes_on_length, notes_on_pictures
-from assay.build.trainer.monitor_mode import known_directions, monitors
 from assay.callbacks.pruning import Pruned
-from assay.check.proof.smoke_batch import far_from_targets
-from assay.check.static.callbacks import notes_on
+from assay.check.callbacks import notes_on
+from assay.check.smoke_batch import far_from_targets
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.weights_hash import weights_sha256
+from assay.checkpoint.container import weights_sha256
 from assay.data.data_module import DataModule
 from assay.data.training_statistics import target_statistics
 from assay.errors import AssayError, ConfigError, NonFiniteError
@@ -45,14 +45,13 @@ from assay.record.outcome import reason_of
 from assay.record.run_directory import files_of
 from assay.record.run_record import now
 from assay.record.secrets import redact_tree
+from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces
-from assay.run.kept import kept_predictions
-from assay.run.kept.encoder_file import write_encoder
-from assay.run.result import OWN_LOOPS
-from assay.run.summary import say_start
+from assay.run.encoder_file import write_encoder
+from assay.run.result import OWN_LOOPS, say_start
 from assay.run.threshold import add_threshold
-from assay.task.own_task.answers import scores_of
+from assay.task.answers import scores_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -21,17 +21,17 @@ from assay.data.image_folder import ImageFolder
 from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text.text_encoder import TextEncoder
+from assay.data.text_encoder import TextEncoder
 from assay.data.text_table import TextTable
-from assay.data.transform.transforms import Transforms
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
-from assay.run.kept.encoder_file import ENCODED, read_codec, read_encoder
+from assay.run.encoder_file import ENCODED, read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.objects import given
-from assay.task.output_kind import kind_of_outputs, kind_of_own_outputs
+from assay.task.answers import kind_of_outputs, kind_of_own_outputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

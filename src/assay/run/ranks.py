@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 import torch
 
-from assay.build.trainer.num_processes import RUN_ID
+from assay.build.trainer_options import RUN_ID
 from assay.process.children import kill, received, start, wait
 from assay.torch_internals import tcp_store
 

@@ -1,22 +1,42 @@
-"""What a run came to."""
+"""What a run came to, and the few lines it ends with."""
 
 from __future__ import annotations
 
 import functools
+import logging
+import shlex
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
+from omegaconf import OmegaConf
+from rich.markup import escape
+
+from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError, shown_path
+from assay.quoting import counted
+from assay.record.objective import baseline_in_words, format_score
 from assay.record.outcome import exit_code
-from assay.targets.objects import given
+from assay.record.runs.run_differences import since_previous
+from assay.run.saved_config import judged_config
+from assay.targets.objects import TARGET, given
+from assay.targets.own_task import check_tasks, strangers
+from assay.targets.trust import KEY
+from assay.task.task_of import known_task, task_of
+from assay.terminal import Console, in_a_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import lightning as L
+    from omegaconf import DictConfig
 
+    from assay.build.assembly import Assembly
     from assay.record.outcome import Cause, Status
+    from assay.record.run_record import RunRecord
     from assay.run.predict.predictor import Predictor
+
 
 OWN_LOOPS: Final = "its trainer has loops of its own: it cannot be resumed"
 
@@ -92,3 +112,204 @@ class RunResult:
     def exit_code(self) -> int:
         """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
         return exit_code(self.status, self.signal)
+
+
+_MOST = 6
+"""Changes that are named."""
+LONG: Final = 100
+"""Characters of a command that is told whole on the terminal."""
+
+
+def say_warnings(warnings: Iterable[str]) -> None:
+    """What the check found that may be meant, each once, before anything runs.
+
+    Args:
+        warnings: One line each.
+    """
+    console = Console(highlight=False, soft_wrap=True, stderr=True)
+    for warning in dict.fromkeys(warnings):
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
+    """What is about to be trained, on what, where: three lines, and one a note.
+
+    Args:
+        assembly: The objects.
+        record: Knows the choices and the number of parameters.
+        notes: What the user should know, a sentence each.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    lines = []
+    spec = assembly.config.get("spec")
+    if spec is not None:
+        sizes = "×".join(str(n) for n in spec.input_shape)
+        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, "feature")
+        if vocab_size := spec.get("vocab_size"):
+            shape = f"up to {sizes} tokens, vocabulary {vocab_size:,}"
+        parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
+        lines.append(
+            ("data", f"{record.choices.get('data')}: {parts}; {shape}, {task_of(spec.task).in_words(spec)}")
+        )
+    total, trainable = record.model["parameters"], record.model["trainable_parameters"]
+    frozen = "" if total == trainable else f", {trainable:,} of them trained"
+    lines.append(("model", f"{record.choices.get('model')}: {total:,} parameters{frozen}"))
+    trainer = assembly.trainer
+    where = f"{trainer.world_size} × " if trainer.world_size > 1 else ""
+    lines.append(("device", f"{where}{trainer.strategy.root_device}, precision {trainer.precision}"))
+    lines += [("note", note) for note in notes]
+    for name, text in lines:
+        console.print(f"[bold]{name:<6}[/bold] {escape(text)}")
+        logging.getLogger("assay").info("%s: %s", name, text)
+
+
+def say_run(console: Console, result: RunResult) -> list[str]:
+    """Scores, where they came from, and what to type next, which is returned.
+
+    Args:
+        console: Where to print.
+        result: One run.
+    """
+    commands = _next_commands(result)
+    if result.status != "finished":
+        console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
+        if result.run_dir.is_dir():
+            console.print(f"run   {result.run_dir}", markup=False)
+            traceback = " has the traceback" if result.status == "failed" else ""
+            console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
+            for label, command in labelled(commands):
+                console.print(f"{label:<5} {command}", markup=False)
+        return commands
+    console.print()
+    for stage in ("test", "val"):
+        scores = scores_of(result.metrics, stage)
+        if scores:
+            console.print(f"[bold]{stage:<5}[/bold] {scores}")
+            break
+    for warning in result.warnings:
+        console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
+    if result.baseline:
+        console.print(f"[bold]baseline[/bold]   {escape(baseline_in_words(result.baseline))}")
+        if result.baseline["advice"]:
+            console.print(f"           {escape(result.baseline['advice'])}")
+    if result.threshold:
+        console.print(f"[bold]threshold[/bold]  {escape(_threshold_in_words(result.threshold))}")
+    if result.best:
+        monitor = result.best["monitor"]
+        score = format_score(monitor, result.best["value"])
+        console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
+    for label, text in zip(("since", ""), since(result.run_dir), strict=False):
+        console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
+    console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
+    for label, command in labelled(_in_short(commands, shlex.quote(str(result.run_dir)))):
+        console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
+    return commands
+
+
+def _threshold_in_words(threshold: Mapping[str, Any]) -> str:
+    scores = ", ".join(f"{name} {format_score(name, threshold[name])}" for name in ("precision", "recall"))
+    return f"{threshold['value']:.4g}, by F1 on validation: {scores} of {threshold['class']!r} on the test"
+
+
+def _in_short(commands: Sequence[str], place: str) -> list[str]:
+    """Commands as the terminal shows them: a long place is not repeated, since it stands right above."""
+    first, *others = (command.replace(f" {place}", " …", 1) for command in commands)
+    return list(commands) if len(commands[0]) <= LONG else [f"{first}  (… is the run above)", *others]
+
+
+def _next_commands(result: RunResult) -> list[str]:
+    place = shlex.quote(str(result.run_dir))
+    if result.status != "finished":
+        return [f"assay resume {place}"] if result.can_be_resumed else []
+    return [
+        f"assay report {place}",
+        *predicting(result.run_dir),
+        f"assay train -m {_again(result.overrides)}seed=1,2,3",
+    ]
+
+
+def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
+    """What to type next, line by line, of which the first says so."""
+    return [("" if number else "next", command) for number, command in enumerate(commands)]
+
+
+def since(run_dir: Path) -> list[str]:
+    """What has changed since the previous run of the same name, and how the scores have moved: two lines.
+
+    Returns:
+        Nothing where there is no earlier run that has finished.
+    """
+    step = since_previous(run_dir)
+    if step is None:
+        return []
+    changes = [f"{key} {was} → {is_}" for key, (was, is_) in step.changes.items()]
+    more = f" and {counted(len(changes) - _MOST, 'more change')}" if len(changes) > _MOST else ""
+    changed = ", ".join(changes[:_MOST]) + more or "nothing has changed"
+    moves = [
+        f"{name} {format_score(name, was)} → {format_score(name, is_)}" + (f" ({judged})" if judged else "")
+        for name, was, is_, judged in step.moves
+    ]
+    place = shown_path(str(step.before.path))
+    return [in_a_line(f"{place}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
+
+
+def predicting(run_dir: Path) -> list[str]:
+    """What to type to predict with a run, and what has to be done before where that would be refused.
+
+    Args:
+        run_dir: Of a run, perhaps somebody else's.
+
+    Returns:
+        Nothing where it has no weights, or what nobody may trust.
+    """
+    kept = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
+    if not any(path.is_file() for path in kept):
+        return []
+    try:
+        written = load_mapping(run_dir / "config.yaml")
+        written.pop(KEY, None)
+        needed = strangers(written)
+        check_tasks(config := judged_config(run_dir, needed))
+    except AssayError:
+        return []
+    if any(OmegaConf.select(config, f"{node}._target_") == TARGET for node in ("model", "module")):
+        return []  # an object given in Python
+    command = f"assay predict {shlex.quote(str(run_dir))} {new_data(run_dir, config)}"
+    trust = f"put {KEY}: [{', '.join(needed)}] into conf/project.yaml, if you trust that code; then"
+    return [trust, command] if needed else [command]
+
+
+def new_data(run_dir: Path, config: DictConfig) -> str:
+    """What stands for new data in a command: rows, pictures, an array of that shape, or whatever there is."""
+    spec: Any = {}
+    with suppress(AttributeError):
+        spec = config.get("spec") or {}
+        task = known_task(str(spec.get("task")))
+        if task is not None and task.generates:
+            return "--prompt TEXT"
+    if (run_dir / "encoder.json").is_file():
+        return "NEW_ROWS.csv"
+    try:
+        shape, is_bytes = tuple(map(int, spec["input_shape"])), spec["input_dtype"] == "uint8"
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return "INPUT"
+    if is_bytes and len(shape) == 3:
+        return "PICTURES"
+    return f"ARRAY_{'x'.join(['N', *map(str, shape)])}.npy"
+
+
+def scores_of(metrics: Mapping[str, float], stage: str) -> str:
+    """The scores of one stage in a line, its loss last.
+
+    Args:
+        metrics: All of them.
+        stage: Such as `test`.
+    """
+    own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
+    ordered = sorted(own, key=lambda name: (name.endswith("/loss"),))
+    return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)
+
+
+def _again(overrides: Sequence[str]) -> str:
+    kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
+    return " ".join([*kept, ""])

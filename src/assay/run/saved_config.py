@@ -12,13 +12,13 @@ from omegaconf import OmegaConf
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.sealed import yaml_is_whole
+from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.quoting import counted
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
-from assay.record.runs.curves import read_curves
+from assay.record.runs.read_runs import read_curves
 from assay.targets.allowed_targets import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from assay.data.data_module import DataModule
-from assay.data.shown.shown_samples import evaluated_samples
+from assay.data.shown_samples import evaluated_samples
 from assay.module import Module
 from assay.record.outcome import reason_of
 

@@ -21,26 +21,23 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
 
 from assay.build.assembly import assemble
-from assay.build.compatibility.compatibility import check_declared
-from assay.build.library_warnings import quiet
+from assay.build.compatibility import check_declared
 from assay.build.node import build
-from assay.build.trainer.device import gpu_names
-from assay.build.trainer.num_processes import num_local_processes
+from assay.build.trainer import gpu_names, quiet
+from assay.build.trainer_options import num_local_processes
 from assay.callbacks.pruning import Pruned, pruning_from
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.checkpoint.weights_hash import weights_sha256
+from assay.checkpoint.container import weights_sha256
 from assay.compose.origin import located
-from assay.config.fingerprint import config_fingerprint, fingerprint
-from assay.config.serialize import known, to_yaml
+from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
 from assay.errors import AssayError, ConfigError
 from assay.files.symlinks import appending
 from assay.loop.stop_on_signal import StoppedBySignal
 from assay.record.log_file import FILE, log_file
 from assay.record.outcome import TRIAL
-from assay.record.provenance.provenance import refuse_uncommitted
-from assay.record.provenance.segment import segment_here
+from assay.record.provenance import refuse_uncommitted, segment_here
 from assay.record.run_directory import RunDirectory, refuse_existing
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
@@ -48,9 +45,8 @@ from assay.record.secrets import redact_tree
 from assay.run import ranks
 from assay.run.continuation import same_data, same_logs
 from assay.run.execute import execute, fit_and_test, signals
-from assay.run.result import RunResult
+from assay.run.result import RunResult, say_warnings
 from assay.run.saved_config import as_written, interpolations, read_config
-from assay.run.summary import say_warnings
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place
 

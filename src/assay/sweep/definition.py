@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.check.static.output_paths import check_folder
+from assay.check.output_paths import check_folder
 from assay.compose.compose import job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, one_line_of
 from assay.record.objective import check_asked_for, objectives
 from assay.record.runs.config_values import loss_terms, unlike_losses
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
-from assay.sweep.search.constraint import read_constraints
-from assay.sweep.search.nested import NestedSearch
-from assay.sweep.search.samplers import import_sampler
+from assay.sweep.search.grid import NestedSearch
 from assay.sweep.search.search import Search
 from assay.sweep.search.space import parse
+from assay.sweep.search.study import import_sampler, read_constraints
 from assay.targets.annotation import accepts, in_words
 from assay.targets.resolve import own_class
 from assay.targets.trust import KEY, within

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from omegaconf import OmegaConf
 
-from assay.build.trainer.num_processes import num_devices, num_processes
+from assay.build.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text_of
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from assay.record.journal import Journal
     from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
-    from assay.sweep.output.progress import SweepProgress
+    from assay.sweep.progress import SweepProgress
     from assay.sweep.search.search import Proposal, Search
 
 

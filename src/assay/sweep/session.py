@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from assay.check.checker import Checker
-from assay.check.static.output_paths import check_folder
+from assay.check.output_paths import check_folder
 from assay.compose.compose import loader
 from assay.compose.origin import located
 from assay.errors import AssayError
@@ -24,15 +24,14 @@ from assay.quoting import counted, quoted
 from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.objective import scores_of
-from assay.record.provenance.provenance import check_clean
+from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
-from assay.run.summary import say_warnings
+from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
-from assay.sweep.output.progress import SweepProgress, shown
-from assay.sweep.output.summary import gathered, importance_of, say_results, write_results
-from assay.sweep.result import SweepResult
+from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
+from assay.sweep.summary import SweepResult, gathered, importance_of, say_results, write_results
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_client import ForkServer
 from assay.targets.trust import KEY, trust, typed_packages

@@ -12,13 +12,11 @@ from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
 from assay.paths import project_conf
 from assay.quoting import is_dotted_path
-from assay.targets.allowed_targets import targets, trusted_in
-from assay.targets.listed_places import is_allowed
+from assay.targets.allowed_targets import is_allowed, targets, trusted_in
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import KEY, is_library, project_packages, within
-from assay.task.own_task.interface import check_interface
 from assay.task.task import Task
-from assay.task.task_of import TASKS, known_task, remember_task
+from assay.task.task_of import TASKS, check_interface, known_task, remember_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -12,10 +12,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import child_node, is_interpolation, is_null
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError
-from assay.targets.allowed_targets import check_name, check_trust, targets, trusted_in
-from assay.targets.listed_places import FUNCTIONS, HOMES, REFUSED, Slot, is_allowed, slot_of
+from assay.errors import AssayError, ConfigError, one_line_of
+from assay.targets.allowed_targets import (
+    FUNCTIONS,
+    HOMES,
+    REFUSED,
+    Slot,
+    check_name,
+    check_trust,
+    is_allowed,
+    slot_of,
+    targets,
+    trusted_in,
+)
 from assay.targets.trust import KEY, make_importable, within
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""The next token."""
+"""The next token, and how many bytes each token stands for."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
@@ -20,6 +21,47 @@ if TYPE_CHECKING:
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
+
+
+_RUN: Final = re.compile(r"([0-9]{1,9})(?:\*([0-9]{1,7}))?")
+_MOST: Final = 10_000_000
+
+
+def run_lengths(values: Sequence[int]) -> str:
+    """Numbers as a text, equal neighbours once.
+
+    Args:
+        values: Of each token.
+
+    >>> run_lengths([0, 0, 1, 1, 1, 2, 7])
+    '0*2 1*3 2 7'
+    """
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][0] == value:
+            runs[-1][1] += 1
+        else:
+            runs.append([value, 1])
+    return " ".join(f"{value}*{count}" if count > 1 else str(value) for value, count in runs)
+
+
+def from_run_lengths(text: str) -> list[int]:
+    """What `run_lengths` has written.
+
+    Args:
+        text: Perhaps of a stranger's.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    values: list[int] = []
+    for run in text.split():
+        match = _RUN.fullmatch(run)
+        if match is None or len(values) + int(match[2] or 1) > _MOST:
+            raise ValueError(f"{run!r:.40} is not NUMBER or NUMBER*COUNT")
+        values += [int(match[1])] * int(match[2] or 1)
+    return values
+
 
 _MOST_BITS: Final = 64.0
 """Of a token whose probability has become 0."""
@@ -91,13 +133,13 @@ class LanguageModelling(Task):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.token_figures import token_scores
+        from assay.task.figures.value_figures import token_scores
 
         return token_scores(predictions) if predictions.kind == "surprisals" else []
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.token_figures import token_figures
+        from assay.task.figures.value_figures import token_figures
 
         return token_figures(predictions) if predictions.kind == "surprisals" else []
 

@@ -70,7 +70,7 @@ class Multilabel(Task):
 
     @override
     def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        from assay.task.prediction.prediction import is_on
+        from assay.task.prediction.prediction_batch import is_on
 
         return is_on(outputs)
 
@@ -83,13 +83,13 @@ class Multilabel(Task):
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.label_figures import label_scores
+        from assay.task.figures.class_figures import label_scores
 
         return label_scores(predictions) if predictions.kind == "probabilities" else []
 
     @override
     def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.label_figures import label_figures
+        from assay.task.figures.class_figures import label_figures
 
         return label_figures(predictions) if predictions.kind == "probabilities" else []
 
@@ -108,7 +108,7 @@ class Multilabel(Task):
 
     @override
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        from assay.task.prediction.prediction import is_on
+        from assay.task.prediction.prediction_batch import is_on
 
         if predictions.targets is None or predictions.kind != "probabilities":
             return None
@@ -117,7 +117,7 @@ class Multilabel(Task):
 
     @override
     def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.prediction.prediction import is_on
+        from assay.task.prediction.prediction_batch import is_on
         from assay.task.trivial_model import label_warnings, samples_of
 
         if predictions.targets is None or predictions.kind != "probabilities":
@@ -128,7 +128,7 @@ class Multilabel(Task):
     @override
     def said(self, predictions: Predictions, index: int) -> str:
         from assay.task.figures.embedding_figures import class_name
-        from assay.task.prediction.prediction import is_on
+        from assay.task.prediction.prediction_batch import is_on
 
         def names(chosen: NDArray[Any]) -> str:
             return " + ".join(class_name(predictions, int(label)) for label in chosen.nonzero()[0]) or "none"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.task.heads import heads_of
-from assay.task.multiclass import Multiclass
 from assay.task.regression import Regression
+from assay.task.single_label import Multiclass
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
@@ -106,7 +106,7 @@ class Multitask(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-        from assay.task.prediction.multitask_predictions import MultitaskPredictions
+        from assay.task.prediction.prediction_batch import MultitaskPredictions
 
         return MultitaskPredictions(outputs, names)
 

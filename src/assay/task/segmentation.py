@@ -187,13 +187,13 @@ class Segmentation(Task):
     def picture(
         self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
-        from assay.task.prediction.mask_picture import side_by_side
+        from assay.task.prediction.mask_prediction import side_by_side
 
         return None if picture is None else side_by_side(picture, targets, shown)
 
     @override
     def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
-        from assay.task.prediction.mask_picture import swatch
+        from assay.task.prediction.mask_prediction import swatch
 
         return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
 

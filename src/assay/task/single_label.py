@@ -1,8 +1,8 @@
-"""What tasks have in common in which each sample has one class."""
+"""What tasks have in common in which each sample has one class, and the one of several classes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
@@ -222,3 +222,13 @@ def _has_classes(predictions: Predictions) -> bool:
     if predictions.kind == "probabilities":
         return True
     return predictions.kind == "scores" and predictions.outputs.shape[1] == len(predictions.class_names)
+
+
+@final
+class Multiclass(SingleLabel):
+    """One of C classes per sample; the model returns C values."""
+
+    name = "multiclass"
+    suits = "loss=cross_entropy metrics=multiclass"
+    loss_kinds = frozenset({"multiclass", "embedding"})
+    form = "one class index per sample, [N]"

@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build.compatibility.fine_tuning_checks import check_fine_tuning, notes_on_model, warnings_of
+from assay.build.model import check_fine_tuning, notes_on_model, warnings_of
 from assay.errors import ConfigError
 from assay.finetune.freeze import Freeze
 from assay.finetune.gradual import Gradual

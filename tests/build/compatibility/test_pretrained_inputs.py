@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import OmegaConf
 
-from assay.build.compatibility.compatibility import pretrained_inputs
+from assay.build.compatibility import pretrained_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.build.trainer.device import check_device
+from assay.build.trainer import check_device
 from assay.errors import DeviceError
 
 

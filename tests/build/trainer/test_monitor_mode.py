@@ -13,7 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 from torchmetrics.regression import MeanSquaredError
 from torchmetrics.wrappers import ClasswiseWrapper
 
-from assay.build.trainer.monitor_mode import directions, known_directions, mode_of
+from assay.build.monitor_mode import directions, known_directions, mode_of
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError

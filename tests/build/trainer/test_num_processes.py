@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.trainer.num_processes import RUN_ID, num_local_processes, world_size
+from assay.build.trainer_options import RUN_ID, num_local_processes, world_size
 
 
 def job(strategy: str, devices: object, num_nodes: int | None = None) -> DictConfig:

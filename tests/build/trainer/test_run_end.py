@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.build.trainer.run_end import has_no_end
+from assay.build.trainer_options import has_no_end
 
 
 @pytest.mark.parametrize(

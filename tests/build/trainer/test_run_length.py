@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from assay.build.datamodule import describe
-from assay.build.trainer.run_length import (
+from assay.build.run_length import (
     check_length,
     check_plateau,
     num_validations,

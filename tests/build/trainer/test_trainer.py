@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import open_dict
 
-from assay.build.trainer.trainer import build_loggers, build_trainer
+from assay.build.trainer import build_loggers, build_trainer
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.logger.run_csv import RunCSV

@@ -11,7 +11,7 @@ from tests.check.hostile.case import LINEAR, QUICK, Case, experiment, put, run_d
 from tests.check.hostile.folder import EVIL
 from tests.check.hostile.payloads import MARKER, TOUCH, call
 
-from assay.files.sealed import seal_json, seal_yaml
+from assay.files.checksum import seal_json, seal_yaml
 from assay.record.journal import VERSION
 from assay.record.run_record import RunRecord
 
@@ -59,12 +59,12 @@ LAUNCHERS: dict[str, Any] = {
     "storage-file": {"sweeper": {"storage": f"{UP}.journal"}},
     "sweep-dir": {"sweep": {"dir": UP}},
     "subdir": {"sweep": {"subdir": f"../../{MARKER}"}},
-    "guard": {"launcher": {"_target_": "assay.process.reaper.guard", "mark": "x", "folder": MARKER}},
+    "guard": {"launcher": {"_target_": "assay.process.orphans.guard", "mark": "x", "folder": MARKER}},
     "start": {"launcher": {"_target_": "assay.sweep.session.start", "overrides": ["trusted_packages=[os]"]}},
     "orphans": {"launcher": {"_target_": "assay.process.orphans.kill_marked", "mark": "x"}},
     "plugin": {"launcher": {"_target_": "hydra_plugins.evil.Launcher"}},
     "sweeper": {"sweeper": {"_target_": "assay.sweep.session.plan", "overrides": []}},
-    "keeper": {"launcher": {"_target_": "assay.sweep.launcher.cluster_worker.ClusterWorker"}},
+    "keeper": {"launcher": {"_target_": "assay.sweep.launcher.cluster.ClusterWorker"}},
 }
 OPTIONS = {
     "setup": "slurm",
@@ -206,7 +206,7 @@ def hostile_sweeps() -> Iterator[Case]:
         "storage": _sweep(
             "hydra/sweeper=optuna", "optimizer.lr=interval(0.1,1)", f"hydra.sweeper.storage=sqlite:///{UP}"
         ),
-        "launcher": _sweep("hydra.launcher._target_=assay.process.reaper.guard"),
+        "launcher": _sweep("hydra.launcher._target_=assay.process.orphans.guard"),
         "path": _sweep(f"logger.csv.path={UP}", "logger=[csv]"),
         "subdir": _sweep(f"hydra.sweep.subdir=../../{MARKER}"),
         "name": _sweep(f"name=../../{MARKER}"),

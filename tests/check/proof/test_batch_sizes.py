@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.proof.eval_steps import batch_sizes
-from assay.data.loading.batch_order import BatchOrder
+from assay.check.real_step import batch_sizes
+from assay.data.batch_order import BatchOrder
 
 
 def sizes_of(num_samples: int, batch_size: int, processes: int, **options: Any) -> set[int]:
@@ -21,7 +21,7 @@ def sizes_of(num_samples: int, batch_size: int, processes: int, **options: Any) 
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_they_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatch, drop_last: bool) -> None:
     for train, val, size, processes in itertools.product((7, 9, 40, 41), (0, 1, 5, 17), (3, 4, 8), (1, 2, 3)):
-        monkeypatch.setattr("assay.check.proof.eval_steps.world_size", lambda _, n=processes: n)
+        monkeypatch.setattr("assay.check.real_step.world_size", lambda _, n=processes: n)
         data = {"_target_": "assay.data.data_module.DataModule", "batch_size": size, "eval_batch_size": size}
         config = OmegaConf.create(
             {

@@ -3,8 +3,8 @@ from __future__ import annotations
 import lightning as L
 import pytest
 
-from assay.check.proof import fake_step
-from assay.check.proof.fake_step import Memory, check_capacity
+from assay.check import fake_step
+from assay.check.fake_step import Memory, check_capacity
 from assay.errors import ConfigError
 
 GIB = 1 << 30

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, linear
 
-from assay.check.proof.fake_step import SameType
+from assay.check.fake_step import SameType
 from assay.torch_internals import FakeTensorMode
 
 same_type: Any = SameType

@@ -34,13 +34,13 @@ def test_a_pair_of_outputs_is_refused() -> None:
 def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it refused where there is enough; elsewhere it is."""
     words = ("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
-    monkeypatch.setattr("assay.check.proof.fake_step.device_memory", lambda _: 24 << 30)
+    monkeypatch.setattr("assay.check.fake_step.device_memory", lambda _: 24 << 30)
     with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
         prove(*words)
-    monkeypatch.setattr("assay.check.proof.fake_step.device_memory", lambda _: 70 << 30)
+    monkeypatch.setattr("assay.check.fake_step.device_memory", lambda _: 70 << 30)
     report = prove(*words)
     assert any("it may not fit" in warning for warning in report.warnings)
-    monkeypatch.setattr("assay.check.proof.fake_step.device_memory", lambda _: 1 << 40)
+    monkeypatch.setattr("assay.check.fake_step.device_memory", lambda _: 1 << 40)
     report = prove(*words)
     assert not report.warnings
     assert report.parameters is not None

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from assay.check.proof.smoke_batch import far_from_targets
+from assay.check.smoke_batch import far_from_targets
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.check.proof.fake_step import watched
+from assay.check.fake_step import watched
 
 
 def test_names_the_innermost_layer_and_both_shapes() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from assay.check.proof.fake_step import LiveMemory
+from assay.check.fake_step import LiveMemory
 
 
 def test_counts_what_is_there_and_what_comes_and_goes() -> None:

@@ -8,7 +8,7 @@ from lightning.pytorch.plugins import Precision
 from omegaconf import OmegaConf
 from tests.check.own_models import own_models, prove
 
-from assay.check.proof.fake_step import model_on_meta, module_on_meta
+from assay.check.fake_step import model_on_meta, module_on_meta
 from assay.errors import ConfigError
 
 __all__ = ["own_models"]

@@ -9,8 +9,8 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build.trainer.run_length import RunLength
-from assay.check.proof.optimization import follow_lr, unfinished
+from assay.build.run_length import RunLength
+from assay.check.optimization import follow_lr, unfinished
 from assay.compose.listing import list_options
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError

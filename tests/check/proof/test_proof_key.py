@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError
 
-from assay.check.proof.proof_key import but_for_rates, copy_of, elsewhere, plain_node
+from assay.check.report import but_for_rates, copy_of, elsewhere, plain_node
 
 
 def test_a_copy_refuses_new_keys_and_leaves_the_original_alone() -> None:

@@ -11,11 +11,10 @@ import torch
 from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
-from assay.build.trainer.run_length import RunLength
-from assay.check.job import check_job
-from assay.check.proof.optimization import Curve, lr_curve
+from assay.build.run_length import RunLength
+from assay.check.job import COUNTS, check_job
+from assay.check.optimization import Curve, lr_curve
 from assay.check.prove import Prover
-from assay.check.static.ranges import COUNTS
 from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from assay.build.compatibility.compatibility import num_outputs
+from assay.build.compatibility import num_outputs
 from assay.build.node import build
-from assay.check.proof.smoke_batch import try_parts
+from assay.check.smoke_batch import try_parts
 from assay.compose.listing import list_options
 from assay.errors import AssayError, ConfigError, DataError
 

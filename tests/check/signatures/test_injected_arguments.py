@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from assay.build import assembly, module, node
-    from assay.build.trainer import trainer
+    from assay.build import assembly, node, trainer
     from assay.compose.compose import compose, job_config
 
     given: dict[str, set[str]] = {}
@@ -25,7 +24,7 @@ def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
         given[key] = set(objects)
         return node.build(config, key, **objects)
 
-    for room in (module, trainer):
+    for room in (assembly, trainer):
         monkeypatch.setattr(room, "build", noted)
     monkeypatch.chdir(tmp_path)
     assembly.assemble(job_config(compose(["data=wine", "device=cpu"])))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.static.callbacks import check_callbacks, notes_on
+from assay.check.callbacks import check_callbacks, notes_on
 from assay.errors import ConfigError
 
 LIGHTNING = "lightning.pytorch.callbacks"

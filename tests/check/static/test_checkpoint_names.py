@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.static.monitor import check_checkpoint_names
+from assay.check.callbacks import check_checkpoint_names
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

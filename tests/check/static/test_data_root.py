@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.static.output_paths import check_data_root
+from assay.check.output_paths import check_data_root
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.check.signature import check_signatures
-from assay.check.static.trainer import check_loggers
+from assay.check.trainer import check_loggers
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 from assay.targets.optional_packages import check_installed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.static.trainer import KEY, check_micro_batch
+from assay.check.trainer import KEY, check_micro_batch
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

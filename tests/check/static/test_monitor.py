@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.static.monitor import check_monitors
+from assay.check.callbacks import check_monitors
 from assay.errors import ConfigError
 
 NAMES = {"train": ["train/loss", "train/accuracy"], "val": ["val/loss", "val/accuracy"]}

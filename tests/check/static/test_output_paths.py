@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from tests.mounting import mounted
 from typer.testing import CliRunner
 
+from assay.check.output_paths import check_output_paths
 from assay.check.prove import Prover
-from assay.check.static.output_paths import check_output_paths
 from assay.cli.app import app
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError

@@ -9,11 +9,10 @@ from lightning.pytorch.strategies import StrategyRegistry
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import OmegaConf
 
-from assay.build.trainer.device import check_device
-from assay.build.trainer.num_processes import RUN_ID, num_local_processes
-from assay.build.trainer.trainer import build_trainer
+from assay.build.trainer import build_trainer, check_device
+from assay.build.trainer_options import RUN_ID, num_local_processes
+from assay.check.callbacks import check_processes
 from assay.check.job import check_job
-from assay.check.static.processes import check_processes
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
 

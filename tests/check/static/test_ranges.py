@@ -7,7 +7,7 @@ import math
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.static.ranges import Range, check_ranges
+from assay.check.job import Range, check_ranges
 from assay.errors import ConfigError
 
 

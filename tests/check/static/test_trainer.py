@@ -7,10 +7,10 @@ import lightning as L
 import pytest
 from omegaconf import OmegaConf
 
-from assay.build.trainer.run_end import may_end_early
+from assay.build.trainer_options import may_end_early
 from assay.check.checker import Checker
 from assay.check.signature import supplied
-from assay.check.static.trainer import check_trainer, seconds_of
+from assay.check.trainer import check_trainer, seconds_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

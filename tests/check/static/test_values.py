@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import OmegaConf
 
-from assay.check.static.ranges import check_values
+from assay.check.job import check_values
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

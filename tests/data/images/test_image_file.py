@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageOps
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.images.image_file import (
+from assay.data.images import (
     decode,
     has_several_frames,
     read_bytes,

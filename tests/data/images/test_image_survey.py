@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.data.images import image_survey
-from assay.data.images.image_file import read_bytes
-from assay.data.images.image_survey import Look, look_at, survey
+from assay.data import images
+from assay.data.images import Look, look_at, read_bytes, survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +32,8 @@ def paths(tmp_path: Path) -> list[str]:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where looks are remembered, and at once."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(image_survey, "_FEW", 0)
-    monkeypatch.setattr(image_survey, "_SETTLED", -1e6)
+    monkeypatch.setattr(images, "_FEW", 0)
+    monkeypatch.setattr(images, "_SETTLED", -1e6)
     return tmp_path / "cache" / "assay" / "pictures"
 
 
@@ -80,7 +79,7 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
         read.append(path)
         return read_bytes(path)
 
-    monkeypatch.setattr(image_survey, "read_bytes", noted)
+    monkeypatch.setattr(images, "read_bytes", noted)
     assert survey(root, paths) == first
     assert read == [paths[33]]
     read.clear()

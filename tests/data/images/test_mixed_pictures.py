@@ -17,7 +17,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 import assay
 from assay.data.image_folder import ImageFolder
-from assay.data.images.image_file import choose_size, read_image, too_many
+from assay.data.images import choose_size, read_image, too_many
 from assay.errors import DataError
 
 

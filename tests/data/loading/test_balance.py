@@ -13,7 +13,7 @@ from tests.conftest import unchanged_process
 
 import assay
 from assay.config.yaml_file import load_mapping
-from assay.data.loading.batch_order import BatchOrder
+from assay.data.batch_order import BatchOrder
 from assay.errors import AssayError
 
 if TYPE_CHECKING:

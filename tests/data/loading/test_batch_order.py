@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data.loading.batch_order import BatchOrder
+from assay.data.batch_order import BatchOrder
 from assay.splitmix import mix
 
 SIZES = {

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.loading.batch_order import BatchOrder
-from assay.data.loading.loaders import MemoryLoader, StreamLoader
-from assay.data.loading.placement import Placement
+from assay.data.batch_order import BatchOrder
+from assay.data.loaders import MemoryLoader, StreamLoader
+from assay.data.placement import Placement
 from assay.data.samples import Samples, Stream
-from assay.data.splitting.subset import Subset
-from assay.data.transform.transforms import Transforms
+from assay.data.subset import Subset
+from assay.data.transforms import Transforms
 from assay.errors import DataError
 
 SAMPLES = Samples(torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), torch.arange(10))
@@ -150,9 +150,9 @@ def test_applying_once_changes_no_batch() -> None:
 
 
 def test_what_does_not_fit_in_memory_is_transformed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * (16 + 8) - 1)
+    monkeypatch.setattr("assay.data.subset.free_memory", lambda: 4 * 5 * (16 + 8) - 1)
     whole = subset(SAMPLES, v2.Pad(1))
     assert whole.apply_once() is whole
-    monkeypatch.setattr("assay.data.splitting.subset.free_memory", lambda: 4 * 5 * (16 + 8))
+    monkeypatch.setattr("assay.data.subset.free_memory", lambda: 4 * 5 * (16 + 8))
     assert whole.apply_once() is not whole
     assert whole.apply_once(processes=2) is whole

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from assay.data import placement as module
 from assay.data.data_module import DataModule
-from assay.data.loading import placement as module
-from assay.data.loading.placement import Placement, Prepared
-from assay.data.memory import free_device_memory, free_memory
+from assay.data.normalize import Normalize
+from assay.data.placement import Placement, Prepared, free_device_memory, free_memory
 from assay.data.samples import Samples
-from assay.data.transform.normalize import Normalize
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def test_a_run_ends_with_the_same_bits_whether_its_data_was_prepared_or_not(
 def test_free_memory_is_what_the_container_leaves(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     from pathlib import Path
 
-    from assay.data import memory
+    from assay.data import placement as memory
 
     folder = Path(str(tmp_path))
     monkeypatch.setattr(memory, "_CGROUP", folder)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.loading.preview import input_of, preview
+from assay.data.loaders import input_of, preview
 from assay.data.samples import Samples, Stream
-from assay.data.splitting.subset import Subset
-from assay.data.transform.transforms import Transforms
+from assay.data.subset import Subset
+from assay.data.transforms import Transforms
 from assay.errors import DataError
 
 SAMPLES = Samples(torch.arange(100.0).view(100, 1), torch.zeros(100, dtype=torch.int64))

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, Told, outcome
 
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
 
-from assay.data.loading.seeded_loader import SeededLoader
+from assay.data.seeded_loader import SeededLoader
 
 
 class Numbers(Dataset[int]):

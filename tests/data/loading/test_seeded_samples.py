@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.data.loading.seeded_loader import SeededSamples, same
+from assay.data.seeded_loader import SeededSamples, same
 
 Keys = list[tuple[tuple[int, ...], Any]]
 

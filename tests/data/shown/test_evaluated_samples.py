@@ -7,7 +7,7 @@ import torch
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.samples import Samples
-from assay.data.shown.shown_samples import evaluated_samples, labelled_samples
+from assay.data.shown_samples import evaluated_samples, labelled_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

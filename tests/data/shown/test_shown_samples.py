@@ -13,9 +13,9 @@ from PIL import Image
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.samples import Samples, Stream
-from assay.data.shown.shown_samples import Shown, show
-from assay.data.splitting.subset import Subset
-from assay.data.transform.transforms import Transforms
+from assay.data.shown_samples import Shown, show
+from assay.data.subset import Subset
+from assay.data.transforms import Transforms
 
 
 def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: Any) -> list[Shown]:

@@ -11,7 +11,7 @@ from PIL import Image
 from assay.data.data_module import DataModule
 from assay.data.digits import Digits
 from assay.data.samples import Samples
-from assay.data.shown.shown_samples import feature_names, sample_names, show_tested
+from assay.data.shown_samples import feature_names, sample_names, show_tested
 
 Build = Callable[..., DataModule]
 

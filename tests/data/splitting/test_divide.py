@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from assay.data.divide import divide
 from assay.data.samples import Samples
-from assay.data.splitting.divide import divide
-from assay.data.splitting.split_rows import Split
+from assay.data.subset import Split
 from assay.errors import DataError
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-
     StratifiedKFold,
 )
 
-from assay.data.splitting.divide import cut_fold
-from assay.data.splitting.split_rows import Split
+from assay.data.divide import cut_fold
+from assay.data.subset import Split
 from assay.errors import DataError
 
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.data.splitting.divide import hold_out_groups, hold_out_latest
+from assay.data.divide import hold_out_groups, hold_out_latest
 from assay.errors import DataError
 
 

@@ -17,7 +17,7 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
 )
 
 from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.splitting.leakage import leaks, near_copies
+from assay.data.subset import leaks, near_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
 from assay.data.text_table import TextTable

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from assay.data.samples import Samples
-from assay.data.spec import Spec
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import read_for_trained, read_splits
-from assay.data.trained import Trained
+from assay.data.spec import Spec, Trained
+from assay.data.splits import read_for_trained, read_splits
+from assay.data.subset import Split
 from assay.errors import DataError
 
 SPEC = Spec(task="regression", input_shape=(2,), num_targets=1)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from assay.data.declared import Declared
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import ask_for_columns
+from assay.data.spec import Declared
+from assay.data.splits import ask_for_columns
+from assay.data.subset import Split
 from assay.errors import DataError
 
 DECLARED = Declared("regression", input_shape=[3], num_targets=1, num_samples={"all": 9})

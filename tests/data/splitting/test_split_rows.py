@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data.splitting.split_rows import Split, hold_out, long_tail
+from assay.data.subset import Split, hold_out, long_tail
 from assay.errors import DataError
 
 

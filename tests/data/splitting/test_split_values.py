@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import torch
 
+from assay.data.divide import groups_of, subsets_of, times_of, values_of
 from assay.data.samples import Samples
-from assay.data.splitting.divide import groups_of, subsets_of, times_of, values_of
 from assay.errors import DataError
 
 NAMES = ("a/p1_x.png", "b/p2_x.png", "b/p1_y.png")

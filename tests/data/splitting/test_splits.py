@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.splitting.split_rows import Split
-from assay.data.splitting.splits import Splits, read_splits
+from assay.data.splits import Splits, read_splits
+from assay.data.subset import Split
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-import assay.data.splitting.subset
+import assay.data.subset
 from assay.data.samples import Samples, Stream
-from assay.data.splitting.subset import Subset, blocks
-from assay.data.transform.transforms import Transforms
+from assay.data.subset import Subset, blocks
+from assay.data.transforms import Transforms
 
 ROWS = torch.tensor([4, 1, 1, 8])
 
@@ -22,7 +22,7 @@ def pictures() -> Samples:
 def test_blocks_are_the_rows_in_their_order(
     pictures: Samples, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assay.data.splitting.subset, "_BLOCK_ELEMENTS", size * 3 * 6 * 6)
+    monkeypatch.setattr(assay.data.subset, "_BLOCK_ELEMENTS", size * 3 * 6 * 6)
     found = list(blocks(pictures.inputs, ROWS))
     assert max(map(len, found)) == min(size, len(ROWS))
     assert torch.equal(torch.cat(found), pictures.inputs[ROWS])
@@ -51,7 +51,7 @@ def test_left_as_it_is(pictures: Samples, why: str, monkeypatch: pytest.MonkeyPa
     chain = [v2.RandomHorizontalFlip()] if why == "nothing to apply" else [v2.CenterCrop(4)]
     data = Stream(pictures, pictures.targets) if why == "a stream" else pictures
     if why == "no memory":
-        monkeypatch.setattr(assay.data.splitting.subset, "free_memory", lambda: 1)
+        monkeypatch.setattr(assay.data.subset, "free_memory", lambda: 1)
     rows = ROWS[:0] if why == "no samples" else ROWS
     subset = Subset(data, rows, rows, Transforms(chain))
     assert subset.apply_once() is subset

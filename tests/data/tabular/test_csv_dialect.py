@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_iris, load_wine  # type: ignore[import-untyped]  # ships no types
 
-from assay.data.tabular.csv_dialect import resolved
-from assay.data.tabular.table_file import read_table
+from assay.data.tabular.table_file import read_table, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.data.tabular.dates import PARTS, as_dates, days_since_1970, find_format, has_times, parts_of
+from assay.data.tabular.column_kind import PARTS, as_dates, days_since_1970, find_format, has_times, parts_of
 from assay.errors import DataError
 
 DAYS = pd.Series(pd.date_range("2023-11-03 07:30", periods=60, freq="53h"), name="day")

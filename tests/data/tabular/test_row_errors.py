@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from assay.data.tabular.row_errors import judge_rows
 from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tabular.table_rows import judge_rows
 from assay.errors import DataError
 
 TRAINING = pd.DataFrame(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assay.data.text.tokenizer import in_house
+from assay.data.tokenizer import in_house
 
 
 def plain(**changes: Any) -> str:

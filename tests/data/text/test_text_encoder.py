@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from assay.data.text.text_encoder import TextEncoder
-from assay.data.text.tokenizer import UNKNOWN
+from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import UNKNOWN
 from assay.errors import DataError
 
 TEXTS = pd.DataFrame(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data.text.tokenizer import KINDS, PAD, UNKNOWN, Tokenizer
+from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Tokenizer
 
 TEXTS = [
     "The quick brown fox, it's [PAD] jumps",

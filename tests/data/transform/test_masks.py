@@ -9,7 +9,7 @@ import torch
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.transform.transforms import Transforms, seed_generators
+from assay.data.transforms import Transforms, seed_generators
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 

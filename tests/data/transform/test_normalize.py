@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.transform.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
+from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, statistics
 
 
 def test_bytes_as_torchvision_does_it() -> None:

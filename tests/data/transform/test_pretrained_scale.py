@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.data.transform.transform_options import PretrainedScale
+from assay.data.transforms import PretrainedScale
 
 IMAGENET = {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2), "size": (224, 224), "source": "timm's resnet18"}
 BYTES, ONES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 3, 224, 224)

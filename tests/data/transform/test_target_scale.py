@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.data.transform.normalize import TargetScale
+from assay.data.normalize import TargetScale
 
 TARGETS = np.random.default_rng(0).normal([3e5, -2e-6, 1e6], [1e5, 1e-6, 1.0], (500, 3))
 SCALER = StandardScaler().fit(TARGETS)

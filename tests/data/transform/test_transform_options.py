@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.transform.transform_options import chain_of, given, given_scale
+from assay.data.transforms import chain_of, given, given_scale
 from assay.errors import DataError
 
 

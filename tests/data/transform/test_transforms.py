@@ -7,7 +7,7 @@ import pytest
 import torch
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.transform.transforms import Transforms, stack
+from assay.data.transforms import Transforms, stack
 from assay.errors import DataError
 
 IMAGES = torch.randint(0, 256, (6, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import ConfigError
-from assay.model.weights.hf_folder import folder_of, network_of, weights_file
+from assay.model.hf_folder import folder_of, network_of, weights_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from torchvision.models import (  # type: ignore[import-untyped]  # torchvision 
 )
 
 from assay.model.adapted import Adapted
-from assay.model.weights.pretrained_weights import load_pretrained_weights
+from assay.model.pretrained_weights import load_pretrained_weights
 
 
 def network(num_classes: int = 5, width: int = 4) -> nn.Sequential:

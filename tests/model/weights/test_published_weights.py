@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from assay.model.weights.pretrained_weights import Published
+from assay.model.pretrained_weights import Published
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

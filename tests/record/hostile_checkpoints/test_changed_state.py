@@ -13,7 +13,7 @@ from tests.interrupting import Interrupt
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,7 +24,7 @@ from assay.checkpoint.select_checkpoint import newest_valid
 from assay.errors import AssayError
 from assay.files.checksum import write_sums
 from assay.record.run_record import RunRecord
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from tests.conftest import Train

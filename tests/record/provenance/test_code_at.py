@@ -9,8 +9,8 @@ import git
 import pytest
 
 from assay.errors import AssayError
-from assay.record.provenance.code_at import code_at
-from assay.record.provenance.provenance import git_state
+from assay.record.code_patch import code_at
+from assay.record.provenance import git_state
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from pathlib import Path
 import git
 import pytest
 
-from assay.record.provenance.code_patch import code_patch
+from assay.record.code_patch import code_patch
 
 pytestmark = pytest.mark.usefixtures("own_git")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.record.provenance.code_at import code_at
-from assay.record.provenance.code_patch import git_environment
-from assay.record.provenance.provenance import git_state
+from assay.record.code_patch import code_at, git_environment
+from assay.record.provenance import git_state
 
 
 @pytest.fixture

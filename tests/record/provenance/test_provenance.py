@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from assay.errors import ConfigError
-from assay.record.provenance import provenance
-from assay.record.provenance.provenance import (
+from assay.record import provenance
+from assay.record.provenance import (
     changed_files,
     check_clean,
     cpu_model,
@@ -111,7 +111,7 @@ def test_outside_a_repository_and_in_a_bare_one(tmp_path: Path) -> None:
 
 
 def test_without_git_installed(project: git.Repo, tmp_path: Path) -> None:
-    code = "from assay.record.provenance.provenance import git_state as state; import sys, pathlib; "
+    code = "from assay.record.provenance import git_state as state; import sys, pathlib; "
     code += "print(state(pathlib.Path(sys.argv[1])))"
     command = [sys.executable, "-c", code, str(project.working_dir)]
     environment = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.record.provenance.segment import (
+from assay.record.provenance import (
     code_changes,
     differences_within,
     machine_changes,

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from assay.errors import AssayError
-from assay.record.runs.curves import read_curves
+from assay.record.runs.read_runs import read_curves
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,8 @@ import pytest
 from tests.making_runs import make_run
 
 from assay.errors import AssayError
-from assay.record.run_directory import find_runs
+from assay.record.run_directory import find_runs, removable, remove_run
 from assay.record.run_lock import writing
-from assay.record.runs.remove import removable, remove
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +35,7 @@ def test_a_run_goes_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
     (tmp_path / "mine/thesis.txt").write_text("years of work")
     (tmp_path / "run/checkpoints").mkdir(exist_ok=True)
     (tmp_path / "run/checkpoints/link").symlink_to(tmp_path / "mine")
-    remove(removable(tmp_path / "run"))
+    remove_run(removable(tmp_path / "run"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
     assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
 
@@ -57,7 +56,7 @@ def test_one_that_another_process_writes_stays(tmp_path: Path, status: str) -> N
             removable(tmp_path / "run")
         assert holder.stdin is not None
         holder.stdin.close()
-    remove(removable(tmp_path / "run"))
+    remove_run(removable(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -66,7 +65,7 @@ def test_one_that_begins_to_run_in_between_stays(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.0)
     path = removable(tmp_path / "run")
     with writing(path), pytest.raises(AssayError, match="still being written"):
-        remove(path)
+        remove_run(path)
     assert (tmp_path / "run/record.json").is_file()
 
 
@@ -98,7 +97,7 @@ def test_what_is_not_a_run_directory(tmp_path: Path) -> None:
 def test_a_broken_run_can_be_removed(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     (tmp_path / "run/record.json").write_text("{")
-    remove(removable(tmp_path / "run"))
+    remove_run(removable(tmp_path / "run"))
     assert not list(tmp_path.iterdir())
 
 
@@ -121,14 +120,14 @@ def test_a_killed_removal_is_no_run_and_the_next_one_ends_it(tmp_path: Path) -> 
     process = os.fork()
     if not process:
         shutil.rmtree = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]  # killed here
-        remove(tmp_path / "a")
+        remove_run(tmp_path / "a")
         os._exit(0)
     os.waitpid(process, 0)
     assert len(list(tmp_path.iterdir())) == 3
     assert [path.name for path in find_runs(tmp_path, broken=True)] == ["b", "c"]
     with writing(tmp_path / "c"):
         (tmp_path / "c").rename(tmp_path / ".c.0123456789ab.tmp")
-        remove(removable(tmp_path / "b"))
+        remove_run(removable(tmp_path / "b"))
         assert [path.name for path in tmp_path.iterdir()] == [".c.0123456789ab.tmp"], (
             "one is still being removed"
         )

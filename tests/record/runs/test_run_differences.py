@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from assay.record import predictions_file
-from assay.record.provenance.segment import package_changes
+from assay.record.provenance import package_changes
 from assay.record.run_record import RunRecord
 from assay.record.runs.run_differences import causes, differences, first_row
 from assay.task.prediction.predictions import Predictions

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.record.runs.statistics import corrected_resampled, mean_of, same_folds, welch
-from assay.report.table.comparison import verdict_of
+from assay.report.comparison import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from assay.report.data.to_terminal import bar, histogram
+from assay.report.survey import bar, histogram
 
 
 def test_a_bin_that_is_not_empty_is_seen() -> None:

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from assay.data.shown.shown_samples import Shown
-from assay.report.data.data_page import data_page
-from assay.report.data.survey import SubsetSurvey, Survey
-from assay.report.page.page import Note, Picture, Pictures, Table
-from assay.report.page.render import render
+from assay.data.shown_samples import Shown
+from assay.report.data_page import data_page
+from assay.report.page import Note, Picture, Pictures, Table, render
+from assay.report.survey import SubsetSurvey, Survey
 
 
 def test_pictures_that_are_too_large_are_said_and_the_page_stays_small() -> None:

@@ -15,7 +15,7 @@ from assay.data.digits import Digits
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
 from assay.errors import DataError
-from assay.report.data.survey import Survey, raw_tables, survey, values_of
+from assay.report.survey import Survey, raw_tables, survey, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import io
 
-from assay.report.data.survey import ColumnSurvey, SubsetSurvey, Survey, Values
-from assay.report.data.to_terminal import show
+from assay.report.survey import ColumnSurvey, SubsetSurvey, Survey, Values, show
 from assay.terminal import Console
 
 

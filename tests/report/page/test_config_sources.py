@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.record.run_record import RunRecord
-from assay.report.page.provenance import config_sources
+from assay.report.run_parts import config_sources
 
 RECORD = RunRecord(
     "a",

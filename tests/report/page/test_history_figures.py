@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from assay.figure.figure import Line
-from assay.record.runs.curves import Curve
-from assay.report.page.history_figures import at_epoch, curve_figures, memory_figures, throughput_figure
+from assay.record.runs.read_runs import Curve
+from assay.report.run_parts import at_epoch, curve_figures, memory_figures, throughput_figure
 
 CURVES = {
     "lr-SGD": Curve([0, 5], [None, None], [0.1, 0.2]),

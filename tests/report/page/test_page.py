@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.figure.examples import EXAMPLES
 
-from assay.report.page import page
-from assay.report.page.page import Cell, Facts, Figures, Note, Page, Picture, Section, Table
+from assay.report import page
+from assay.report.page import Cell, Facts, Figures, Note, Page, Picture, Section, Table
 
 
 def test_plain_texts_are_cells() -> None:

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.record.run_record import RunRecord
-from assay.report.page.page import Code, Facts, Note, Table
-from assay.report.page.provenance import (
+from assay.report.page import Code, Facts, Note, Table, render
+from assay.report.run_page import run_page
+from assay.report.run_parts import (
     config_blocks,
     environment_blocks,
     read_values,
     reproduce_blocks,
 )
-from assay.report.page.render import render
-from assay.report.page.run_page import run_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from tests.report.page.browser import needs_chromium, opened
 from typing_extensions import override
 
 from assay.figure.figure import Figure, Line
-from assay.report.page.page import (
+from assay.report.page import (
     Cards,
     Cell,
     Code,
@@ -24,8 +24,9 @@ from assay.report.page.page import (
     Pictures,
     Section,
     Table,
+    render,
+    write,
 )
-from assay.report.page.render import render, write
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,10 @@ from assay.errors import AssayError
 from assay.figure.figure import Line
 from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
-from assay.record.runs.curves import read_curves
+from assay.record.runs.read_runs import read_curves
 from assay.record.samples_file import KeptSample
-from assay.report.page.page import Cards, Figures, Note, Page, Pictures, Table
-from assay.report.page.render import render, write
-from assay.report.page.run_page import run_page
+from assay.report.page import Cards, Figures, Note, Page, Pictures, Table, render, write
+from assay.report.run_page import run_page
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from assay.figure.figure import Figure, Line, Points
-from assay.report.page.render import thinned
+from assay.report.page import thinned
 
 
 def test_no_peak_and_no_end_of_a_line_is_lost() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.sweep.contents import Contents, Job
+from assay.report.read_sweep import Contents, Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.report.sweep.made import contents, job
 
-from assay.report.sweep.contents import ranked
-from assay.report.sweep.figures import Column, columns_of
+from assay.report.read_sweep import ranked
+from assay.report.sweep_figures import Column, columns_of
 
 
 def columns(values: list[dict[str, str]], **scales: bool) -> dict[str, Column]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from assay.record.run_record import RunRecord
-from assay.report.sweep.contents import place_of, spans_of, time_of
+from assay.report.read_sweep import place_of, spans_of, time_of
 
 MACHINE = {"hostname": "node7", "gpus": ["H100"], "environment": {"CUDA_VISIBLE_DEVICES": "1,2"}}
 

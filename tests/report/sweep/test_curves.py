@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from assay.figure.figure import Line
-from assay.record.runs.curves import Curve
-from assay.report.sweep.contents import ranked
-from assay.report.sweep.read_sweep import read_sweep
-from assay.report.sweep.sweep_page import curve_figures, line_of
+from assay.record.runs.read_runs import Curve
+from assay.report.read_sweep import ranked, read_sweep
+from assay.report.sweep_page import curve_figures, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path

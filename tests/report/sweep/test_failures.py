@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.report.sweep.made import contents, job
 
-from assay.report.page.render import render
-from assay.report.sweep.read_sweep import read_sweep
-from assay.report.sweep.sweep_page import failures, log_tail, sweep_page
+from assay.report.page import render
+from assay.report.read_sweep import read_sweep
+from assay.report.sweep_page import failures, log_tail, sweep_page
 
 if TYPE_CHECKING:
     from pathlib import Path

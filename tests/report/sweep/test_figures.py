@@ -8,9 +8,8 @@ import numpy as np
 from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
 from assay.figure.figure import Bars, ParallelCoordinates, Points
-from assay.report.sweep.contents import ranked
-from assay.report.sweep.figures import parameter_figures, pareto_front, tradeoff
-from assay.report.sweep.read_sweep import read_sweep
+from assay.report.read_sweep import ranked, read_sweep
+from assay.report.sweep_figures import parameter_figures, pareto_front, tradeoff
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import numpy as np
 from assay.record import predictions_file
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.page.page import Cell, Note, Table
-from assay.report.sweep.contents import Contents, Job, ranked
-from assay.report.sweep.sweep_page import fold_blocks
+from assay.report.page import Cell, Note, Table
+from assay.report.read_sweep import Contents, Job, ranked
+from assay.report.sweep_page import fold_blocks
 from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:

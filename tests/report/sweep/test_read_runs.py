@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError
-from assay.report.page.render import render
-from assay.report.sweep.contents import ranked
-from assay.report.sweep.read_sweep import read_runs, read_sweep
-from assay.report.sweep.sweep_page import sweep_page
+from assay.report.page import render
+from assay.report.read_sweep import ranked, read_runs, read_sweep
+from assay.report.sweep_page import sweep_page
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from assay.errors import AssayError
 from assay.record.journal import JobRecord, Journal
 from assay.record.outcome import Outcome
 from assay.record.run_lock import writing
-from assay.report.sweep.read_sweep import is_sweep, read_contents, read_sweep
+from assay.report.read_sweep import is_sweep, read_contents, read_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path

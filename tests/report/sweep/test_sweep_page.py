@@ -16,20 +16,19 @@ from tests.making_runs import make_run
 from tests.report.page.browser import needs_chromium, opened
 from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
-from assay.files.sealed import seal_json
+from assay.files.checksum import seal_json
 from assay.record.journal import JobRecord, Journal
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.page.page import Note, Table
-from assay.report.page.render import render, write
+from assay.report.page import Note, Table, render, write
+from assay.report.read_sweep import read_contents, read_sweep
 from assay.report.report import report
-from assay.report.sweep.read_sweep import read_contents, read_sweep
-from assay.report.sweep.sweep_page import sweep_page
+from assay.report.sweep_page import sweep_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.report.page.page import Page
+    from assay.report.page import Page
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
 

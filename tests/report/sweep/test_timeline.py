@@ -9,9 +9,8 @@ import pytest
 from tests.report.sweep.made import contents, job
 
 from assay.figure.figure import Spans
-from assay.report.sweep.contents import Span
-from assay.report.sweep.figures import timeline
-from assay.report.sweep.read_sweep import read_sweep
+from assay.report.read_sweep import Span, read_sweep
+from assay.report.sweep_figures import timeline
 
 if TYPE_CHECKING:
     from pathlib import Path

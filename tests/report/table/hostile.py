@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 from tests.making_runs import make_run
 
 from assay.record.runs.read_runs import read_runs
-from assay.report.table.comparison import compare
+from assay.report.comparison import compare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.report.table.comparison import Comparison
+    from assay.report.comparison import Comparison
 
 TEXTS: Final = (
     "\x1b]0;owned\x07",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.report.table.text_table import short_names
+from assay.report.comparison_formats import short_names
 
 
 def test_names_are_short_where_that_is_clear() -> None:

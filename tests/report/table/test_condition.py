@@ -9,7 +9,7 @@ from tests.making_runs import make_run
 
 from assay.record.runs.config_values import ConfigValues
 from assay.record.runs.read_runs import read_runs
-from assay.report.table.comparison import meeting
+from assay.report.comparison import meeting
 
 if TYPE_CHECKING:
     from pathlib import Path

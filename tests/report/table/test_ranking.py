@@ -10,7 +10,7 @@ from tests.making_runs import make_run
 from assay.errors import AssayError
 from assay.record.journal import Journal
 from assay.record.runs.read_runs import read_runs
-from assay.report.table.comparison import default_metric, ranking_of
+from assay.report.comparison import default_metric, ranking_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tests.report.table.hostile import TEXTS, hostile
 
-from assay.cli.json_document import Document
-from assay.report.table.to_document import to_document
+from assay.cli.documents import Document
+from assay.report.comparison_formats import to_document
 
 if TYPE_CHECKING:
     from pathlib import Path

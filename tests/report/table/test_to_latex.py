@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.report.table.hostile import TEXTS, hostile
 
-from assay.report.table.text_table import escaped, to_latex
+from assay.report.comparison_formats import escaped, to_latex
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from tests.making_runs import make_run
 from tests.report.table.hostile import TEXTS, hostile
 
 from assay.record.runs.read_runs import read_runs
-from assay.report.table.comparison import compare
-from assay.report.table.text_table import to_latex, to_markdown
+from assay.report.comparison import compare
+from assay.report.comparison_formats import to_latex, to_markdown
 
 if TYPE_CHECKING:
     from pathlib import Path

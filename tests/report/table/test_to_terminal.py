@@ -10,8 +10,8 @@ from tests.making_runs import make_run
 from tests.report.table.hostile import TEXTS, hostile
 
 from assay.record.runs.read_runs import read_runs
-from assay.report.table.comparison import Comparison, compare
-from assay.report.table.text_table import best_run, print_comparison
+from assay.report.comparison import Comparison, compare
+from assay.report.comparison_formats import best_run, print_comparison
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from assay.data.data_module import DataModule
-from assay.run.export.check_samples import original_outputs, read_samples
+from assay.run.export.agreement import original_outputs, read_samples
 from assay.run.export.export import export
-from assay.run.export.original import read_original
+from assay.run.export.exportable import read_original
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from assay.data.tabular.table_encoder import Column
-from assay.run.export.check_samples import read_samples
+from assay.run.export.agreement import read_samples
 from assay.run.export.description import describe, describe_columns
-from assay.run.export.original import read_original
+from assay.run.export.exportable import read_original
 
 if TYPE_CHECKING:
     from tests.conftest import Trained

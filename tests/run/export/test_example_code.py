@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.run.export import example_code
+from assay.run.export import model_card
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,14 +24,14 @@ def test_a_picture_becomes_what_the_model_takes(tmp_path: Path) -> None:
     Image.fromarray(pixels).save(tmp_path / "PICTURE.png")
     names: dict[str, Any] = {"Image": Image, "np": np}
     with chdir(tmp_path):
-        exec(example_code._of_arrays(PICTURE, "RGB"), names)  # noqa: S102 - the lines that a user is given
+        exec(model_card._of_arrays(PICTURE, "RGB"), names)  # noqa: S102 - the lines that a user is given
     np.testing.assert_array_equal(names["inputs"]["inputs"], pixels.transpose(2, 0, 1)[None])
 
 
 def test_any_other_array_is_of_the_shape_and_type() -> None:
     names: dict[str, Any] = {"np": np}
     described = {"name": "x", "dtype": "float32", "shape": ["batch", 2, "width"]}
-    exec(example_code._of_arrays(described, ""), names)  # noqa: S102 - the lines that a user is given
+    exec(model_card._of_arrays(described, ""), names)  # noqa: S102 - the lines that a user is given
     assert (names["inputs"]["x"].shape, names["inputs"]["x"].dtype) == ((1, 2, 64), np.float32)
 
 
@@ -49,5 +49,5 @@ def test_what_is_said_of_outputs(
     outputs = np.array([[0.2, 0.8], [0.6, 0.4]])
     about = json.loads(json.dumps(description))
     names = {"outputs": outputs, "about": about}
-    exec(example_code._said(description), names)  # noqa: S102 - the lines that a user is given
+    exec(model_card._said(description), names)  # noqa: S102 - the lines that a user is given
     assert capsys.readouterr().out == said

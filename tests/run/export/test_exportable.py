@@ -9,9 +9,8 @@ import torch
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.transform.transforms import Transforms
-from assay.run.export.exportable import Encode, _traceable, takes_any_size
-from assay.run.export.table_inputs import codes_of, table_inputs
+from assay.data.transforms import Transforms
+from assay.run.export.exportable import Encode, _traceable, codes_of, table_inputs, takes_any_size
 
 
 def encoded(frame: pd.DataFrame, encoder: TableEncoder) -> tuple[torch.Tensor, ...]:

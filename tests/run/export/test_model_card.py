@@ -12,10 +12,10 @@ import pytest
 from sklearn.metrics import recall_score  # type: ignore[import-untyped]  # ships no types
 
 from assay.errors import AssayError
-from assay.markdown import plain
 from assay.record.run_record import RunRecord
 from assay.run.export.export import export
 from assay.run.export.model_card import MARK
+from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_nothing_of_a_record_is_more_than_its_letters(digits_run: Trained, tmp_p
     card = export(run_dir, "safetensors", out=tmp_path / "out").card.read_text(encoding="utf-8")
     shown = r"x\|&lt;script&gt;alert(1)&lt;/script&gt;\`\[a\](javascript:b) \# c"
     for word in ("started", "fingerprint", "data_sha256", "commit", "torch", "monitor"):
-        assert f"{plain(word)} {shown}" in card
+        assert f"{escape_markdown(word)} {shown}" in card
     assert f"test/{shown}" in card
     assert "<script" not in card
     assert "\n# c" not in card

@@ -14,8 +14,8 @@ from torch import nn
 
 from assay.data.tabular.table_encoder import Column
 from assay.errors import AssayError
-from assay.run.export import onnx_file
-from assay.run.export.onnx_file import open_onnx, quantize, write_onnx
+from assay.run.export import export
+from assay.run.export.export import open_onnx, quantize, write_onnx
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def traced(model: nn.Module, *example: torch.Tensor) -> ExportedProgram:
 
 
 def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_file, "_IN_ONE_FILE", 1000)
+    monkeypatch.setattr(export, "_IN_ONE_FILE", 1000)
     model, inputs = nn.Sequential(nn.Linear(40, 50), nn.ReLU(), nn.Linear(50, 3)), torch.randn(5, 40)
     path = tmp_path / "large.onnx"
     write_onnx(path, traced(model, inputs), names=["inputs"], output="values", metadata={"names": ["ü"]})

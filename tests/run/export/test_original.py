@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import assay
 from assay.run.export.export import export
-from assay.run.export.original import read_original
+from assay.run.export.exportable import read_original
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from assay.data.tabular.table_encoder import Column
-from assay.run.export.table_inputs import MISSING, UNKNOWN, codes_of, table_inputs, text_codes
+from assay.run.export.exportable import MISSING, UNKNOWN, codes_of, table_inputs, text_codes
 
 
 def test_codes() -> None:

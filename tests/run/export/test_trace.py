@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.data.transform.normalize import Normalize
-from assay.data.transform.transforms import Transforms
+from assay.data.normalize import Normalize
+from assay.data.transforms import Transforms
 from assay.errors import AssayError
 from assay.run.export.exportable import Exportable, quiet, trace
 from assay.run.predict.predictor import Predictor

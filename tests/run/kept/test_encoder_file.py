@@ -10,7 +10,7 @@ import torch
 
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.errors import AssayError
-from assay.run.kept.encoder_file import FILE, read_encoder, write_encoder
+from assay.run.encoder_file import FILE, read_encoder, write_encoder
 
 ROWS = pd.DataFrame({"size": [1.5, 2.0, 7.0], "Straße": ["Köln", "Ulm", "Köln"]})
 

@@ -16,8 +16,8 @@ from tests.conftest import unchanged_process
 
 from assay.record import predictions_file, samples_file
 from assay.record.run_directory import changed_since
-from assay.run.kept.kept_predictions import worst_of
-from assay.run.resume.resume import resume
+from assay.run.kept_predictions import worst_of
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path

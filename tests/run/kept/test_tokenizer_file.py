@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.data.text.tokenizer import Tokenizer
+from assay.data.tokenizer import Tokenizer
 from assay.errors import AssayError
-from assay.run.kept.encoder_file import TOKENIZER_FILE, read_tokenizer, write_tokenizer
+from assay.run.encoder_file import TOKENIZER_FILE, read_tokenizer, write_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path

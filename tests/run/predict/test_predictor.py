@@ -14,16 +14,14 @@ from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 
 import assay
 from assay.errors import DataError
-from assay.task.prediction.prediction import (
-    ClassPrediction,
-    EmbeddingPrediction,
-    LabelPrediction,
-    ValuePrediction,
-)
 from assay.task.prediction.prediction_batch import (
+    ClassPrediction,
     ClassPredictions,
+    EmbeddingPrediction,
     EmbeddingPredictions,
+    LabelPrediction,
     LabelPredictions,
+    ValuePrediction,
     ValuePredictions,
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
-from assay.run.reproduce.reproduce_process import WEIGHTS, _check_origin, _compare_weights
+from assay.run.reproduce_process import WEIGHTS, _check_origin, _compare_weights
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.errors import AssayError
-from assay.record.provenance.segment import differences_within
+from assay.record.provenance import differences_within
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
 from assay.record.runs.run_differences import causes
-from assay.run.resume.resume import resume
+from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from tests.run.test_interpolations import SPEC
 
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import known, to_yaml
-from assay.run.resume.resume import Change, change
+from assay.run.resume import Change, change
 from assay.run.saved_config import as_written, interpolations
 
 

@@ -29,7 +29,7 @@ from assay.errors import AssayError, ConfigError
 from assay.process.stop_signals import handlers_kept
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
-from assay.sweep.launcher import ray_cluster
+from assay.sweep.launcher import cluster as ray_cluster
 from assay.sweep.launcher.ray import RayLauncher
 from assay.sweep.session import start
 

@@ -10,13 +10,13 @@ import pytest
 
 LISTENING = """
 import psutil
-from assay.process import orphans, reaper
-from assay.sweep.launcher import ray_cluster
+from assay.process import orphans
+from assay.sweep.launcher import cluster
 
 if __name__ == "__main__":
-    ray = ray_cluster.package()
-    guarded = ray_cluster.join(ray, None, 1)
-    own = [one for one in psutil.process_iter() if orphans.mark_of(one.pid, reaper.MARK)]
+    ray = cluster.package()
+    guarded = cluster.join(ray, None, 1)
+    own = [one for one in psutil.process_iter() if orphans.mark_of(one.pid, orphans.MARK)]
     sockets = [socket for one in [*own, psutil.Process()] for socket in one.net_connections("tcp")]
     print({one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN})
     ray.shutdown()

@@ -18,7 +18,7 @@ from tests.sweep.launcher.shared import ENDLESS, next_end
 from assay.errors import AssayError, ProcessError
 from assay.process.stop_signals import handlers_kept
 from assay.record.journal import Journal
-from assay.sweep.launcher import ray_cluster
+from assay.sweep.launcher import cluster
 from assay.sweep.launcher.ray import RayLauncher
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Nodes:
     def __init__(self, folder: Path) -> None:
         from ray.cluster_utils import Cluster
 
-        self._limits = {"object_store_memory": ray_cluster.STORE, "include_dashboard": False}
+        self._limits = {"object_store_memory": cluster.STORE, "include_dashboard": False}
         head = {"num_cpus": 0, "temp_dir": str(folder), **self._limits}
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
@@ -64,8 +64,8 @@ class Nodes:
 
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    with handlers_kept(ray_cluster.SIGNALS), ray_cluster.variables(ray_cluster.SETTINGS):
-        ray = ray_cluster.package()
+    with handlers_kept(cluster.SIGNALS), cluster.variables(cluster.SETTINGS):
+        ray = cluster.package()
         monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short
         nodes = Nodes(folder)
@@ -148,7 +148,7 @@ def test_a_node_that_joins_gets_jobs_and_one_that_no_node_can_run_fails(
 def test_places_without_jobs_leave_the_cluster_to_others(
     launcher: RayLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    ray = ray_cluster.package()
+    ray = cluster.package()
     endless = make_job_spec(*ENDLESS, number=0)
     begun(launcher, endless)
     launcher.start(make_job_spec(number=1))
@@ -184,9 +184,9 @@ def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -
 def test_an_address_that_does_not_answer_is_named_at_once(
     scheme: str, listens: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ray_cluster._PATIENCE < 10
-    monkeypatch.setattr(ray_cluster, "_PATIENCE", 0.5)
-    monkeypatch.setattr(ray_cluster.package()._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
+    assert cluster._PATIENCE < 10
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
+    monkeypatch.setattr(cluster.package()._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         if listens:

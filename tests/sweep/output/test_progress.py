@@ -13,7 +13,7 @@ from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.record.runs.config_values import in_one_line
 from assay.sweep.job_spec import Retry
-from assay.sweep.output.progress import SweepProgress, last_progress, shown, why
+from assay.sweep.progress import SweepProgress, last_progress, shown, why
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from assay.figure.figure import Bars
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.sweep.contents import Contents, Job, ranked
-from assay.report.sweep.figures import parameter_figures
-from assay.sweep.output.summary import BEST, IMPORTANCE, importance_of, say_results, write_results
-from assay.sweep.result import SweepResult
+from assay.report.read_sweep import Contents, Job, ranked
+from assay.report.sweep_figures import parameter_figures
+from assay.sweep.summary import BEST, IMPORTANCE, SweepResult, importance_of, say_results, write_results
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from assay.record.journal import JobRecord
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.sweep.output.tables import best_job, groups, groups_csv, ranked, results_csv, write_tables
+from assay.sweep.summary import best_job, groups, groups_csv, ranked, results_csv, write_tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from optuna.samplers import _cmaes
 from assay.errors import ConfigError
 from assay.record.outcome import Outcome
 from assay.sweep.search.optuna import OptunaSearch
-from assay.sweep.search.samplers import CmaState, restrict_pickle
+from assay.sweep.search.study import CmaState, restrict_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

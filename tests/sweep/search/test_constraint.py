@@ -7,7 +7,7 @@ import math
 import pytest
 
 from assay.errors import ConfigError
-from assay.sweep.search.constraint import read_constraints
+from assay.sweep.search.study import read_constraints
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from assay.errors import ConfigError
 from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.sweep.search.grid import GridSearch
-from assay.sweep.search.nested import NestedSearch
+from assay.sweep.search.grid import GridSearch, NestedSearch
 from assay.sweep.search.random import RandomSearch
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import optuna
 import pytest
 
 from assay.errors import ConfigError
-from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.space import Choice, Numbers, Space
+from assay.sweep.search.study import Samplers, distribution
 
 GRID = {"_target_": "optuna.samplers.GridSampler"}
 RANDOM = {"_target_": "optuna.samplers.RandomSampler"}

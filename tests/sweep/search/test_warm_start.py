@@ -13,7 +13,7 @@ from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
 from assay.sweep.search.optuna import OptunaSearch
 from assay.sweep.search.space import read_space
-from assay.sweep.search.warm_start import earlier_runs
+from assay.sweep.search.study import earlier_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

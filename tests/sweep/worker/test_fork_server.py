@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 from tests.sweep.conftest import environment
 
-from assay.callbacks.without_nvml_check import VARIABLE
+from assay.build.trainer import VARIABLE
 from assay.process import orphans
 from assay.sweep.worker import fork_server as module
 

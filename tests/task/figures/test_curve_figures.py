@@ -8,8 +8,13 @@ from tests.task.made_predictions import of_classes
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
 from assay.figure.figure import Bars, Line
-from assay.task.figures.class_figures import class_scores
-from assay.task.figures.curve_figures import Ranking, calibration, calibration_error, ranking_figures
+from assay.task.figures.class_figures import (
+    Ranking,
+    calibration,
+    calibration_error,
+    class_scores,
+    ranking_figures,
+)
 
 
 def test_several_decisions_are_ranked_at_once_as_scikit_learn_ranks_each() -> None:

@@ -5,7 +5,7 @@ from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_labels
 
 from assay.figure.figure import Bars
-from assay.task.figures.label_figures import label_figures, label_scores
+from assay.task.figures.class_figures import label_figures, label_scores
 
 
 def test_scores_are_scikit_learns() -> None:

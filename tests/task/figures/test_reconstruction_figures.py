@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assay.figure.figure import Bars, Points
-from assay.task.figures.reconstruction_figures import error_figures, error_scores
+from assay.task.figures.embedding_figures import error_figures, error_scores
 from assay.task.prediction.predictions import Predictions
 
 

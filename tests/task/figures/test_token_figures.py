@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.task.figures.token_figures import token_figures, token_scores
+from assay.task.figures.value_figures import token_figures, token_scores
 from assay.task.prediction.predictions import Predictions
 
 BITS = np.random.default_rng(0).exponential(2.0, (40, 6)).astype(np.float32)

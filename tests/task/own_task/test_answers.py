@@ -9,7 +9,7 @@ import pytest
 from tests.task.grades import made
 
 from assay.errors import AssayError, DataError
-from assay.task.own_task.answers import scores_of, typed_by
+from assay.task.answers import scores_of, typed_by
 from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import task_of
 

@@ -9,9 +9,8 @@ import pytest
 from tests.task.grades import made
 
 from assay.errors import ConfigError
-from assay.task.own_task.interface import check_interface
 from assay.task.task import Task
-from assay.task.task_of import TASKS
+from assay.task.task_of import TASKS, check_interface
 
 if TYPE_CHECKING:
     from pathlib import Path

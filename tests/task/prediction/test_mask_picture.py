@@ -7,7 +7,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from assay.task.prediction.mask_picture import mask_png, palette, side_by_side, swatch
+from assay.task.prediction.mask_prediction import mask_png, palette, side_by_side, swatch
 
 
 def test_a_file_has_the_classes_and_their_colours() -> None:

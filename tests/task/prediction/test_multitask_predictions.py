@@ -3,9 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assay.task.prediction.multitask_predictions import MultitaskPredictions
-from assay.task.prediction.prediction import ClassPrediction, ValuePrediction
-from assay.task.prediction.prediction_batch import ClassPredictions, ValuePredictions
+from assay.task.prediction.prediction_batch import (
+    ClassPrediction,
+    ClassPredictions,
+    MultitaskPredictions,
+    ValuePrediction,
+    ValuePredictions,
+)
 
 NAMES = ("kind=a", "kind=b", "size")
 OUTPUTS = np.array([[0.75, 0.25, 1.5], [0.1, 0.9, 2.5], [0.5, 0.5, -1]], np.float32)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from assay.task.prediction.prediction import (
+from assay.task.prediction.prediction_batch import (
     ClassPrediction,
     EmbeddingPrediction,
     LabelPrediction,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.task.prediction.run_lengths import from_run_lengths, run_lengths
+from assay.task.language_modelling import from_run_lengths, run_lengths
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 10**6]), max_size=30))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
+from assay.task.generate import TextPrediction, TextPredictions
 
 
 def test_several_are_a_sequence_and_a_table() -> None:

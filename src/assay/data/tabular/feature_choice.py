@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import pandas as pd
 
-from assay.data.tabular.column_kind import is_number, kind_of, to_numbers
-from assay.data.tabular.dates import find_format, has_times
+from assay.data.tabular.column_kind import find_format, has_times, is_number, kind_of, to_numbers
 from assay.data.tabular.table_file import check_columns
 from assay.errors import DataError
 from assay.quoting import override

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from assay.data.tabular import dates
+from assay.data.tabular import column_kind
 from assay.data.tabular.column_kind import is_number
 from assay.errors import DataError
 from assay.quoting import override
@@ -34,7 +34,7 @@ class Column:
         fill: What stands for a missing value, of a date in days since 1970; None: there must be none.
         codes: Of categories: which of the column's positions is 1; those that share one were rare.
         other: Position of a category that training lacks; None: none of them is 1.
-        parts: Of a date, those of `assay.data.tabular.dates.PARTS` that vary; none: days since 1970.
+        parts: Of a date, those of `assay.data.tabular.column_kind.PARTS` that vary; none: days since 1970.
         start: Of a date: from when `elapsed` counts, in days since 1970.
         form: Of a date: how it is written.
         buckets: Of a text: how many numbers its words are hashed to.
@@ -49,7 +49,7 @@ class Column:
     other: int | None = None
     parts: tuple[str, ...] = ()
     start: float = 0.0
-    form: str = dates.ISO
+    form: str = column_kind.ISO
     buckets: int = 0
     gaps: bool = True
     span: tuple[float, float] | None = None
@@ -75,7 +75,7 @@ class Column:
     def fills(self) -> tuple[float, ...]:
         """What stands for a missing number or date, a value for each of its numbers; NaN: nothing does."""
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
-        return tuple(dates.parts_of(fill, self.parts, self.start)[0].tolist())
+        return tuple(column_kind.parts_of(fill, self.parts, self.start)[0].tolist())
 
     def far_off(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
         """Where numbers or dates lie outside of those of training by more than these differ.
@@ -86,7 +86,7 @@ class Column:
         if self.span is None:
             return np.zeros(len(column), dtype=bool)
         if column.dtype.kind == "M":
-            numbers = dates.days_since_1970(column)
+            numbers = column_kind.days_since_1970(column)
         else:
             numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
         low, high = self.span
@@ -156,7 +156,7 @@ def checked(column: Column) -> Column:
         not (numbers and text and of_text and of_date and of_span)
         or column.kind not in ("number", "date", "category", "words")
         or (column.kind == "words") != (column.buckets > 0)
-        or not set(column.parts) <= set(dates.PARTS)
+        or not set(column.parts) <= set(column_kind.PARTS)
         or not (column.fill is None or isinstance(column.fill, fill))
         or not (column.other is None or column.other in codes)
     ):
@@ -236,12 +236,12 @@ class TableEncoder:
 
     def _learn_date(self, name: str, column: pd.Series[Any]) -> Column:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
-        form = self._forms.get(name, dates.ISO)
-        days = dates.days_since_1970(dates.as_dates(column, form))
+        form = self._forms.get(name, column_kind.ISO)
+        days = column_kind.days_since_1970(column_kind.as_dates(column, form))
         known = np.sort(days[~np.isnan(days)])
         start = float(known[0]) if len(known) else 0.0
-        values = dates.parts_of(known, dates.PARTS, start)
-        varying = [part for at, part in enumerate(dates.PARTS) if len(np.unique(values[:, at])) > 1]
+        values = column_kind.parts_of(known, column_kind.PARTS, start)
+        varying = [part for at, part in enumerate(column_kind.PARTS) if len(np.unique(values[:, at])) > 1]
         fill = float(known[(len(known) - 1) // 2]) if len(known) else 0.0  # a date that there is
         return Column(
             name,
@@ -405,14 +405,14 @@ def distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]
 
 def _filled(column: pd.Series[Any], learned: Column) -> NDArray[np.float64]:
     if learned.kind == "date":
-        days = dates.days_since_1970(dates.as_dates(column, learned.form))
+        days = column_kind.days_since_1970(column_kind.as_dates(column, learned.form))
         if (wrong := np.isnan(days) & column.notna().to_numpy()).any():
             raise DataError(
                 f"data: the column {learned.name!r} must hold dates as the training table does, and has "
                 f"{str(column[wrong].iloc[0])[:40]!r}",
                 hint="write them in the same way",
             )
-        numbers = dates.parts_of(days, learned.parts, learned.start)
+        numbers = column_kind.parts_of(days, learned.parts, learned.start)
     else:
         numbers = _numbers(column, learned.name)[:, None]
     missing = np.isnan(numbers[:, 0])

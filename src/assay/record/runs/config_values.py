@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 import yaml
 
 from assay.errors import AssayError, first_line
-from assay.files.sealed import yaml_is_whole
+from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import PACKAGES
-from assay.record.runs.plain_value import plain_value, shown
-from assay.record.runs.run import is_config
+from assay.record.runs.run import is_config, plain_value, shown
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:

@@ -1,24 +1,89 @@
-"""Thousands of run directories, read in seconds and without torch."""
+"""Thousands of run directories and their curves, read in seconds without torch; and as data frames."""
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
-from dataclasses import replace
+import warnings
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
+from assay.files.symlinks import read_whole
 from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
 from assay.record.runs.config_values import ConfigValues, fold_of, value_of
-from assay.record.runs.curves import read_curves
-from assay.record.runs.run import Run, is_config, typed_values
+from assay.record.runs.run import Run, is_config, plain_value, typed_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pandas as pd
+
+
+METRICS_FILE = "metrics.csv"
+_LARGEST_METRICS = 1 << 30
+_FIRST = ("epoch", "step")
+
+
+@final
+@dataclass(frozen=True)
+class Curve:
+    """One metric over the course of a run.
+
+    Attributes:
+        steps: Optimizer steps before each value.
+        epochs: Of each value, from 1; None where it was logged without one.
+        values: As logged; they may be nan or infinite.
+    """
+
+    steps: list[int] = field(default_factory=list)
+    epochs: list[int | None] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+def read_curves(run_dir: Path) -> dict[str, Curve]:
+    """Every metric that a run has logged; a last line that is still being written is left out.
+
+    Raises:
+        AssayError: There is no metrics.csv, or it is not what a run writes.
+    """
+    path = run_dir / METRICS_FILE
+    try:
+        content = read_whole(path, _LARGEST_METRICS)
+    except FileNotFoundError as error:
+        raise AssayError(
+            f"{run_dir} has no {METRICS_FILE}", hint="logger=[csv], the default, writes it"
+        ) from error
+    except OSError as error:
+        raise AssayError(f"{path} cannot be read: {error.strerror}") from error
+    # A last line without its end is still being written, or was cut off by a kill.
+    lines = content[: content.rfind(b"\n") + 1].decode(errors="replace").splitlines()
+    reader = csv.reader(lines, strict=True)
+    curves: dict[str, Curve] = {}
+    try:
+        header = next(reader, [])
+        if header[:2] != list(_FIRST) or len(set(header)) < len(header):
+            raise ValueError("its columns are not epoch, step and the names of metrics")
+        for row in reader:
+            if len(row) != len(header):
+                raise ValueError(f"{len(row)} cells, and {len(header)} were expected")
+            epoch, step = (int(cell) if cell else None for cell in row[:2])
+            if max(abs(epoch or 0), abs(step or 0)) >= 1 << 63:
+                raise ValueError("its epoch or step is too large a number")
+            for name, cell in zip(header[2:], row[2:], strict=True):
+                if cell:
+                    curve = curves.setdefault(name, Curve())
+                    curve.values.append(float(cell))
+                    curve.steps.append(step or 0)
+                    curve.epochs.append(epoch)
+    except (ValueError, csv.Error) as error:
+        raise AssayError(f"{path}:{max(1, reader.line_num)} is damaged: {error}") from error
+    return curves
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
@@ -197,3 +262,110 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
 
 def _config(typed: Any) -> frozenset[tuple[str, str]]:
     return frozenset((key, text) for key, text in typed.items() if is_config(key))
+
+
+_FIRST_COLUMNS = ("run", "name", "status", "cause", "reason", "seed", "started", "seconds")
+
+
+def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """Every run below a folder, one row each.
+
+    Args:
+        path: A run, a sweep, a folder of either, or several of these.
+
+    Returns:
+        Columns, in this order:
+
+        - `run` (str): the run directory; `name`, `status`, `cause`, `reason` (str); `seed` (Int64); `started`
+          (datetime64, UTC); `seconds` (float64). `status` is `finished`, `running`, `failed`, `interrupted`,
+          `pruned`, or `broken` where the record cannot be read, and then `reason` says why.
+        - the option of each config group, such as `model`; None where the group is left out.
+        - each key that was typed for any of the runs, such as `optimizer.lr`: numbers where all values are
+          numbers. A run for which it was not typed has the value of its config.
+        - `best_epoch` (Int64) and each metric, such as `val/accuracy` (float64): its last value, and of the
+          metric that checkpoints are kept by, that of the best checkpoint. NaN where a run has none.
+
+    Raises:
+        AssayError: A folder is not there, or holds no run.
+    """
+    import pandas as pd
+
+    found = read_runs(_listed(path))
+    configs = ConfigValues()
+    frame = pd.DataFrame({name: [_field(run, name) for run in found] for name in _FIRST_COLUMNS})
+    frame["seed"] = frame["seed"].astype("Int64")
+    frame["started"] = pd.to_datetime(frame["started"], utc=True, errors="coerce")
+    columns: dict[str, Any] = {}
+    groups = dict.fromkeys(key for run in found for key in run.choices if is_config(key))
+    for key in groups:
+        columns[key] = [plain_value(run.choices.get(key)) for run in found]
+    typed = dict.fromkeys(key for run in found for key in run.typed if is_config(key) and key not in groups)
+    for key in typed:
+        columns[key] = [plain_value(value_of(run, key, configs)) for run in found]
+    columns["best_epoch"] = pd.array([run.best.get("epoch") for run in found], dtype="Int64")
+    for metric in dict.fromkeys(
+        name for run in found for name in (*run.metrics, run.best.get("monitor")) if name
+    ):
+        # A module of somebody's own may log a `loss`, which is a group as well.
+        name = f"{metric} (metric)" if metric in (*columns, *_FIRST_COLUMNS) else metric
+        columns[name] = pd.array([run.score(metric) for run in found], dtype="float64")
+    return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
+
+
+def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """Every value that the runs below a folder have logged, one row each.
+
+    Args:
+        path: As for `runs`.
+
+    Returns:
+        Columns `run` (category: the run directory), `epoch` (Int64, from 1; NA where a value was logged
+        without one), `step` (int64, optimizer steps before it), `metric` (category) and `value` (float64).
+
+    Raises:
+        AssayError: A folder is not there, or holds no run.
+
+    Warns:
+        UserWarning: The metrics.csv of a run is missing or damaged; its rows are left out.
+    """
+    import pandas as pd
+
+    parts = list(_parts(read_runs(_listed(path))))
+    names = list(dict.fromkeys(metric for _, metric, _ in parts))
+    folders = list(dict.fromkeys(run for run, _, _ in parts))
+    lengths = [len(curve.values) for _, _, curve in parts]
+
+    def repeated(values: list[str], categories: list[str]) -> Any:
+        codes = {name: code for code, name in enumerate(categories)}
+        flat = [codes[value] for value, length in zip(values, lengths, strict=True) for _ in range(length)]
+        return pd.Categorical.from_codes(flat, categories=pd.Index(categories))
+
+    return pd.DataFrame(
+        {
+            "run": repeated([run for run, _, _ in parts], folders),
+            "epoch": pd.array([one for *_, curve in parts for one in curve.epochs], dtype="Int64"),
+            "step": pd.Series([one for *_, curve in parts for one in curve.steps], dtype="int64"),
+            "metric": repeated([metric for _, metric, _ in parts], names),
+            "value": pd.Series([one for *_, curve in parts for one in curve.values], dtype="float64"),
+        }
+    )
+
+
+def _parts(found: list[Run]) -> Iterator[tuple[str, str, Any]]:
+    for run in found:
+        try:
+            own = read_curves(run.path)
+        except AssayError as error:
+            warnings.warn(f"left out: {error.message}", stacklevel=4)
+            continue
+        yield from ((str(run.path), metric, curve) for metric, curve in own.items())
+
+
+def _field(run: Run, name: str) -> Any:
+    if name == "run":
+        return str(run.path)
+    return None if run.status == "broken" and name in ("seed", "started", "seconds") else getattr(run, name)
+
+
+def _listed(path: str | Path | Iterable[str | Path]) -> list[str | Path]:
+    return [path] if isinstance(path, str | Path) else list(path)

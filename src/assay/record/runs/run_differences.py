@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.errors import AssayError
 from assay.record import predictions_file
-from assay.record.provenance.segment import differences_within, machine_changes, segments
+from assay.record.provenance import differences_within, machine_changes, segments
 from assay.record.run_directory import find_runs
 from assay.record.run_record import FILE
 from assay.record.runs.config_values import ConfigValues, config_columns, unlike_data, unlike_losses

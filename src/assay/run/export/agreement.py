@@ -1,18 +1,255 @@
-"""Does an exported file say what the original says?"""
+"""Does an exported file say what the original says, on samples of its data?"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import pandas as pd
+import torch
+from omegaconf.errors import ConfigAttributeError
 
-from assay.errors import AssayError
+from assay.build.datamodule import open_data
+from assay.build.node import build
+from assay.data.data_module import DataModule
+from assay.data.loaders import KeyedDataset
+from assay.data.normalize import stored_type
+from assay.data.placement import padded_length
+from assay.data.samples import Samples, Unfitted
+from assay.data.transforms import Transforms
+from assay.errors import AssayError, first_line
+from assay.run.export.exportable import FOLDERS, quiet, table_inputs
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.run.export.exportable import Original
+
+
+_MOST: Final = 1000
+_MOST_BYTES: Final = 256 << 20
+_BATCH: Final = 64
+_MADE_UP: Final = 256
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CheckSamples:
+    """Samples, and what the original says of them.
+
+    Attributes:
+        raw: Batches of samples, each a tensor `[B, ...]` or rows of a table: before anything is done to them.
+        targets: What was right, one row per sample; None where it is not known.
+        subset: Of the run's data; empty where they are made up.
+        num_samples: How many that subset has.
+        note: What a user should know of them; may be empty.
+    """
+
+    raw: list[Any]
+    targets: Tensor | None
+    subset: str
+    num_samples: int
+    note: str = ""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.raw))
+
+
+def read_samples(original: Original) -> CheckSamples:
+    """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read.
+
+    Raises:
+        AssayError: Its data cannot be read, and the run does not say what samples look like.
+    """
+    try:
+        with quiet():
+            datamodule: Any = open_data(original.config, prepare=False)
+            if isinstance(datamodule, DataModule):
+                return _of_ours(original, datamodule)
+            try:
+                return _of_own(datamodule)
+            except AttributeError as error:  # it may lack a dataloader, or ask for its trainer
+                raise AssayError(first_line(error)) from error
+    except (AssayError, OSError, ConfigAttributeError) as error:
+        if not original.spec:
+            raise
+        return CheckSamples(
+            made_up(original), None, "", _MADE_UP, f"the run's data cannot be read: {first_line(error)}"
+        )
+
+
+def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
+    subset = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
+    part = datamodule.subset(subset)
+    task, spec = task_of(datamodule.spec.task), datamodule.spec.as_config()
+    rows = _spread(part.rows, part.data, 4 * math.prod(task.output_shape(spec, task.num_outputs(spec))))
+    changed = original.record.data_sha256 not in ("", datamodule.digest())
+    note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
+    raw: list[Any]
+    if original.encoder is not None:
+        read = datamodule.source.read()
+        table = read[subset if subset in read else "all" if "all" in read else "train"]
+        if not isinstance(table, Unfitted):
+            raise AssayError("the run has an encoder, and its source gives no table")
+        raw = list(_cut(table.raw.iloc[rows.numpy()]))
+    elif (originals := _originals(original, subset)) is not None:
+        raw = _joined([originals[row][0][None] for row in rows.tolist()])
+    elif isinstance(part.data, Samples):
+        inputs = part.data.inputs
+        if (lengths := part.data.lengths) is not None:  # from short to long, so that batches have several
+            rows = rows[lengths[rows].argsort(stable=True)]
+        chosen = inputs.index_select(0, rows)
+        chosen = chosen.long() if stored_type(inputs.dtype) == "int64" else chosen
+        raw = [_without_padding(original, some) for some in _cut(chosen)]
+    else:
+        dataset = KeyedDataset(part.data, Transforms(), 0)
+        raw = _joined([next(iter(_values(dataset[0, row, row])))[None] for row in rows.tolist()])
+    return CheckSamples(raw, part.data.targets[rows], subset, len(part.rows), note)
+
+
+def _originals(original: Original, subset: str) -> Any:
+    """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
+    source = original.config.data.source
+    if source.get("_target_") not in FOLDERS or source.get("image_size") is None:
+        return None
+    config = original.config.copy()
+    config.data.source.update({"image_size": None, "in_memory": False})
+    read = build(config, "data.source").read()
+    return read[subset if subset in read else "all" if "all" in read else "train"].dataset
+
+
+def _of_own(datamodule: Any) -> CheckSamples:
+    """Samples as a module gets them from a datamodule of somebody's own."""
+    for subset in ("test", "val", "train"):
+        loader = getattr(datamodule, f"{subset}_dataloader")()
+        raw, targets = [], []
+        for batch in loader or ():
+            inputs, *rest = _values(datamodule.on_after_batch_transfer(batch, 0))
+            raw.append(inputs)
+            targets += rest[:1]
+            if sum(map(len, raw)) >= _MOST:
+                break
+        if raw:
+            known = all(isinstance(one, torch.Tensor) for one in targets) and len(targets) == len(raw)
+            return CheckSamples(raw, torch.cat(targets) if known else None, subset, sum(map(len, raw)))
+    raise AssayError("the run's datamodule gives no batch")
+
+
+def _values(sample: Any) -> Iterable[Any]:
+    return sample.values() if isinstance(sample, dict) else sample
+
+
+def _spread(rows: Tensor, data: Any, output_bytes: int) -> Tensor:
+    """Evenly spread rows, as many as are looked at."""
+    size = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
+    most = min(max(_BATCH, _MOST_BYTES // size), max(2, _MOST_BYTES // output_bytes))
+    count = min(len(rows), _MOST, most)
+    return rows[torch.linspace(0, len(rows) - 1, count).round().long()]
+
+
+def _without_padding(original: Original, samples: Tensor) -> Tensor:
+    """Token ids as a batch of evaluation has them; anything else as it is."""
+    if original.texts is None:
+        return samples
+    return samples[:, : padded_length(int((samples != 0).sum(1).max()))]
+
+
+def _cut(samples: Any) -> Iterable[Any]:
+    """One sample alone, then batches."""
+    yield samples[:1]
+    for start in range(1, len(samples), _BATCH):
+        yield samples[start : start + _BATCH]
+
+
+def _joined(samples: list[Tensor]) -> list[Tensor]:
+    """Batches, if all samples have one shape."""
+    one_shape = len({sample.shape for sample in samples}) == 1
+    return list(_cut(torch.cat(samples))) if one_shape else samples
+
+
+def made_up(original: Original) -> list[Any]:
+    """Batches of samples that look like the training data in type, shape and scale."""
+    spec, draw = original.spec, torch.Generator().manual_seed(0)
+    mean = torch.tensor(spec["mean"] or [0.0])
+    std = torch.tensor(spec["std"] or [1.0])
+    if original.encoder is not None:
+        columns, number = original.encoder.columns, 0
+        made: dict[str, Any] = {}
+        for column in columns:
+            if column.kind in ("category", "words"):
+                texts = [*column.codes] or ["some words", "other words", "neither of them", ""]
+                made[column.name] = [
+                    texts[i] for i in torch.randint(len(texts), (_MADE_UP,), generator=draw).tolist()
+                ]
+                continue
+            drawn = torch.randn(_MADE_UP, generator=draw)
+            at = number + column.width - 1  # of a date, the days that have elapsed
+            values = column.start + mean[at % len(mean)] + std[at % len(std)] * drawn
+            made[column.name] = (
+                pd.to_datetime(values.round().tolist(), unit="D")
+                if column.kind == "date"
+                else values.tolist()
+            )
+            number += column.width
+        return list(_cut(pd.DataFrame(made)))
+    shape, dtype = tuple(spec["input_shape"]), getattr(torch, spec["input_dtype"])
+    if dtype.is_floating_point:
+        drawn = torch.randn(_MADE_UP, *shape, generator=draw)
+        sizes = [1, -1] + [1] * (len(shape) - 1)
+        return list(_cut((mean.view(sizes) + std.view(sizes) * drawn).to(dtype)))
+    highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
+    lowest = 0 if original.texts is None else 1
+    return list(_cut(torch.randint(lowest, highest, (_MADE_UP, *shape), generator=draw).to(dtype)))
+
+
+def prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, NDArray[Any]]:
+    """A batch as an exported file takes it.
+
+    Args:
+        original: The run.
+        raw: A batch of `CheckSamples`.
+        with_transforms: Whether the file transforms on its own.
+    """
+    if original.encoder is not None:
+        return table_inputs(raw, original.encoder.columns)
+    transformed = raw if with_transforms else _transformed(original, raw)
+    return {"inputs": transformed.contiguous().numpy()}
+
+
+def original_outputs(original: Original, samples: CheckSamples) -> NDArray[np.float32]:
+    """What the run's own model says of samples, prepared as in evaluation.
+
+    Returns:
+        `[N, ...]`.
+    """
+    predictor, outputs = original.predictor, []
+    with torch.no_grad():
+        for raw in samples.raw:
+            tensor = raw if original.encoder is None else original.encoder.transform(raw)
+            inputs = original.normalize(_transformed(original, tensor), torch.float32)
+            outputs.append(predictor.predicted(inputs).numpy())
+    return np.concatenate(outputs)
+
+
+def _transformed(original: Original, raw: Tensor) -> Tensor:
+    return original.transforms.batch(raw, 0, 0, torch.arange(len(raw)))
+
+
+def targets_of(original: Original, samples: CheckSamples) -> NDArray[Any] | None:
+    """What was right, as the task has it."""
+    task = original.task
+    if samples.targets is None or task is None or task.has_masks:
+        return None
+    if original.kind == "values" and not task.has_real_targets:  # they are not what an output should equal
+        return None
+    return task.hard_targets(task.batch_targets(samples.targets, torch.float32)).numpy()
+
 
 TOLERANCE: Final = 1e-4
 """Of probabilities; of other outputs times the largest of them."""

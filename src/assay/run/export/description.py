@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import pandas as pd
 
-from assay.data.text.tokenizer import PAD
-from assay.run.export.table_inputs import text_codes, unknown_code
-from assay.run.kept.encoder_file import TOKENIZER_FILE as TOKENIZER
+from assay.data.tokenizer import PAD
+from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
+from assay.run.export.exportable import text_codes, unknown_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import Column
-    from assay.data.text.text_encoder import TextEncoder
-    from assay.run.export.agreement import Agreement
-    from assay.run.export.check_samples import CheckSamples
-    from assay.run.export.original import Original
+    from assay.data.text_encoder import TextEncoder
+    from assay.run.export.agreement import Agreement, CheckSamples
+    from assay.run.export.exportable import Original
 
 SCHEMA_VERSION: Final = 1
 _ALL_CODES: Final = 10_000

@@ -1,30 +1,130 @@
-"""A trained model as it leaves assay: raw input in, probabilities (or values, embeddings) out."""
+"""A run's model as it leaves assay: raw input in, rows of a table included; probabilities or values out."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
+from assay.config.unread_keys import OUR_DATA
+from assay.data.normalize import Normalize
+from assay.data.tabular.column_kind import as_dates
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.text_encoder import TextEncoder
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
-from assay.run.export.table_inputs import MISSING
+from assay.record.run_record import RunRecord
+from assay.run.load import read_predictor
+from assay.run.saved_config import read_config
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
+    from numpy.typing import NDArray
     from torch.export import ExportedProgram
 
     from assay.data.tabular.table_encoder import Column
-    from assay.data.transform.normalize import Normalize
-    from assay.data.transform.transforms import Transforms
     from assay.run.predict.predictor import Predictor
+    from assay.task.task import Task
+
+
+MISSING: Final = -2
+"""Code of a category that is not given, where training has learned nothing to put there."""
+UNKNOWN: Final = -1
+"""Code of a category that training lacks, where it counts as none."""
+
+
+def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
+    """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`.
+
+    Each is there only where there are such columns.
+
+    This is the recipe of the model card, with pandas alone; the check of an export compares it with what the
+    run's own encoder does.
+
+    Args:
+        frame: With the columns that the model was trained on.
+        columns: What the table's encoder has learned.
+    """
+    numbers = [column for column in columns if column.kind in ("number", "date")]
+    categories = [column.name for column in columns if column.kind == "category"]
+    inputs: dict[str, NDArray[Any]] = {}
+    if numbers:
+        values = [
+            value
+            for column in numbers
+            for value in (_parts(frame, column) if column.kind == "date" else [frame[column.name]])
+        ]
+        inputs["numbers"] = np.column_stack([value.to_numpy("float32", na_value=np.nan) for value in values])
+    if categories:
+        inputs["categories"] = frame[categories].astype("string").fillna("").to_numpy(object)
+    if texts := [column for column in columns if column.kind == "words"]:
+        from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
+            HashingVectorizer,
+        )
+
+        inputs["words"] = np.column_stack(
+            [
+                HashingVectorizer(n_features=column.buckets)
+                .transform(frame[column.name].astype("string").fillna("").astype(object))
+                .toarray()
+                for column in texts
+            ]
+        ).astype(np.float32)
+    return inputs
+
+
+def _parts(frame: pd.DataFrame, column: Column) -> list[Any]:
+    dates = as_dates(frame[column.name], column.form)
+    start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
+    elapsed = (dates - start) / pd.Timedelta(days=1)
+    return [elapsed if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]]
+
+
+def codes_of(texts: NDArray[Any], columns: Sequence[Column]) -> NDArray[np.int64]:
+    """Codes int64 `[B, C]` of texts `[B, C]`.
+
+    Args:
+        texts: Of the categories.
+        columns: What the table's encoder has learned.
+    """
+    categories = [column for column in columns if column.kind == "category"]
+    codes = np.empty(texts.shape, dtype=np.int64)
+    for position, column in enumerate(categories):
+        known = text_codes(column)
+        codes[:, position] = [known.get(text, unknown_code(column)) for text in texts[:, position]]
+    return codes
+
+
+def text_codes(column: Column) -> dict[str, int]:
+    """The texts that stand for something, and their codes.
+
+    Args:
+        column: Of categories. One of integers with a gap comes as floats: `3.0` is `3`; no text is a value
+            that is missing.
+    """
+    floats = {f"{text}.0": code for text, code in column.codes.items() if text.lstrip("-").isdigit()}
+    filled = MISSING if column.fill is None else column.codes.get(str(column.fill), unknown_code(column))
+    return {"": filled, **floats, **column.codes}
+
+
+def unknown_code(column: Column) -> int:
+    """What stands for a category that training lacks."""
+    return UNKNOWN if column.other is None else column.other
 
 
 @final
@@ -214,3 +314,140 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+FOLDERS: Final = (
+    "assay.data.image_folder.ImageFolder",
+    "assay.data.segmentation_folder.SegmentationFolder",
+)
+"""Sources that scale pictures as they decode them."""
+"""The source that scales pictures while it decodes them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Original:
+    """A run, read for export.
+
+    Attributes:
+        run_dir: Its directory.
+        config: Its config, resolved.
+        record: Its record.
+        checkpoint: `best` or `last`.
+        predictor: On the CPU, in eval mode, in float32.
+        stored: The bare model in the type of its checkpoint.
+        transforms: Of evaluation, after the scaling to `data.source.image_size`.
+        own_data: The datamodule is somebody's own: samples come as the module got them.
+    """
+
+    run_dir: Path
+    config: DictConfig
+    record: RunRecord
+    checkpoint: str
+    predictor: Predictor
+    stored: nn.Module
+    transforms: Transforms = field(default_factory=Transforms)
+    own_data: bool = False
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Node `spec`; empty where a datamodule of somebody's own tells none."""
+        return self.predictor.spec
+
+    @property
+    def task(self) -> Task | None:
+        """What was learnt, where that is known."""
+        return task_of(self.spec["task"]) if self.spec else None
+
+    @property
+    def kind(self) -> str:
+        """What the exported outputs are: `probabilities`, `values`, `embeddings` or `scores`."""
+        return self.predictor.kind or "scores"
+
+    @property
+    def codec(self) -> Any:
+        """Of a language model: texts to token ids and back."""
+        return self.predictor.codec
+
+    @property
+    def encoder(self) -> TableEncoder | None:
+        """Of a table."""
+        encoder = self._encoder
+        return encoder if isinstance(encoder, TableEncoder) else None
+
+    @property
+    def texts(self) -> TextEncoder | None:
+        """Of texts, of which an exported model takes the token ids."""
+        encoder = self._encoder
+        return encoder if isinstance(encoder, TextEncoder) else None
+
+    @property
+    def _encoder(self) -> TableEncoder | TextEncoder | None:
+        return None if self.predictor.preprocess is None else self.predictor.preprocess.encoder
+
+    @property
+    def normalize(self) -> Normalize:
+        """What inputs are normalised with."""
+        preprocess = self.predictor.preprocess
+        return Normalize() if self.own_data or preprocess is None else preprocess.normalize
+
+    @property
+    def takes_any_size(self) -> bool:
+        """The first transform brings pictures of any size to a fixed one."""
+        return takes_any_size(self.transforms)
+
+    def exportable(self, *, with_transforms: bool = True) -> Exportable:
+        """The module to be traced.
+
+        Args:
+            with_transforms: Put the transforms of evaluation inside.
+        """
+        return Exportable(
+            self.predictor,
+            normalize=self.normalize,
+            transforms=self.transforms if with_transforms else Transforms(),
+            encode=None if self.encoder is None else Encode(self.encoder.columns),
+        ).eval()
+
+
+def read_original(
+    run_dir: Path, checkpoint: Literal["best", "last"], trusted_packages: Sequence[str] = ()
+) -> Original:
+    """Read a run.
+
+    Args:
+        run_dir: Its directory, perhaps somebody else's.
+        checkpoint: `best` or `last`.
+        trusted_packages: As for `assay.load`.
+
+    Raises:
+        AssayError: There is no such run, its config names what is not trusted, or it holds no valid
+            checkpoint.
+    """
+    record = RunRecord.load(run_dir)
+    predictor = read_predictor(run_dir, checkpoint, "cpu", trusted_packages).requires_grad_(False)
+    config = read_config(run_dir, trusted_packages)
+    own_data = OmegaConf.select(config, "data._target_") != OUR_DATA
+    stored = predictor.model
+    if not {one.dtype for one in stored.state_dict().values() if one.is_floating_point()} <= {torch.float32}:
+        predictor = copy.deepcopy(predictor).float()
+    preprocess = predictor.preprocess
+    chain = () if preprocess is None else preprocess.transforms.transforms
+    return Original(
+        run_dir=run_dir,
+        config=config,
+        record=record,
+        checkpoint=checkpoint,
+        predictor=predictor,
+        stored=stored,
+        transforms=Transforms() if own_data else Transforms([*_scaling(config), *chain]),
+        own_data=own_data,
+    )
+
+
+def _scaling(config: DictConfig) -> list[v2.Resize]:
+    """What the source does to pictures while it decodes them."""
+    if OmegaConf.select(config, "data.source._target_") not in FOLDERS:
+        return []
+    size = OmegaConf.select(config, "data.source.image_size")
+    return [] if size is None else [v2.Resize(list(size), antialias=True)]

@@ -17,9 +17,8 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 from assay.data.array_file import read_inputs
 from assay.data.arrays import Arrays
 from assay.data.image_folder import images_below
-from assay.data.tabular.row_errors import judge_rows
-from assay.data.tabular.table_chunks import columns_of, found_options, is_texts, table_chunks
-from assay.data.text.text_encoder import TextEncoder
+from assay.data.tabular.table_rows import columns_of, found_options, is_texts, judge_rows, table_chunks
+from assay.data.text_encoder import TextEncoder
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
 from assay.task.task_of import task_of

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from torch import Tensor, nn
 
-from assay.data.transform.normalize import target_scale
+from assay.data.normalize import target_scale
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
-from assay.task.generate import Sampling, generate
-from assay.task.own_task.answers import typed_by
+from assay.task.answers import typed_by
+from assay.task.generate import Sampling, TextPrediction, TextPredictions, generate
 from assay.task.prediction.prediction_batch import ClassPredictions, ReconstructionPredictions
-from assay.task.prediction.text_prediction import TextPrediction, TextPredictions
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -19,18 +19,17 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.data.array_file import read_inputs
 from assay.data.arrays import Arrays, as_tensor
 from assay.data.image_folder import ImageFolder, images_below
-from assay.data.images.image_file import as_tensor as picture_as_tensor
-from assay.data.images.image_file import read_image, size_of, upright_size
-from assay.data.loading.placement import padded_length
+from assay.data.images import as_tensor as picture_as_tensor
+from assay.data.images import read_image, size_of, upright_size
+from assay.data.normalize import Normalize
+from assay.data.placement import padded_length
 from assay.data.segmentation_folder import SegmentationFolder
 from assay.data.table import Table
-from assay.data.tabular.csv_dialect import AUTO
-from assay.data.tabular.row_errors import judge_rows
-from assay.data.tabular.table_chunks import found_options, table_chunks
-from assay.data.text.text_encoder import TextEncoder
+from assay.data.tabular.table_file import AUTO
+from assay.data.tabular.table_rows import found_options, judge_rows, table_chunks
+from assay.data.text_encoder import TextEncoder
 from assay.data.text_table import TextTable
-from assay.data.transform.normalize import Normalize
-from assay.data.transform.transforms import Transforms, stack
+from assay.data.transforms import Transforms, stack
 from assay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

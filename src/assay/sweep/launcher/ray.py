@@ -15,8 +15,8 @@ from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, first_line
 from assay.record.outcome import Outcome
 from assay.record.run_lock import is_written
-from assay.sweep.launcher import ray_cluster
-from assay.sweep.launcher.cluster_worker import ClusterWorker
+from assay.sweep.launcher import cluster
+from assay.sweep.launcher.cluster import ClusterWorker
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 
@@ -98,9 +98,9 @@ class RayLauncher(Launcher):
             check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
         check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
-        self._ray = ray_cluster.package()
+        self._ray = cluster.package()
         if address is not None:
-            ray_cluster.knock(self._ray, address)
+            cluster.knock(self._ray, address)
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
         self._is_joined = self._must_leave = False
@@ -203,7 +203,7 @@ class RayLauncher(Launcher):
         if not self._is_joined:
             if not self._ray.is_initialized():
                 cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
-                self._own = ray_cluster.join(self._ray, self._address, cores)
+                self._own = cluster.join(self._ray, self._address, cores)
                 self._environment = None if self._own is None else dict(os.environ)
                 self._must_leave = True
             self._is_joined = True

@@ -1,8 +1,9 @@
-"""Every combination of what is swept, in the order of Hydra's own sweeper."""
+"""Every combination of what is swept, in the order of Hydra's own sweeper; and nested search over folds."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,16 +12,20 @@ from typing_extensions import override
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
+from assay.record.runs.config_values import INNER_FOLDS
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import as_typed, discrete, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
 
+    from assay.record.objective import Objective
+    from assay.record.outcome import Outcome
     from assay.sweep.search.search import Known
+
 
 _KEY = "hydra.sweeper.zip"
 
@@ -134,3 +139,147 @@ def _check_zip(
                 key=_KEY,
                 hint="give each of them one value per job",
             )
+
+
+_FOLD, _INNER, _SEED = "fold", "inner_fold", "seed"
+
+
+@final
+class NestedSearch(Search):
+    """A search for each outer fold, in which a configuration's score is its mean over inner folds and seeds.
+
+    When all jobs of an outer fold have ended, its best configuration is trained once more (each seed),
+    without inner folds, and tested on the outer fold, which no job has seen before. Varma and Simon, "Bias in
+    error estimation when using cross-validation for model selection" (BMC Bioinformatics 2006).
+
+    Args:
+        overrides: As typed, with a swept `inner_fold`.
+        make: Makes the search of an outer fold from its overrides; one that knows all its jobs ahead.
+        objective: What configurations are chosen by, of the validation.
+        params: As for the searches; what of it sweeps the fold is found, too.
+        config_loader: Hydra's, for `glob(*)`.
+
+    Raises:
+        ConfigError: The objective is one of the test, which inner folds have none of.
+    """
+
+    def __init__(
+        self,
+        overrides: Sequence[str],
+        make: Callable[[Sequence[str]], Search],
+        objective: Objective,
+        *,
+        params: Mapping[str, object] | None = None,
+        config_loader: ConfigLoader | None = None,
+    ) -> None:
+        if objective.name.startswith("test/"):
+            raise ConfigError(
+                f"{objective.name} was given; inner folds choose by the validation, and have no test",
+                key="hydra.sweeper.objective",
+                hint=f"hydra.sweeper.objective=val/{objective.name.removeprefix('test/')}",
+            )
+        self._objective = objective
+        parsed = parse(overrides, params, config_loader)
+        override = parsed.get(_FOLD)
+        if override is None:
+            folds: tuple[str, ...] = ("",)
+        elif override.is_sweep_override():
+            folds = tuple(f"{_FOLD}={value}" for value in discrete(override))
+        else:
+            folds = (as_typed(_FOLD, override),)
+        others = [line for line in overrides if line.partition("=")[0] != _FOLD]
+        self._inner = {fold: _jobs(make([*others, *([fold] if fold else [])])) for fold in folds}
+        self._proposed: set[str] = set()
+        self._scores: dict[str, float | None] = {}
+
+    @property
+    @override
+    def total(self) -> int:
+        """Jobs in all: of the inner folds, and one for each outer fold and seed."""
+        finals = sum(len({_of(job, _SEED) for job in jobs.values()}) for jobs in self._inner.values())
+        return sum(map(len, self._inner.values())) + finals
+
+    @property
+    @override
+    def ahead(self) -> bool:
+        """Never: what an outer fold tests depends on its inner ones."""
+        return False
+
+    @override
+    def samples(self) -> list[tuple[str, ...]]:
+        """Each configuration once, each pair of folds once, and a job of each outer fold."""
+        first = next(iter(self._inner.values()))
+        by_configuration = {_configuration(job): job for job in reversed(first.values())}
+        by_folds = {
+            (fold, _of(job, _INNER)): job
+            for fold, jobs in self._inner.items()
+            for job in reversed(jobs.values())
+        }
+        outer = [_without_inner(next(iter(jobs.values()))) for jobs in self._inner.values()]
+        return list(dict.fromkeys([*by_configuration.values(), *by_folds.values(), *outer]))
+
+    @override
+    def next(self) -> Proposal | None:
+        """A job of an inner fold; where those of an outer fold have ended, what they chose."""
+        for jobs in self._inner.values():
+            for token, job in {**jobs, **self._finals(jobs)}.items():
+                if token not in self._proposed:
+                    self._proposed.add(token)
+                    return Proposal(job, token=token)
+        return None
+
+    @override
+    def restore(self, known: Sequence[Known]) -> None:
+        for token, outcome, scores in known:
+            self._proposed.add(token)
+            if outcome is not None:
+                self.tell(token, outcome, scores)
+
+    @override
+    def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
+        if outcome.status != "interrupted":
+            finite = scores is not None and len(scores) > 0 and math.isfinite(scores[0])
+            self._scores[token] = scores[0] if finite and scores is not None else None
+
+    def _finals(self, jobs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """What an outer fold tests; nothing while an inner job is missing, or where none has come through."""
+        if any(token not in self._scores for token in jobs):
+            return {}
+        scores: dict[tuple[str, ...], list[float | None]] = {}
+        for token, job in jobs.items():
+            scores.setdefault(_configuration(job), []).append(self._scores[token])
+        means = {
+            configuration: math.fsum(own) / len(own)
+            for configuration, told in scores.items()
+            if len(own := [score for score in told if score is not None]) == len(told)
+        }
+        if not means:
+            return {}
+        best = min(means, key=lambda one: self._objective.sort_key(means[one]))
+        chosen = [_without_inner(job) for job in jobs.values() if _configuration(job) == best]
+        return {_token(job): job for job in chosen}
+
+
+def _jobs(search: Search) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    while proposal := search.next():
+        found.setdefault(_token(proposal.overrides), proposal.overrides)
+    return found
+
+
+def _token(job: Sequence[str]) -> str:
+    """Whatever order a sweep that goes on has its overrides in, and from wherever it does."""
+    return " ".join(sorted(line for line in job if not line.startswith("hydra")))
+
+
+def _of(job: Sequence[str], key: str) -> str:
+    return next((line.partition("=")[2] for line in job if line.partition("=")[0] == key), "")
+
+
+def _configuration(job: Sequence[str]) -> tuple[str, ...]:
+    return tuple(line for line in job if line.partition("=")[0] not in (_SEED, _INNER))
+
+
+def _without_inner(job: Sequence[str]) -> tuple[str, ...]:
+    kept = (line for line in job if line.partition("=")[0] not in (_INNER, INNER_FOLDS))
+    return (*kept, f"{_INNER}=null", f"{INNER_FOLDS}=null")

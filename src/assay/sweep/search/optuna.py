@@ -22,14 +22,11 @@ from assay.callbacks.optuna_study import (
     takes_argument,
 )
 from assay.config.serialize import check_whole_number
-from assay.error_location import one_line_of
-from assay.errors import ConfigError
+from assay.errors import ConfigError, one_line_of
 from assay.record.objective import objectives
-from assay.sweep.search.constraint import read_constraints
-from assay.sweep.search.samplers import Samplers, distribution
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
-from assay.sweep.search.warm_start import add_earlier, earlier_runs
+from assay.sweep.search.study import Samplers, add_earlier, distribution, earlier_runs, read_constraints
 from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
@@ -40,8 +37,8 @@ if TYPE_CHECKING:
 
     from assay.record.objective import Objective
     from assay.record.outcome import Outcome
-    from assay.sweep.search.constraint import Constraint
     from assay.sweep.search.search import Known
+    from assay.sweep.search.study import Constraint
 
 FILE: Final = "study.db"
 NO_PRUNER: Final = "optuna.pruners.NopPruner"

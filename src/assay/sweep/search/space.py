@@ -21,8 +21,8 @@ from hydra.core.override_parser.types import (
 from hydra.errors import HydraException
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.fingerprint import REPETITIONS
 from assay.config.hydra_internals import as_override
+from assay.config.serialize import REPETITIONS
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.check.report import Proof, Report
 from assay.config.serialize import from_text, to_text_of
-from assay.error_location import one_line_of
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, one_line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

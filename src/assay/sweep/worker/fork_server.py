@@ -44,7 +44,7 @@ _GROUPS: Final = (
 )
 _MODULES: Final = (
     "assay.run.train",
-    "assay.run.resume.resume",
+    "assay.run.resume",
     "assay.sweep.worker.run_job",
     "fsspec.implementations.chained",
     "git",
@@ -75,7 +75,7 @@ def preload() -> None:
                 importlib.import_module(module.name)
     _look_up_options()
     _look_up_plugins()
-    from assay.record.provenance import provenance
+    from assay.record import provenance
 
     provenance.packages()
     provenance.machine([], 1)

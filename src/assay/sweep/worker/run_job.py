@@ -161,7 +161,7 @@ def _begin(job_spec: JobSpec) -> None:
 
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
     from assay.config.serialize import from_text
-    from assay.run.resume.resume import resume
+    from assay.run.resume import resume
     from assay.targets.allowed_targets import trusted_in
     from assay.targets.external_values import said_in
 

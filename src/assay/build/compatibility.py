@@ -1,0 +1,220 @@
+"""Do the chosen loss, model and data go together?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from assay.build.model import asked_of_model, has_weights
+from assay.config.tree import walk
+from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError, ConfigError, DataError
+from assay.task.task import LOGIT_KINDS, LOSS_KINDS
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import nn
+
+
+_REAL_VALUED = (torch.nn.MSELoss, torch.nn.L1Loss, torch.nn.HuberLoss, torch.nn.SmoothL1Loss)
+_OWN_UNIT = (
+    *(torch.nn.PoissonNLLLoss, torch.nn.SoftMarginLoss, torch.nn.HingeEmbeddingLoss, torch.nn.KLDivLoss),
+    *(torch.nn.BCELoss, torch.nn.BCEWithLogitsLoss, torch.nn.MultiLabelSoftMarginLoss),
+)
+"""Losses for counts, signs or probabilities."""
+_STATED = (
+    *("task", "input_shape", "num_classes", "num_targets", "num_train", "num_val", "num_test"),
+    *("class_counts", "input_dtype", "vocab_size"),
+)
+
+
+def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
+    """How many values the model must return for a sample: data and loss decide together.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: Its `kind`, where it has one, tells one logit per label from one per class; None for a module of
+            somebody's own.
+    """
+    return task_of(config.spec.task).num_outputs(config.spec, getattr(loss, "kind", None))
+
+
+def check_fit(config: DictConfig, loss: Any) -> None:
+    """Refuse a loss that cannot take the data's targets, or an augmentation its inputs.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: Its class (or what makes it): one that does not fit may not even be made with this data.
+
+    Raises:
+        ConfigError: The message says which loss and metrics suit the data.
+    """
+    task, name = task_of(config.spec.task), getattr(loss, "__name__", str(loss))
+    takes_values = task.has_real_targets or task.reconstructs
+    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and not takes_values:
+        raise ConfigError(
+            f"{name} compares real values, but the data has {task.in_words(config.spec)}",
+            key="loss",
+            hint=task.suits,
+        )
+    if (
+        OmegaConf.select(config, "data.standardize_targets")
+        and task.has_real_targets
+        and isinstance(loss, type)
+        and issubclass(loss, _OWN_UNIT)
+    ):
+        raise ConfigError(
+            f"{name} compares with the targets themselves, but would see (target - mean) / std",
+            key="loss",
+            hint="data.standardize_targets=false",
+        )
+    if config.spec.get("vocab_size"):
+        _check_tokens(config)
+    if problem := task.loss_problem(config.spec, loss):
+        raise ConfigError(problem[0], key="loss", hint=problem[1])
+    if task.reconstructs and OmegaConf.select(config, "data.standardize_targets") is False:
+        raise ConfigError(
+            f"a {task.name} has no targets but its inputs",
+            key="data.standardize_targets",
+            hint="data.transform.normalize=null leaves the inputs as they are",
+        )
+    if getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
+        raise ConfigError(
+            f"{name} cannot be used with {task.in_words(config.spec)}", key="loss", hint=task.suits
+        )
+
+
+def _check_tokens(config: DictConfig) -> None:
+    """Refuse what is for pictures or numbers, where inputs are token ids of texts."""
+    augment = str(OmegaConf.select(config, "augment._target_") or "")
+    if augment.startswith(("assay.", "torchvision.")):
+        raise ConfigError(
+            f"{augment.rpartition('.')[2]} changes numbers, and this data has token ids of texts",
+            key="augment",
+            hint="augment=none",
+        )
+    names = {entry.name for entry in walk(config.model, "model")}
+    if names & {"input_shape", "in_features"} and "vocab_size" not in names:
+        name = str(config.model.get("_target_")).rpartition(".")[2]
+        raise ConfigError(
+            f"{name} takes pictures or numbers, and this data has token ids of texts",
+            key="model",
+            hint="model=bag_of_embeddings, or model=text_transformer",
+        )
+
+
+def check_parts(config: DictConfig, model: nn.Module | None, augment: Any) -> None:
+    """Refuse a model or an augmentation with which the data's task would learn nothing.
+
+    Args:
+        config: The job, with its `spec`.
+        model: As it will be used, perhaps without its weights; None: it is not looked at.
+        augment: As it will be used; None for none.
+
+    Raises:
+        ConfigError: Naming the part.
+    """
+    task = task_of(config.spec.task)
+    if model is not None and (problem := task.model_problem(model)):
+        raise ConfigError(problem[0], key="model", hint=problem[1])
+    if augment is not None and (problem := task.augment_problem(augment)):
+        raise ConfigError(problem[0], key="augment", hint=problem[1])
+
+
+def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
+    """Refuse a model that returns something else than this loss compares with the targets.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        outputs: Shape of the model's outputs for a batch.
+
+    Raises:
+        ConfigError: Naming both shapes. (torch would broadcast a wrong shape without a word.)
+    """
+    task, kind = task_of(config.spec.task), getattr(loss, "kind", None)
+    if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
+        return  # an embedding, or a loss of somebody's own, takes any width
+    spec = config.spec
+    wanted = task.output_shape(spec, int(spec.num_outputs))
+    if tuple(outputs[1:]) != wanted:
+        sized = _sized(config, outputs[1]) if len(outputs) == 1 + len(wanted) else []
+        raise ConfigError(
+            f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs {list(wanted)} for "
+            f"{task.in_words(spec)}",
+            key=sized[0] if len(sized) == 1 else "model",
+            hint="model=autoencoder gives as many as it takes"
+            if task.reconstructs
+            else "let the model's last layer have ${spec.num_outputs} outputs",
+        )
+
+
+def _sized(config: DictConfig, size: int) -> list[str]:
+    """Where the model's node says so many."""
+    return [
+        entry.key
+        for entry in walk(config.model, "model")
+        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.raw == size
+    ]
+
+
+def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
+    """Refuse data that is not what its YAML states, which the job was checked with.
+
+    Args:
+        stated: The `spec` of the check; empty for none.
+        config: The job, with the `spec` of the data that was read.
+
+    Raises:
+        DataError: Naming the difference.
+    """
+    for name in _STATED if stated else ():
+        if name == "class_counts" and not task_of(stated["task"]).by_class:
+            continue  # how often each label is on is not stated
+        said, found = stated.get(name), OmegaConf.select(config, f"spec.{name}")
+        found = list(found) if isinstance(found, ListConfig) else found
+        if said != found:
+            raise DataError(
+                f"data.spec: by it {name} is {said}; the data has {found}",
+                hint="correct `spec` in the data's YAML, or leave it out: ~data.spec",
+            )
+
+
+def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
+    """Statistics and size of the inputs that the weights of a job were trained with.
+
+    Args:
+        config: The job; its data need not be known.
+
+    Returns:
+        `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words; of a network
+        for texts `tokenizer` and `padding`, see `assay.model.hf_text`, and `source`; None where there are no
+        weights, or nobody knows.
+
+    Raises:
+        ConfigError: The model refuses its name or its weights.
+    """
+    if not has_weights(config):
+        return None
+    return _of_run(Path(str(config.model.weights))) or asked_of_model(config, "trained_on")
+
+
+def _of_run(path: Path) -> dict[str, Any] | None:
+    """Of the run that a path is the directory of, or lies in the folder `checkpoints` of."""
+    run_dir = path.parent.parent if path.parent.name == "checkpoints" else path
+    if not (run_dir / "config.yaml").is_file():
+        return None
+    try:
+        spec: Any = load_mapping(run_dir / "config.yaml").get("spec") or {}
+        if spec.get("vocab_size"):
+            return None
+        mean, std = tuple(map(float, spec["mean"])), tuple(map(float, spec["std"]))
+        size = tuple(int(side) for side in spec["input_shape"])[1:]
+    except (AssayError, KeyError, TypeError, ValueError):  # a config may be anybody's
+        return None
+    return {"mean": mean, "std": std, "size": size, "source": f"the run {run_dir}"}

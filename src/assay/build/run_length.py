@@ -1,0 +1,305 @@
+"""How many batches, steps and validations a run will have, as Lightning will count them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from omegaconf import OmegaConf
+
+from assay.build.trainer_options import has_no_end, world_size
+from assay.config.serialize import is_whole, value_of
+from assay.config.tree import walk
+from assay.config.unread_keys import OUR_DATA
+from assay.data.batch_order import drops_last
+from assay.errors import ConfigError
+from assay.quoting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from omegaconf import DictConfig
+
+
+_LIGHTNING_MAX_EPOCHS = 1000
+_OF_TOTAL, _OF_EPOCH = "spec.total_steps", "spec.steps_per_epoch"
+
+
+@final
+@dataclass(frozen=True)
+class RunLength:
+    """What a run comes to.
+
+    Attributes:
+        batches: Training batches of an epoch and process, before a limit; 0 where somebody's own data
+            does not tell.
+        used_batches: Of these, how many are trained on.
+        accumulated: Batches of an optimizer step.
+        epochs: At most; None for no bound.
+        total_steps: Optimizer steps of the run, at most; None for no bound.
+    """
+
+    batches: int
+    used_batches: int
+    accumulated: int
+    epochs: int | None
+    total_steps: int | None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of an epoch; the last one may have fewer batches."""
+        return max(1, -(-self.used_batches // self.accumulated))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the data tells how many batches it gives."""
+        return self.used_batches > 0
+
+    @property
+    def total_batches(self) -> int | None:
+        """Training batches of the run; None for no bound."""
+        if self.total_steps is None:
+            return None
+        epochs, steps = divmod(self.total_steps, self.steps_per_epoch)
+        return epochs * self.used_batches + steps * self.accumulated
+
+    def batch_of(self, step: int) -> int:
+        """How many batches of its epoch are done after an optimizer step.
+
+        Args:
+            step: Of the run, from 1.
+        """
+        return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
+
+
+def run_length(config: DictConfig, num_train: int) -> RunLength:
+    """Count a job's batches and steps.
+
+    Args:
+        config: The job; of data of somebody's own with its `spec`.
+        num_train: Training samples.
+    """
+    trainer = config.trainer
+    batches = batches_of(config, num_train)
+    used = _limited(batches, trainer.get("limit_train_batches"))
+    accumulated = int(trainer.get("accumulate_grad_batches") or 1)
+    epochs, most = trainer.get("max_epochs"), trainer.get("max_steps", -1)
+    if has_no_end(trainer) or epochs == -1 or (epochs is None and most is not None and most >= 0):
+        epochs = None
+    elif epochs is None:
+        epochs = _LIGHTNING_MAX_EPOCHS
+    in_epochs = [] if epochs is None else [max(1, -(-used // accumulated)) * epochs]
+    in_steps = [most] if most is not None and most >= 0 else []
+    total = max(1, min(in_epochs + in_steps)) if in_epochs or in_steps else None
+    if epochs is not None and not used and config.data.get("_target_") != OUR_DATA:
+        total = None
+    return RunLength(batches, used, accumulated, epochs, total)
+
+
+def batches_of(config: DictConfig, num_train: int) -> int:
+    """Training batches of an epoch and process; 0 where the data does not tell."""
+    data = config.data
+    if data.get("_target_") != OUR_DATA:
+        told = OmegaConf.select(config, "spec.train_batches")
+        limit = config.trainer.get("limit_train_batches")
+        return int(told or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
+    own, processes = int(data.get("batch_size", 1)), world_size(config)
+    drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)
+    size = own * processes
+    return num_train // size if drops else -(-num_train // size)
+
+
+def _limited(batches: int, limit: Any) -> int:
+    """What Lightning leaves of so many batches: a share up to 1.0, or a number."""
+    if limit is None:
+        return batches
+    share = isinstance(limit, float) and limit <= 1
+    return int(batches * limit) if share else min(batches, int(limit))
+
+
+def check_length(config: DictConfig) -> list[str]:
+    """Refuse a run that would have less than one batch of something, or whose length nobody knows who asks.
+
+    Returns:
+        What may be meant, but should be said.
+
+    Raises:
+        ConfigError: Naming the key.
+    """
+    length = run_length(config, config.spec.num_train)
+    if length.total_steps is None:
+        _check_unbounded(config, length)
+    least = config.trainer.get("min_steps")
+    if is_whole(least) and length.total_steps is not None and least > length.total_steps:
+        raise ConfigError(
+            f"{least} was given, but the run has {length.total_steps:,} steps",
+            key="trainer.min_steps",
+            hint="a larger trainer.max_epochs or trainer.max_steps; min_steps only keeps early stopping away",
+        )
+    if config.data.get("_target_") != OUR_DATA:
+        return []  # nobody knows the batches of somebody's own
+    evaluated = _evaluated(config)
+    for name, count in {"train": length.batches, **evaluated}.items():
+        _check_limit(config, name, count)
+    if length.accumulated > length.used_batches:
+        raise ConfigError(
+            f"{length.accumulated} was given, but an epoch has {_batches(length.used_batches)}: the gradient "
+            "of its one step would be too small",
+            key="trainer.accumulate_grad_batches",
+            hint=f"trainer.accumulate_grad_batches={length.used_batches}, or a smaller data.batch_size",
+        )
+    interval = value_of(config, "trainer.val_check_interval")
+    in_epoch = value_of(config, "trainer.check_val_every_n_epoch") is not None
+    if _is_validated(config) and in_epoch and is_whole(interval) and interval > length.used_batches:
+        raise ConfigError(
+            f"{interval} was given, but an epoch has {_batches(length.used_batches)}",
+            key="trainer.val_check_interval",
+            hint="trainer.val_check_interval=1.0 for once per epoch; trainer.check_val_every_n_epoch=null "
+            "counts the batches of several epochs",
+        )
+    return list(_rarely_saved(config, length))
+
+
+def why_no_validation(config: DictConfig) -> tuple[str, str]:
+    """Why no validation will take place, and what to type; empty where there will be one."""
+    if not config.spec.num_val:
+        share = value_of(config, "data.split.val")
+        why = "there is no validation subset"
+        return why if share is None else f"{why}, with data.split.val={share}", "data.split.val=0.1"
+    if config.trainer.get("limit_val_batches") == 0:
+        return "trainer.limit_val_batches=0", "trainer.limit_val_batches=1.0"
+    if value_of(config, "data._target_") != OUR_DATA:
+        return "", ""  # nobody knows the batches of somebody's own
+    length = run_length(config, config.spec.num_train)
+    first, total = _first_validation(config, length), length.total_batches
+    if first is None or total is None or first <= total:
+        return "", ""
+    every = config.trainer.get("check_val_every_n_epoch", 1)
+    by = "" if every in (None, 1) else f", by trainer.check_val_every_n_epoch={every}"
+    why = f"the run ends after {_batches(total)}, before the first validation, which is after {first:,}{by}"
+    if length.used_batches <= total and every is not None:
+        return why, "trainer.check_val_every_n_epoch=1"
+    return why, f"trainer.val_check_interval={total}"
+
+
+def check_plateau(config: DictConfig) -> None:
+    """Refuse a scheduler that asks for a metric before there is one.
+
+    Args:
+        config: The job, with its `spec`; its monitors are those of metrics that will be logged.
+
+    Raises:
+        ConfigError: Lightning would end the run at the scheduler's first step.
+    """
+    node = config.get("scheduler") or {}
+    monitor = node.get("monitor")
+    if (
+        not str(node.get("_target_")).endswith(".ReduceLROnPlateau")
+        or config.data.get("_target_") != OUR_DATA
+    ):
+        return
+    length = run_length(config, config.spec.num_train)
+    frequency, an_epoch = int(node.get("frequency") or 1), length.used_batches
+    in_steps = node.get("interval", "epoch") == "step"
+    due = frequency * an_epoch
+    if in_steps:  # Lightning counts the batches of each epoch anew
+        stepping = range(length.accumulated, an_epoch + 1, length.accumulated)
+        due = next((batch for batch in (*stepping, an_epoch) if batch % frequency == 0), an_epoch + 1)
+    first = _first_validation(config, length) if str(monitor).startswith("val/") else an_epoch + in_steps
+    if first is None or first <= due:
+        return
+    known = -(-first // an_epoch)
+    raise ConfigError(
+        f"{monitor} is first known after {_batches(first)}, but the scheduler asks for it after {due:,}",
+        key="scheduler.interval" if in_steps else "scheduler.frequency",
+        hint="scheduler.interval=epoch" if in_steps else f"scheduler.frequency={known}",
+    )
+
+
+def _check_unbounded(config: DictConfig, length: RunLength) -> None:
+    why, asked = "max_time or a callback ends the run", [_OF_TOTAL]
+    instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
+    if not length.is_known:
+        why = f"the loader of {config.data.get('_target_')} does not tell how many batches it has"
+        instead, asked = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
+    for entry in walk(config):
+        if entry.is_interpolation and any(one in str(entry.raw) for one in asked):
+            raise ConfigError(
+                f"it depends on the number of steps, which nobody knows: {why}",
+                key=entry.key,
+                hint=f"{instead}, or {entry.key}=NUMBER"
+                + (", or scheduler=none" if entry.key.startswith("scheduler.") else ""),
+            )
+
+
+def _evaluated(config: DictConfig) -> dict[str, int]:
+    """Batches of validation and test, where there are samples for them."""
+    size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
+    counts = {"val": config.spec.num_val, "test": config.spec.num_test}
+    return {name: -(-count // size) for name, count in counts.items() if count}
+
+
+def _check_limit(config: DictConfig, name: str, batches: int) -> None:
+    key = f"trainer.limit_{name}_batches"
+    limit = value_of(config, key)
+    if not isinstance(limit, float) or limit == 0 or _limited(batches, limit):
+        return
+    raise ConfigError(
+        f"{limit:g} of {_batches(batches)} is less than one batch",
+        key=key,
+        hint=f"{key}=1 for one batch, or {key}=1.0",
+    )
+
+
+def _is_validated(config: DictConfig) -> bool:
+    return bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
+
+
+def _first_validation(config: DictConfig, length: RunLength) -> int | None:
+    """After how many training batches the first validation takes place; None where time decides."""
+    interval = value_of(config, "trainer.val_check_interval")
+    every = config.trainer.get("check_val_every_n_epoch", 1)
+    within = _batches_before_validation(interval, length)
+    if every is None or within is None:
+        return within
+    return int(every - 1) * length.used_batches + within
+
+
+def _batches_before_validation(interval: Any, length: RunLength) -> int | None:
+    """Of an epoch, or of the run where it counts these; None where time decides."""
+    if isinstance(interval, str | dict):
+        return None
+    if is_whole(interval):
+        return interval
+    return length.used_batches if interval is None else max(1, int(length.used_batches * interval))
+
+
+def num_validations(config: DictConfig, length: RunLength) -> int | None:
+    """How often a run validates; None where time decides, or nobody knows how long it is."""
+    total = length.total_batches
+    if total is None or not _is_validated(config):
+        return None if total is None else 0
+    within = _batches_before_validation(value_of(config, "trainer.val_check_interval"), length)
+    every = config.trainer.get("check_val_every_n_epoch", 1)
+    if within is None or every is None:
+        return within and total // within
+    epochs, rest = divmod(total, length.used_batches)
+    begun = rest // within if (epochs + 1) % every == 0 else 0
+    return epochs // int(every) * (length.used_batches // within) + begun
+
+
+def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
+    bounds = {
+        "every_n_train_steps": (length.total_steps, "steps"),
+        "every_n_epochs": (length.epochs, "epochs"),
+    }
+    for name in config.get("callbacks") or {}:
+        for argument, (bound, what) in bounds.items():
+            key = f"callbacks.{name}.{argument}"
+            every = value_of(config, key)
+            if is_whole(every) and bound is not None and every > bound:
+                yield f"{key}={every}: nothing will be saved, the run has {bound:,} {what}"
+
+
+def _batches(count: int) -> str:
+    return counted(count, "batch", "batches")

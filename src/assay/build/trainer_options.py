@@ -1,0 +1,130 @@
+"""What the trainer options of a job ask for: devices, processes, and whether anything ends the run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from omegaconf import DictConfig
+
+from assay.config.serialize import value_of
+from assay.errors import AssayError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+WORLD_SIZES: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE")
+"""How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
+RUN_ID: Final = "assay.run.ranks"
+"""What `TORCHELASTIC_RUN_ID` is in the ranks that assay starts."""
+_DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
+
+
+def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
+    """What `trainer.devices` says, as Lightning reads it.
+
+    Args:
+        trainer: The `trainer` node.
+
+    Returns:
+        A number of devices, the indices of some, or None for all that there are.
+
+    >>> [requested_devices({"devices": given}) for given in ("2", "0,2", "2,", -1, "auto", [1])]
+    [2, [0, 2], [2], None, None, [1]]
+    """
+    devices = trainer.get("devices", "auto")
+    if devices in (None, "auto", -1, "-1"):
+        return None
+    if isinstance(devices, str) and "," not in devices:
+        return int(devices)
+    if isinstance(devices, int):
+        return devices
+    parts = devices.split(",") if isinstance(devices, str) else map(str, devices)
+    return [int(part) for part in parts if part.strip()]
+
+
+def num_devices(trainer: Mapping[str, Any], available: int) -> int:
+    """How many devices `trainer.devices` asks for.
+
+    Args:
+        trainer: The `trainer` node.
+        available: The answer where all are asked for.
+    """
+    devices = requested_devices(trainer)
+    return max(1, available if devices is None else devices if isinstance(devices, int) else len(devices))
+
+
+def num_processes(trainer: Mapping[str, Any], available: int) -> int:
+    """Processes that train together, one per device.
+
+    Args:
+        trainer: The `trainer` node.
+        available: As for `num_devices`.
+    """
+    distributed = str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED)
+    return num_devices(trainer, available) if distributed else 1
+
+
+def num_local_processes(config: DictConfig) -> int:
+    """How many processes this job needs on this machine; 1 where it is a rank already."""
+    if is_rank():
+        return 1
+    import torch
+
+    on_cpu = config.trainer.get("accelerator") == "cpu"
+    return num_processes(config.trainer, 1 if on_cpu else torch.cuda.device_count())
+
+
+def world_size(config: DictConfig) -> int:
+    """Processes of the whole job, over all its machines."""
+    if is_rank():
+        return int(os.environ["WORLD_SIZE"])
+    return num_local_processes(config) * int(config.trainer.get("num_nodes") or 1)
+
+
+def is_rank() -> bool:
+    """Whether assay has started this process as one of a job."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") == RUN_ID
+
+
+def refuse_foreign_ranks() -> None:
+    """Refuse to run as one of several processes of another launcher, each of which would do the whole job.
+
+    Raises:
+        AssayError: The environment says that there are several.
+    """
+    for name in () if is_rank() else WORLD_SIZES:
+        if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
+            raise AssayError(
+                f"{name}={size}: this is one of {size} processes of another launcher, which assay does not "
+                "support; it starts the processes of a job by itself, on one machine",
+                hint="start assay once (srun --ntasks=1), with device=ddp for all GPUs of the machine",
+            )
+
+
+def has_no_end(values: Mapping[str, Any]) -> bool:
+    """Whether neither a number of epochs nor of steps ends a run.
+
+    Args:
+        values: Of the `trainer` node.
+    """
+    epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
+    if steps is not None and steps != -1:
+        return False
+    return epochs == -1 or (epochs is None and values.get("max_time") is not None)
+
+
+def may_end_early(config: DictConfig) -> bool:
+    """Whether time or a callback may end a run before its last epoch."""
+    return value_of(config, "trainer.max_time") is not None or is_stopped(config)
+
+
+def is_stopped(config: DictConfig) -> bool:
+    """Whether a callback may end the run: early stopping, a timer, or a custom one."""
+    nodes = (config.get("callbacks") or {}).values()
+    targets = [str(node.get("_target_")) for node in nodes if isinstance(node, DictConfig)]
+    ours = ("assay.", "lightning.")
+    return any(
+        target.endswith(("EarlyStopping", "Timer")) or not target.startswith(ours) for target in targets
+    )

@@ -1,0 +1,515 @@
+"""Training steps on fake tensors: shapes and types are worked out, nothing is computed or allocated."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from omegaconf import DictConfig, ListConfig
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from assay.build.model import build_model
+from assay.build.node import build
+from assay.data.placement import device_memory
+from assay.errors import ConfigError, first_line, own_frame
+from assay.quoting import in_bytes
+from assay.torch_internals import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    TorchDispatchMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+    tree_iter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import lightning as L
+    from lightning.pytorch.plugins import Precision
+
+    from assay.finetune.interface import FineTuning
+    from assay.module import Module
+
+
+_aten = torch.ops.aten
+_PRODUCTS = {
+    *(_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten.mv, _aten.addmv, _aten.dot),
+    *(_aten.convolution, _aten.convolution_backward, _aten._scaled_dot_product_flash_attention_for_cpu),
+}
+
+
+@final
+class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Refuses products of tensors of different types.
+
+    Raises:
+        RuntimeError: As torch does for real tensors.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Look at the types, then run the operation."""
+        del types
+        if func.overloadpacket in _PRODUCTS:
+            kinds = dict.fromkeys(
+                value.dtype for value in args if isinstance(value, torch.Tensor) and value.ndim
+            )
+            if len(kinds) > 1:
+                named = " and ".join(str(kind).removeprefix("torch.") for kind in kinds)
+                raise RuntimeError(f"both must have the same type, not {named}")
+        return func(*args, **(kwargs or {}))
+
+
+@final
+class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Counts the bytes of the storages that are alive, and the most there were at once.
+
+    Fake tensors count as what they stand for. What an operation takes within itself is not seen.
+
+    Args:
+        already: Tensors that are there from the start.
+
+    Attributes:
+        live: Bytes now.
+        peak: Most bytes so far.
+    """
+
+    def __init__(self, already: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.live = self.peak = 0
+        self._sizes: dict[int, int] = {}
+        for tensor in already:
+            self._count(tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation and count what it made."""
+        del types
+        result = func(*args, **(kwargs or {}))
+        for value in tree_iter(result):
+            if isinstance(value, torch.Tensor):
+                for part in dense_parts(value):
+                    self._count(part)
+        return result
+
+    def _count(self, tensor: torch.Tensor) -> None:
+        # torch gives a storage one Python object for as long as any tensor uses it.
+        storage = tensor.untyped_storage()
+        name = id(storage)
+        if name not in self._sizes:
+            self._sizes[name] = storage.nbytes()
+            weakref.finalize(storage, self._drop, name)
+            self.live += self._sizes[name]
+            self.peak = max(self.peak, self.live)
+
+    def _drop(self, name: int) -> None:
+        self.live -= self._sizes.pop(name)
+
+
+def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors that have the memory: of a sparse one its indices and values, else itself."""
+    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+
+
+_MOST_TEXT = 60
+
+
+@final
+@dataclass
+class Layers:
+    """The modules that are inside their forward, outermost first.
+
+    Attributes:
+        running: Name, module and shapes of the inputs of each.
+    """
+
+    running: list[tuple[str, nn.Module, str]] = field(default_factory=list)
+
+    def where(self) -> str:
+        """The innermost one in words: its name, what it is, and its input's shape; or nothing."""
+        if not self.running:
+            return ""
+        name, module, shapes = self.running[-1]
+        weight = getattr(module, "weight", None)
+        what = type(module).__name__
+        described = f"{what}({module.extra_repr()})"
+        if module.extra_repr() and len(described) <= _MOST_TEXT:
+            what = described
+        elif isinstance(weight, torch.Tensor):
+            what += f" with a weight of {list(weight.shape)}"
+        layer = f"layer {name!r}, {what}," if name else f"{what}"
+        return f"{layer} was given {shapes}"
+
+    def key(self, node: Any, key: str) -> str:
+        """Full config key of the node that the innermost layer was built from, as far as names tell."""
+        name = self.running[-1][0] if self.running else ""
+        for part in name.split(".") if name else ():
+            arguments = node.get("_args_") if isinstance(node, DictConfig) else None
+            if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
+                node, key = arguments[int(part)], f"{key}._args_[{part}]"
+            elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
+                node, key = node[part], f"{key}.{part}"
+            else:
+                break
+        return key
+
+
+@contextmanager
+def watched(model: nn.Module) -> Iterator[Layers]:
+    """Follow the forward of a model and of all that is in it.
+
+    Args:
+        model: Hooks are put on its modules and taken off at the end.
+    """
+    layers = Layers()
+    handles = []
+
+    def enter(name: str) -> Any:
+        def hook(module: nn.Module, inputs: Any, named: Any) -> None:
+            layers.running.append((name, module, _shapes([*inputs, *named.values()])))
+
+        return hook
+
+    def leave(*_: Any) -> None:
+        layers.running.pop()
+
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True, prepend=True))
+        handles.append(module.register_forward_hook(leave))
+    try:
+        yield layers
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _shapes(values: list[Any]) -> str:
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    kinds = {tensor.dtype for tensor in tensors} - {torch.float32}
+    named = [f"{list(tensor.shape)}{_kind(tensor) if kinds else ''}" for tensor in tensors]
+    return " and ".join(named) or "no tensor"
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f" {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
+    """The model and its fine-tuning; with weights where it computes with them while it is made.
+
+    Raises:
+        ConfigError: The model cannot be made.
+    """
+    try:
+        with torch.device("meta"):
+            model, finetune = build_model(config)
+    except (Exception, SystemExit):
+        model, finetune = build_model(config)  # an error now is one of the config
+    if config.trainer.get("channels_last"):
+        model.to(memory_format=torch.channels_last)
+    return precision.convert_module(model), finetune
+
+
+def module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
+    """A LightningModule of somebody's own, likewise.
+
+    Raises:
+        ConfigError: The module cannot be made.
+    """
+    try:
+        with torch.device("meta"):
+            built: nn.Module = build(config, "module")
+    except (Exception, SystemExit):
+        built = build(config, "module")  # an error now is one of the config
+    return precision.convert_module(built)
+
+
+_FAR, _NEAR = 1.5, 0.8
+"""Shares of the memory: an estimate beyond the first cannot be wrong enough, one beyond the second may be."""
+
+
+def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
+    """Refuse a step far beyond the memory of the device.
+
+    Args:
+        memory: Of a step in one process, as it was estimated.
+        trainer: Of the job.
+        whole: Whether batches are computed whole; else only what does not grow with them is counted.
+
+    Returns:
+        A warning where it is near.
+
+    Raises:
+        ConfigError: It is far beyond.
+    """
+    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        return []  # sharded, so that each device holds a part of it
+    device = trainer.strategy.root_device
+    there = device_memory(device)
+    processes = trainer.num_devices if device.type == "cpu" else 1  # these share it
+    needed = (memory.peak if whole else memory.peak - memory.activations) * processes
+    if not there or needed <= _NEAR * there:
+        return []
+    where = "this machine" if device.type == "cpu" else str(device)
+    text = f"a step takes about {in_bytes(needed)}, and {where} has {in_bytes(there)}"
+    if needed <= _FAR * there:
+        return [f"{text}: it may not fit"]
+    if memory.activations > memory.peak / 2:
+        hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
+        raise ConfigError(text, key="data.batch_size", hint=hint)
+    raise ConfigError(
+        text, key="model", hint="a smaller model, precision=bf16_true, or device=fsdp on several GPUs"
+    )
+
+
+_DEPENDS_ON_DATA = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Batch:
+    """What the batches of training look like.
+
+    Attributes:
+        inputs: Shape with the batch.
+        input_dtype: Of the inputs.
+        targets: Shape with the batch.
+        target_dtype: Of the targets.
+    """
+
+    inputs: tuple[int, ...]
+    input_dtype: torch.dtype
+    targets: tuple[int, ...]
+    target_dtype: torch.dtype
+
+    def of_size(self, rows: int) -> Batch:
+        """Such a batch of another size."""
+        return replace(self, inputs=(rows, *self.inputs[1:]), targets=(rows, *self.targets[1:]))
+
+    def zeros(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """One such batch; a fake one inside a fake mode."""
+        return (
+            torch.zeros(self.inputs, dtype=self.input_dtype),
+            torch.zeros(self.targets, dtype=self.target_dtype),
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on the device at the fullest moment of a step.
+
+    Attributes:
+        weights: Parameters and buffers.
+        gradients: One for each trainable parameter.
+        optimizer: What the optimizer keeps.
+        activations: What is left of the peak: outputs kept for the backward pass, and passing values.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def peak(self) -> int:
+        """All of it."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """What a step comes to.
+
+    Attributes:
+        outputs: Shape of the model's outputs.
+        flops: Of forward and backward of one batch, counting a multiplication and an addition as two.
+        memory: At its peak, which is the sum of its parts.
+    """
+
+    outputs: tuple[int, ...]
+    flops: int
+    memory: Memory
+
+
+class StepError(Exception):
+    """A step cannot be done.
+
+    Args:
+        stage: `model`, `loss`, `backward` or `optimizer`.
+        text: What went wrong, in one line.
+        where: The layer, in words.
+        key: Config key of the part, as far as it is known.
+        depends_on_data: Whether only fake tensors are at fault, which hold no values to decide on.
+    """
+
+    def __init__(self, stage: str, text: str, where: str, key: str, *, depends_on_data: bool) -> None:
+        super().__init__(f"{where}: {text}" if where else text)
+        self.stage, self.text, self.where, self.key = stage, text, where, key
+        self.depends_on_data = depends_on_data
+
+
+def new_mode() -> FakeTensorMode:
+    """A mode of fake tensors; those of different modes do not go together."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """Replace each parameter and buffer by a fake one on the CPU; tied ones stay tied.
+
+    Args:
+        module: On the meta device, or real; changed in place.
+        mode: Of the fake tensors.
+    """
+    made: dict[int, torch.Tensor] = {}
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in made:
+            with mode:
+                empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+            is_parameter = isinstance(tensor, nn.Parameter)
+            made[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+        return made[id(tensor)]
+
+    for part in module.modules():
+        for tensors in (part._parameters, part._buffers):
+            for name, tensor in list(tensors.items()):
+                if tensor is not None and not isinstance(tensor, nn.UninitializedParameter):
+                    tensors[name] = fake(tensor)  # type: ignore[assignment]  # of the same kind as before
+    return module
+
+
+def take_step(
+    module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
+) -> Step:
+    """Two optimizer steps, the second one counted: from then on every step is like it.
+
+    Args:
+        module: Its model and loss, of the precision's type, are changed; fake where there is a mode.
+        batch: What to feed.
+        precision: Lightning's plugin.
+        node: The model's config node.
+        mode: Of the fake tensors; None: the steps are really done.
+
+    Raises:
+        StepError: Some part cannot do its share.
+    """
+    run = _Run(module, batch, precision, node)
+    with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        optimizer = run.optimizer()
+        run.step(optimizer)
+        parameters = list(module.parameters())
+        kept = [value for state in optimizer.state.values() for value in state.values()]
+        state = [value for value in kept if isinstance(value, torch.Tensor)]
+        weights = _bytes([*parameters, *module.buffers()])
+        grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
+        gradients = _bytes(grads)
+        there = [*parameters, *module.buffers(), *state, *grads]
+        with LiveMemory(there) as memory, FlopCounterMode(display=False) as flops:
+            outputs = run.step(optimizer)
+    rest = memory.peak - weights - gradients - _bytes(state)
+    return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, _bytes(state), max(0, rest)))
+
+
+def try_sizes(
+    module: Module, batch: Batch, sizes: Mapping[bool, Sequence[int]], precision: Precision, node: Any
+) -> None:
+    """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation.
+
+    Args:
+        module: As for `take_step`.
+        batch: Of training.
+        sizes: Numbers of samples in training (True) and in evaluation (False).
+        precision: Lightning's plugin.
+        node: The model's config node.
+
+    Raises:
+        StepError: The model or the loss cannot take one of them, or gives outputs of another shape.
+    """
+    with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        for training, numbers in sizes.items():
+            module.train(training)
+            for rows in numbers:
+                when = f"with a batch of {rows} in {'training' if training else 'evaluation'}"
+                _Run(module, batch.of_size(rows), precision, node, when).forward()
+    module.train()
+
+
+@final
+class _Run:
+    def __init__(self, module: Module, batch: Batch, precision: Precision, node: Any, when: str = "") -> None:
+        self._module, self._batch, self._precision, self._node = module, batch, precision, node
+        self._when = when
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        made: Any = self._module.configure_optimizers()
+        optimizer: torch.optim.Optimizer = made["optimizer"] if isinstance(made, dict) else made
+        return optimizer
+
+    def step(self, optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
+        shape: tuple[int, ...] = ()
+
+        def closure() -> Any:
+            nonlocal shape
+            # In Lightning's order: the gradients of the step before are there until the forward is done.
+            loss, shape = self.forward()
+            optimizer.zero_grad()
+            self._guarded("backward", loss.backward)
+            return loss.detach()
+
+        self._guarded("optimizer", lambda: optimizer.step(closure))
+        return shape
+
+    def forward(self) -> tuple[torch.Tensor, tuple[int, ...]]:
+        """Loss of the batch, and shape of the model's outputs."""
+        module = self._module
+        inputs, targets = self._batch.zeros()
+        shapes: list[tuple[int, ...]] = []
+        with watched(module.model) as layers, self._precision.forward_context():
+            try:
+                outputs = module(inputs)
+                if not isinstance(outputs, torch.Tensor):
+                    raise TypeError(f"the model gives a {type(outputs).__name__}; a tensor was expected")
+                if not outputs.ndim or len(outputs) != len(inputs):
+                    raise ValueError(f"the model gives {list(outputs.shape)} for {len(inputs)} samples")
+                shapes.append(tuple(outputs.shape))
+            except StepError:
+                raise
+            except Exception as error:
+                where = ", ".join(part for part in (self._when, layers.where()) if part)
+                raise _step_error("model", error, where, layers.key(self._node, "model")) from error
+            loss: torch.Tensor = self._guarded("loss", lambda: module.compared(outputs, targets))
+        return loss, shapes[0]
+
+    def _guarded(self, stage: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except StepError:
+            raise
+        except Exception as error:
+            key = {"backward": "model"}.get(stage, stage)
+            raise _step_error(stage, error, self._when, key) from error
+
+
+def _step_error(stage: str, error: Exception, where: str, key: str) -> StepError:
+    depends = isinstance(error, _DEPENDS_ON_DATA)
+    first = first_line(error)
+    if frame := own_frame(error):
+        first = f"{first} ({frame})"
+    return StepError(stage, first, where, key, depends_on_data=depends)
+
+
+def _bytes(tensors: list[torch.Tensor]) -> int:
+    sizes = {id(tensor.untyped_storage()): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(sizes.values())

@@ -1,0 +1,233 @@
+"""Optimizer and scheduler with a job's own values, as Lightning makes them when training begins."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from assay.build.assembly import build_optimization
+from assay.build.node import build_error
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from torch.optim import Optimizer
+
+    from assay.build.run_length import RunLength
+    from assay.errors import AssayError
+
+
+_UNBOUNDED_EPOCHS = 10
+_SHOWN = 1_000_000
+"""Steps of a constant learning rate that are written down."""
+_OFTEN = 100
+"""Steps between two looks at the clock."""
+_IDLE_SHARE, _LOW, _HIGH = 0.1, 0.5, 10.0
+
+
+@final
+@dataclass(frozen=True)
+class Curve:
+    """What a learning rate does.
+
+    Attributes:
+        rates: At each step, of the parameter group with the highest one.
+        note: What they do not show, in words.
+        complete: Whether they are those of the whole run.
+        given: The highest learning rate that the optimizer was given.
+        scheduled: Whether a scheduler that follows no metric changes them.
+    """
+
+    rates: Sequence[float] = ()
+    note: str = ""
+    complete: bool = False
+    given: float = 0.0
+    scheduled: bool = False
+
+    def warnings(self) -> Iterator[str]:
+        """What is unlikely to be meant, in words."""
+        if not (self.complete and self.scheduled) or len(self.rates) < 2:
+            return
+        total, highest, last = len(self.rates), max(self.rates), self.rates[-1]
+        idle = next((n for n, rate in enumerate(reversed(self.rates)) if rate), total)
+        if highest == min(self.rates):
+            yield f"scheduler: the learning rate stays at {last:.3g} in all {total:,} steps of this run"
+        elif idle > max(1, _IDLE_SHARE * total):
+            yield f"scheduler: the learning rate is 0 from step {total - idle + 1:,} of {total:,} on"
+        if highest < _LOW * self.given:
+            yield (
+                f"scheduler: the learning rate rises to {highest:.3g} at most in the {total:,} steps of this "
+                f"run; optimizer.lr is {self.given:.3g}"
+            )
+        if last > _HIGH * max(self.given, self.rates[0]):
+            yield f"scheduler: the learning rate rises to {last:.3g}; optimizer.lr is {self.given:.3g}"
+
+
+def lr_curve(
+    optimizer: Optimizer,
+    scheduler: Any,
+    schedule: Mapping[str, Any],
+    length: RunLength,
+    seconds: float,
+    *,
+    given: float | None = None,
+) -> Curve:
+    """Step a scheduler as Lightning will.
+
+    Args:
+        optimizer: Its steps are left out.
+        scheduler: Over this optimizer; None for a constant learning rate.
+        schedule: Lightning's `interval` and `frequency`.
+        length: Of the run.
+        seconds: The longest time to take.
+        given: The highest learning rate before there was a scheduler; that of now by default.
+
+    Raises:
+        ValueError: A learning rate is negative or not finite, or none is above zero.
+    """
+    total = length.total_steps
+    notes = [] if total is not None else [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
+    steps = total if total is not None else _UNBOUNDED_EPOCHS * length.steps_per_epoch
+    groups = optimizer.param_groups
+    given = max(float(group["lr"]) for group in groups) if given is None else given
+    if len({group["lr"] for group in groups}) > 1:
+        notes.append(f"the highest of {len(groups)} parameter groups")
+    rates = [_highest(optimizer, 1)]
+    plateau = isinstance(scheduler, ReduceLROnPlateau)
+    if plateau:
+        notes.append("lowered when the monitored metric stands still, which nobody knows yet")
+    if scheduler is None or plateau:
+        _check_moves(rates, given)
+        if steps > _SHOWN:
+            notes.append(f"the first {_SHOWN:,} of {steps:,} steps")
+        return Curve(rates * min(steps, _SHOWN), "; ".join(notes), total is not None, given)
+    complete = total is not None
+    end = time.perf_counter() + seconds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch asks for steps of the optimizer in between
+        for step in range(1, steps):
+            if _is_due(step, schedule, length):
+                scheduler.step()
+            rates.append(_highest(optimizer, step + 1))
+            if step % _OFTEN == 0 and time.perf_counter() > end:
+                notes.append(f"the first {step + 1:,} of {steps:,} steps")
+                complete = False
+                break
+    if complete:
+        _check_moves(rates, given)
+    return Curve(rates, "; ".join(notes), complete, given, scheduled=True)
+
+
+def _is_due(step: int, schedule: Mapping[str, Any], length: RunLength) -> bool:
+    """Whether Lightning steps the scheduler after this optimizer step; it counts an epoch's batches anew."""
+    every = int(schedule.get("frequency") or 1)
+    if schedule.get("interval", "epoch") == "epoch":
+        return step % (length.steps_per_epoch * every) == 0
+    return length.batch_of(step) % every == 0
+
+
+def _highest(optimizer: Optimizer, step: int) -> float:
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    wrong = next((rate for rate in rates if not 0 <= rate < math.inf), None)
+    if wrong is not None:
+        raise ValueError(f"lr is {wrong:g} at step {step:,}; a number of at least 0 was expected")
+    return max(rates)
+
+
+def _check_moves(rates: Sequence[float], given: float) -> None:
+    if not any(rates):
+        raise ValueError(
+            "lr is 0 in every step: nothing would be trained"
+            if given == 0
+            else f"lr is 0 in every step, though {given:g} was given"
+        )
+
+
+def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: float) -> Curve:
+    """Make the optimizer and step its scheduler through the run.
+
+    Args:
+        config: The job, with its `spec`.
+        model: Its parameters, real or fake, are left as they are.
+        length: Of the run.
+        seconds: The longest time to take.
+
+    Raises:
+        ConfigError: Naming the value that is out of its range.
+    """
+    parts = build_optimization(config)
+    if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+        return Curve(note="the parameters are known only after a first batch")
+    if not length.is_known:
+        return Curve(note="the data does not tell how many batches it has")
+    key = "param_groups"
+    try:
+        peak = getattr(parts["optimizer"], "keywords", {}).get("lr", 0.0)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        groups = trained if parts["param_groups"] is None else parts["param_groups"](model, peak)
+        key = "optimizer"
+        optimizer = parts["optimizer"](groups)
+        key = "optimizer" if not 0 < peak < math.inf else "param_groups"
+        given = lr_curve(optimizer, None, {}, length, seconds).given
+    except Exception as error:
+        raise build_error(error, config, key) from error
+    before = [dict(group) for group in optimizer.param_groups]
+
+    def followed(scheduler: Any) -> Curve:
+        for group, values in zip(optimizer.param_groups, before, strict=True):
+            group.clear()
+            group.update(values)
+        made = None if scheduler is None else scheduler(optimizer)
+        return lr_curve(optimizer, made, parts["schedule"], length, seconds, given=given)
+
+    try:
+        return followed(parts["scheduler"])
+    except Exception as error:
+        raise _scheduler_error(error, config, parts["scheduler"], followed) from error
+
+
+def unfinished(config: DictConfig, length: RunLength) -> list[str]:
+    """What a schedule counts that the run is too short for, in words."""
+    node = config.get("scheduler")
+    if not isinstance(node, DictConfig) or length.total_steps is None:
+        return []
+    an_epoch = node.get("interval", "epoch") == "epoch"
+    steps = (
+        length.total_steps // (length.steps_per_epoch if an_epoch else 1) // int(node.get("frequency") or 1)
+    )
+    what = "epochs" if an_epoch else "steps"
+    return [
+        f"scheduler.{name}={count}: this run has {steps:,} {what}, so the schedule will not be finished"
+        for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")
+        if isinstance(count := OmegaConf.select(node, name), int) and count > steps + 1
+    ]
+
+
+def _scheduler_error(
+    error: Exception, config: DictConfig, scheduler: Any, followed: Callable[[Any], Curve]
+) -> AssayError:
+    """With the argument at fault: the one number without which the schedule can be followed."""
+    told = build_error(error, config, "scheduler")
+    given = getattr(scheduler, "keywords", {})
+    if not isinstance(told, ConfigError) or told.key != "scheduler":
+        return told
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        for other in (1, 0.5):
+            with suppress(Exception):
+                followed(partial(scheduler.func, *scheduler.args, **{**given, name: other}))
+                text = str(error) if isinstance(error, ValueError) else "cannot be followed with this value"
+                key = f"scheduler.{name}"
+                return ConfigError(f"{value:g} was given; {text}", key=key, hint=f"for example {key}={other}")
+    return told

@@ -1,0 +1,281 @@
+"""Steps done for real: where fake tensors cannot follow, and evaluation steps of a custom module."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from assay.build.assembly import build_optimization
+from assay.build.model import build_model
+from assay.build.node import build
+from assay.build.trainer_options import world_size
+from assay.check.fake_step import StepError, take_step, try_sizes
+from assay.check.smoke_batch import made_up
+from assay.config.tree import walk, written_at
+from assay.config.unread_keys import OUR_DATA
+from assay.data.batch_order import drops_last
+from assay.data.normalize import TargetScale
+from assay.errors import AssayError, ConfigError, one_line_of
+from assay.module import Module
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import lightning as L
+    from lightning.pytorch.plugins import Precision
+
+    from assay.check.fake_step import Batch
+
+    Sizes = Mapping[bool, Sequence[int]]
+
+
+FEW = 4
+"""Samples of a batch where nothing says how many there are, or all would take time."""
+_VALUES = 1 << 20
+"""Inputs of a batch up to which it is computed for real."""
+
+
+def error_of_step(
+    config: DictConfig,
+    loss: nn.Module,
+    batch: Batch,
+    precision: Precision,
+    sizes: Sizes,
+    *,
+    of_values: bool = False,
+    steps: bool = True,
+) -> StepError | None:
+    """The error of small real batches, if there is one: fake tensors may be at fault themselves.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        batch: Of training.
+        precision: Lightning's plugin.
+        sizes: Of the other batches, see `assay.check.real_step.batch_sizes`.
+        of_values: What the model does depends on values. Then an error of the first batch tells nothing, as
+            real values may do, and only one in evaluation or with another number of samples counts.
+        steps: Take optimizer steps first; else the model is only called.
+    """
+    module = _real_module(config, loss, precision)
+    base = batch.of_size(*few_of(config, [batch.inputs[0]]))
+    try:
+        if steps:
+            take_step(module, base, precision, config.model, None)
+        else:
+            try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
+    except StepError as error:
+        return None if of_values else error
+    try:
+        _try_all(config, module, base, precision, sizes)
+    except StepError as error:
+        return error
+    return None
+
+
+def _real_module(config: DictConfig, loss: nn.Module, precision: Precision) -> Module:
+    model = precision.convert_module(build_model(config)[0])
+    return module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
+
+
+def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precision, sizes: Sizes) -> None:
+    """The other batches of training, and those of evaluation, as far as that takes no time."""
+    try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
+    few = few_of(config, sizes[False], base.inputs[0])
+    try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
+
+
+def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
+    """Numbers of samples that are few enough to be computed for real.
+
+    Args:
+        config: The job, with its `spec`.
+        sizes: Of batches.
+        otherwise: What to take where all are too large.
+    """
+    most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
+    return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
+
+
+def bytes_of(model: nn.Module) -> int:
+    """Of the parameters that have a shape.
+
+    Args:
+        model: Real, fake or on the meta device.
+    """
+    known = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
+    return sum(p.numel() * p.element_size() for p in known)
+
+
+def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+    """The run's module over parts that may be fake.
+
+    Args:
+        config: The job, with its `spec`.
+        model: Of the precision's type.
+        loss: As `model`.
+    """
+    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
+    return Module(
+        model=model,
+        task=task_of(config.spec.task),
+        loss=loss,
+        metrics=metrics,
+        target_scale=_target_scale(config),
+        **build_optimization(config),
+    )
+
+
+def _target_scale(config: DictConfig) -> TargetScale:
+    """One of the kind that the run will have: the numbers change neither shapes nor types."""
+    spec = config.spec
+    wanted = task_of(spec.task).has_real_targets and bool(config.data.get("standardize_targets"))
+    return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
+
+
+def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
+    """What to tell of a step that fails."""
+    key = error.key or error.stage
+    if isinstance(error.__cause__, AssayError):
+        return error.__cause__
+    shape = list(config.spec.input_shape)
+    hint = f"a sample of this data has the shape {shape}; the model's outputs: {config.spec.num_outputs}"
+    if not batch.input_dtype.is_floating_point:
+        hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
+    text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
+    if error.stage == "model" and config.spec.get("train_shape"):
+        sized, trained = ", ".join(_sizes(config)), list(config.spec.train_shape)
+        text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
+        text += f", see {sized}" if sized else ""
+        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
+    if " in training" in error.where:
+        hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
+    if error.stage == "backward" and "scalar outputs" in str(error):
+        return ConfigError(
+            "gives several values for a batch; a training step needs a single one",
+            key="loss",
+            hint="take their mean in its forward",
+        )
+    if error.stage == "backward" and "does not require grad" in str(error):
+        return ConfigError(
+            "a training step fails: the loss does not depend on the model's parameters",
+            key=key,
+            hint="leave out .detach(), .item() and torch.no_grad() in the model and the loss",
+        )
+    if error.stage in ("optimizer", "backward"):
+        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+        if "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
+            key, hint = "optimizer.fused", "optimizer.fused=null"
+    return ConfigError(text, key=key, hint=hint)
+
+
+def _of_integers(config: DictConfig, dtype: str) -> str:
+    """What to do with integers that a model does not take."""
+    if config.spec.get("vocab_size"):
+        return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
+    takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
+    own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
+    instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
+    return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
+
+
+def _sizes(config: DictConfig) -> dict[str, None]:
+    """Where the sizes that transforms make are written."""
+    node = OmegaConf.select(config, "data.transform")
+    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
+    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
+
+
+def evaluated(config: DictConfig, batch: Batch) -> Batch:
+    """A batch with samples as they are evaluated, which training may cut or enlarge."""
+    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
+
+
+def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
+    """Numbers of samples on one device, each once.
+
+    Returns:
+        Those of training (True) other than `data.batch_size`, and those of evaluation (False).
+    """
+    data, spec, processes = config.data, config.spec, world_size(config)
+    if data.get("_target_") != OUR_DATA:
+        return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
+    trained = (
+        set()
+        if drops_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
+        else _num_samples(spec.num_train, int(data.batch_size), processes, even=True)
+    )
+    evaluated = (
+        _num_samples(n, int(data.eval_batch_size), processes, even=False)
+        for n in (spec.num_val, spec.num_test)
+    )
+    return {True: sorted(trained - {int(data.batch_size)}), False: sorted(set().union(*evaluated))}
+
+
+def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:
+    """Of the batches that `assay.data.batch_order.BatchOrder` cuts without leaving any out."""
+    if processes == 1:
+        full, last = divmod(samples, batch_size)
+        return ({batch_size} if full else set()) | ({last} if last else set())
+    count = max(1, -(-samples // (batch_size * processes)))
+    own = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
+    return {size for part in own for size in (part // count, -(-part // count))} - {0}
+
+
+_STEPS: Final = ("validation_step", "test_step")
+
+
+def try_eval_steps(
+    config: DictConfig, module: L.LightningModule, precision: Precision, base: int, sizes: Sequence[int]
+) -> None:
+    """Refuse a module whose step fails in evaluation mode or with another batch, and not otherwise.
+
+    A step may need what only a run has: its trainer, a logger, real values. So one that fails in training
+    mode with a batch of training, too, tells nothing.
+
+    Args:
+        config: The job, with its `spec`.
+        module: Real, on the CPU; changed.
+        precision: Lightning's plugin.
+        base: Samples in a batch of training.
+        sizes: Samples in each batch of evaluation.
+
+    Raises:
+        ConfigError: Naming the step and the batch.
+    """
+    for name in _STEPS:
+        if not is_overridden(name, module) or _eval_error(
+            config, module, precision, name, base, training=True
+        ):
+            continue
+        for training, rows in [*((True, rows) for rows in sizes), *((False, rows) for rows in sizes)]:
+            error = _eval_error(config, module, precision, name, rows, training=training)
+            if error is not None:
+                why = f"with a batch of {rows}" if training else "in evaluation mode"
+                as_against = f"though not with one of {base}" if training else "though not in training mode"
+                raise ConfigError(
+                    f"{name} fails {why}, {as_against}: {one_line_of(error)}",
+                    key="module",
+                    hint=f"let it take batches of {', '.join(map(str, sizes))} after module.eval()",
+                )
+
+
+def _eval_error(
+    config: DictConfig, module: Any, precision: Precision, name: str, rows: int, *, training: bool
+) -> BaseException | None:
+    module.train(training)
+    inputs, targets = made_up(config, rows, config.spec.input_shape)
+    inputs = precision.convert_input(inputs)
+    try:
+        with torch.no_grad(), precision.forward_context():
+            getattr(module, name)((inputs, targets), 0)
+    except (Exception, SystemExit) as error:
+        return error
+    return None

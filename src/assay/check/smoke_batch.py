@@ -1,0 +1,371 @@
+"""One made-up batch through augmentation, loss and metrics, before anything is written."""
+
+from __future__ import annotations
+
+import math
+import re
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from omegaconf import OmegaConf
+from torch import nn
+
+from assay.check.trainer import KEY, OFF
+from assay.config.tree import walk
+from assay.data.normalize import input_dtype
+from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
+from assay.loss.targets import is_mean_over_samples
+from assay.metrics.multitask import Multitask
+from assay.metrics.per_target import PerTarget
+from assay.metrics.tracker import is_scalar, listed
+from assay.module import Module
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import lightning as L
+    from omegaconf import DictConfig
+    from torch import Tensor
+    from torchmetrics import MetricCollection
+
+    from assay.metrics.tracker import Tracker
+    from assay.module import Observation
+
+
+def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
+    """Refuse what is not the same for a batch and for its pieces together.
+
+    Args:
+        config: The job.
+        loss: As it will be used.
+        trainer: Of the job.
+
+    Raises:
+        ConfigError: Naming what does not go together.
+    """
+    asked = config.trainer.get("micro_batch")
+    if asked is None:
+        return
+    callbacks = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+    weighing = [type(one).__name__ for one in callbacks if getattr(one, "weighs_classes", False)]
+    if weighing or not is_mean_over_samples(loss):
+        name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
+        raise ConfigError(
+            f"{name} is not known to be a mean over samples: that of a batch is not that of its pieces",
+            key=KEY,
+            hint=f"{OFF}, a loss without class weights, or, in a class of your own that is such a mean, "
+            "mean_over_samples = True",
+        )
+    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        raise ConfigError(f"cannot be used with {type(trainer.strategy).__name__}", key=KEY, hint=OFF)
+    if asked == "auto" and isinstance(trainer.strategy, DDPStrategy):
+        raise ConfigError(
+            "with several processes one would take its step again while the others wait for its gradients",
+            key=KEY,
+            hint=f"{KEY}=32, which all of them keep to",
+        )
+
+
+_SAMPLES, _FAR = 16, 10.0
+
+
+def far_from_targets(
+    model: nn.Module, input_shape: Sequence[int], mean: Sequence[float], std: Sequence[float]
+) -> str:
+    """A warning where targets lie further from the model's initial outputs than a run may bring them.
+
+    Layers of torch's own start with outputs around 0 of a deviation below 1, and an optimizer's step changes
+    them by about its learning rate.
+
+    Args:
+        model: Untrained, on the CPU; left as it is.
+        input_shape: Of one sample.
+        mean: Of each target, over the training subset.
+        std: As `mean`.
+
+    Returns:
+        A sentence; empty where the targets are near, or the model's outputs cannot be known from noise.
+    """
+    training = model.training
+    dtype = next((value.dtype for value in model.parameters()), torch.float32)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            outputs: torch.Tensor = model.eval()(torch.randn(_SAMPLES, *input_shape).to(dtype)).double()
+    except Exception:  # what the model takes is looked at elsewhere
+        return ""
+    finally:
+        model.train(training)
+    if outputs.shape[1:] != (len(mean),) or not len(mean):
+        return ""
+    start, spread = outputs.mean(0), outputs.std(0)
+    distance = ((torch.tensor(mean) - start).square() + torch.tensor(std).square()).sqrt()
+    worst = int((distance / spread.clamp(min=1)).argmax())
+    if distance[worst] <= _FAR * max(1.0, float(spread[worst])):
+        return ""
+    which = f" (number {worst})" if len(mean) > 1 else ""
+    return (
+        f"the targets{which} lie around {mean[worst]:.4g} (deviation {std[worst]:.3g}), the untrained "
+        f"model's outputs around {float(start[worst]):.2g}: training may not get there; "
+        "data.standardize_targets=true"
+    )
+
+
+_FEW, _MANY = 4, 16
+_VIEWS = "augment=two_views"
+_SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """What a made-up batch showed.
+
+    Attributes:
+        names: Scalars that training (`train/…`) and evaluation (`val/…`) will log.
+        targets: Shape of one sample's target as the loss gets it in training.
+        target_dtype: Its type.
+        num_views: Rows of a batch that the augmentation makes of each sample.
+    """
+
+    names: dict[str, list[str]]
+    targets: tuple[int, ...]
+    target_dtype: torch.dtype
+    num_views: int = 1
+
+
+class _Outputs(nn.Module):
+    """Stands in for the model: values that are probabilities as well as logits."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.center = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.center + 0.4 * (2 * torch.rand(len(inputs), *self.shape) - 1)
+
+
+def try_parts(
+    config: DictConfig,
+    loss: nn.Module,
+    metrics: Mapping[str, MetricCollection],
+    augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+) -> Trial:
+    """Refuse parts that cannot take this data's batches, or each other's outputs.
+
+    Real parts, made-up numbers, a stand-in for the model: it takes milliseconds, whatever the model.
+
+    Args:
+        config: The job, with its `spec`.
+        loss: As it will be used.
+        metrics: Collections `train` and `eval`; not changed.
+        augment: As it will be used.
+
+    Raises:
+        ConfigError: Naming the part.
+    """
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a made-up batch may lack a class
+        torch.manual_seed(0)
+        task = task_of(config.spec.task)
+        model = _Outputs(task.output_shape(config.spec, int(config.spec.num_outputs)))
+        views = augment if task.compares_views else None
+        stand_in = Module(
+            model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics, augment=views
+        )
+        plain = batch = _batch(config, _MANY)
+        num_views = _num_views(config, augment) if task.compares_views else 1
+
+        def train() -> Observation | None:
+            stand_in.training_step(batch, 0)
+            return stand_in._step.observed
+
+        tracker = stand_in.val_tracker
+        names = {"val": _try_stage(config, "eval", stand_in, tracker, lambda: stand_in.evaluated(plain))}
+        if augment is not None and not task.compares_views:
+            batch = _try_augment(config, augment, loss, stand_in)
+        names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, train)
+    compared = task.loss_targets(*batch, None) if num_views == 1 else torch.zeros(1, dtype=torch.int64)
+    return Trial(names, tuple(compared.shape[1:]), compared.dtype, num_views)
+
+
+def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
+    spec = config.spec
+    if rows == spec.num_outputs:
+        rows += 1  # else a transposed shape would pass for the right one
+    return made_up(config, rows, spec.get("train_shape") or spec.input_shape)
+
+
+def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Numbers of the shape and type that the data will give.
+
+    Args:
+        config: The job, with its `spec`.
+        rows: Samples.
+        shape: Of one of them.
+
+    Returns:
+        Inputs `[rows, *shape]`, and targets of the data's task.
+    """
+    spec = config.spec
+    task = task_of(spec.task)
+    labels = int(spec.get("num_classes") or 0)
+    size = labels if task.learns_from_inputs else max(1, int(spec[task.size_key]))
+    halved = task.fake_targets((rows + 1) // 2, size, shape)
+    targets = halved.repeat_interleave(2, 0)[:rows]  # two of each class, for losses of pairs
+    if vocab_size := int(spec.get("vocab_size") or 0):  # the first and the last id among them; 0 is padding
+        ids = torch.linspace(1, vocab_size - 1, rows * math.prod(shape), dtype=torch.float64)
+        return ids.round().long().view(rows, *shape), targets
+    inputs = torch.randn(rows, *shape)
+    dtype = input_dtype("32-true", spec.get("input_dtype", "float32"))
+    return (inputs if dtype.is_floating_point else (inputs > 0).to(dtype)), targets
+
+
+def _try_augment(
+    config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
+) -> tuple[Tensor, Tensor]:
+    made, labels = _batch(config, _FEW)
+    inputs, targets = made, task_of(config.spec.task).loss_targets(made, labels, None)
+    try:
+        batch: tuple[Tensor, Tensor] = augment(inputs, targets)
+    except Exception as error:
+        raise _error(
+            error,
+            _failed(error, augment),
+            f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}: "
+            f"{_text(error)}",
+            _with_a_point(config) if "'Long'" in str(error) else "augment=none",
+        ) from error
+    if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
+        raise ConfigError(
+            f"{type(augment).__name__} says of what it makes which sample it is of, "
+            f"where {_targets_in_words(config)} are to be learnt",
+            key="augment",
+            hint="augment=none",
+        )
+    try:
+        stand_in.training_step(batch, 0)
+    except Exception as error:
+        raise _error(
+            error,
+            _typed_classes(config),
+            f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}",
+            "augment=none",
+        ) from error
+    return batch
+
+
+def _are_numbers_of_samples(targets: Tensor, made: Tensor) -> bool:
+    """Whether an augmentation makes labels of its own; of few samples they would pass for classes."""
+    if made.ndim != 1 or made.is_floating_point():
+        return False
+    labels = {*targets.tolist()} if targets.ndim == 1 and not targets.is_floating_point() else set()
+    return not {*made.tolist()} <= labels
+
+
+def _num_views(config: DictConfig, augment: Any) -> int:
+    """Views that an augmentation makes of each sample; it is refused where there is nothing to compare."""
+    name = config.spec.task
+    if augment is None:
+        raise ConfigError(
+            f"data.task={name} compares views of a sample, and none are made", key="augment", hint=_VIEWS
+        )
+    inputs, targets = _batch(config, _FEW)
+    try:
+        views, samples = augment(inputs, targets)
+    except Exception as error:
+        text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
+        flat = "name transforms for flat samples, such as torchvision.transforms.v2.GaussianNoise, in a YAML"
+        hint = f"{flat} of your own, conf/augment/NAME.yaml" if inputs.ndim == 2 else _VIEWS
+        raise _error(error, _failed(error, augment), text, hint) from error
+    whole = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
+    counts = samples.unique(return_counts=True)[1] if whole else samples.new_zeros(1)
+    if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
+        raise ConfigError(
+            f"does not make several views of each sample and say which sample each is of, which "
+            f"data.task={name} compares",
+            key="augment",
+            hint=_VIEWS,
+        )
+    return int(counts[0])
+
+
+def _failed(error: Exception, augment: Any) -> str:
+    """Key of the augmentation that raised an error, where several are applied."""
+    raising = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    members = enumerate(getattr(augment, "transforms", ()))
+    found = (f"augment.transforms[{n}]" for n, member in members if any(member is one for one in raising))
+    return next(found, "augment")
+
+
+def _with_a_point(config: DictConfig) -> str:
+    """Whole numbers as the floats that torch's distributions want."""
+    values = {one.key: one.raw for one in walk(config.augment, "augment") if not one.is_container}
+    return ", ".join(f"{key}={n}.0" for key, n in values.items() if type(n) is int) or "augment=none"
+
+
+def _typed_classes(config: DictConfig) -> str:
+    """Key of a number of classes that is not taken from the data; else of the augmentation."""
+    entries = walk(config.augment, "augment")
+    return next(
+        (one.key for one in entries if one.name == "num_classes" and not one.is_interpolation), "augment"
+    )
+
+
+def _try_stage(
+    config: DictConfig,
+    stage: str,
+    stand_in: Module,
+    tracker: Tracker,
+    observe: Callable[[], Observation | None],
+) -> list[str]:
+    suits = task_of(config.spec.task).suits
+    try:
+        observed = observe()
+    except Exception as error:
+        message = f"{type(stand_in.loss).__name__} cannot take {_targets_in_words(config)}: {_text(error)}"
+        raise _error(error, "loss", message, suits) from error
+    assert observed is not None  # noqa: S101 - a training step has just set it
+    predictions, targets = stand_in.scored(observed), observed[2]
+    several = tracker.metrics
+    for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
+        try:
+            one = metric.clone()
+            if hasattr(one, "validate_args"):
+                one.validate_args = True  # off in a run, where it would wait for the device
+            given = predictions.float(), targets
+            if isinstance(several, Multitask | PerTarget):
+                given = several.given_to(str(name), *given)
+            one.update(*given)
+            listed(one.compute())
+        except Exception as error:
+            key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
+            message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
+            at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
+            if frame := own_frame(error) or defined_at(metric.compute):
+                raise _error(error, at, f"{message} ({frame})", f"~{at} leaves it out") from error
+            unlabelled = "the data has no labels: metrics=none" if not targets.numel() else suits
+            raise _error(error, at, message, unlabelled) from error
+    tracker.update(*observed)
+    names = [name for name, value in tracker.compute().items() if is_scalar(value)]
+    tracker.reset()
+    return names
+
+
+def _targets_in_words(config: DictConfig) -> str:
+    return task_of(config.spec.task).in_words(config.spec)
+
+
+def _error(error: Exception, key: str, message: str, hint: str) -> AssayError:
+    return error if isinstance(error, AssayError) else ConfigError(message, key=key, hint=hint)
+
+
+def _text(error: Exception) -> str:
+    short = _SIZE.sub(r"\1", first_line(error).partition(". ")[0].rstrip("."))
+    return short or type(error).__name__

@@ -1,0 +1,166 @@
+"""What every verb has: its arguments, and errors told as one message with an exit code."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.documents import printed_document
+from assay.errors import AssayError, ConfigError, exit_place, one_line_of
+from assay.paths import CONF_DIR
+from assay.process.stop_signals import Stopped, stopped_by_signals
+from assay.record.outcome import exit_code_of
+from assay.record.secrets import note_given, redact
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.cli.documents import Document
+
+
+_OVERRIDES = """\b
+Overrides, in Hydra's grammar:
+  data=wine model=mlp       an option of a group; see `assay configs data`
+  optimizer.lr=0.01         a value; `assay train --cfg` shows every key
+  callbacks=[default,ema]   several options (callbacks and logger)
+  +model.new=1              a new key;  ~scheduler leaves one out
+
+\b
+Groups:
+{groups}
+
+\b
+Examples:
+  assay train data=breast_cancer optimizer=sgd optimizer.lr=0.1
+  assay train experiment=digits_longtail device=gpu precision=bf16
+  assay train -m optimizer=sgd,adamw seed=1,2,3
+"""
+
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="GROUP=OPTION|KEY=VALUE", hidden=True)]
+ConfigDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--config-dir",
+        "-cd",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Your own config groups.  [default: ./conf]",
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
+]
+"""The parameter is called `as_json`; see `reported`."""
+Debug = Annotated[
+    bool, typer.Option("--debug", envvar="HYDRA_FULL_ERROR", help="Show the traceback of an error.")
+]
+
+
+def overrides_help() -> str:
+    """How overrides are written, and the names of the groups: wrapped by hand, because the lines are kept."""
+    names = sorted({path.parent.name for path in CONF_DIR.glob("*/*.yaml")})
+    groups = textwrap.fill("  ".join(names), 76, initial_indent="  ", subsequent_indent="  ")
+    return _OVERRIDES.format(groups=groups)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Say what is being waited for, on a terminal, in a line that goes again."""
+    with Console(stderr=True).status("loading torch and Lightning") if sys.stderr.isatty() else nullcontext():
+        yield
+
+
+@contextmanager
+def reported(
+    debug: bool,
+    overrides: list[str] | None = None,
+    config_dir: Path | None = None,
+    *,
+    as_json: bool = False,
+) -> Iterator[Document]:
+    """Turn an error into one message and an exit code; with `debug`, let it through.
+
+    Args:
+        debug: Let it through.
+        overrides: What is wrong with a job composed from these is told with the file and line of its key.
+        config_dir: The user's folder of config groups.
+        as_json: Print one JSON document on standard output, and everything else on standard error.
+
+    Returns:
+        The document; the verb has it say what came of it.
+
+    Raises:
+        typer.Exit: With the exit code, where there was an error.
+    """
+    note_given(overrides or [])
+    with _told(debug), printed_document(as_json) as document, stopped_by_signals(), _interrupts_kept():
+        try:
+            yield document
+        except ConfigError as error:
+            if overrides is not None:
+                from assay.compose.origin import locate
+
+                locate(error, overrides, config_dir)
+            raise
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Raise Ctrl-C anew where a library that cleans up after it, as OmegaConf does, fails in its place."""
+    try:
+        yield
+    except Exception as error:
+        errors: list[BaseException | None] = [error]
+        for one in errors:
+            if isinstance(one, KeyboardInterrupt):
+                raise one from None
+            if one is not None:
+                errors += [one.__cause__, one.__context__]
+        raise
+
+
+@contextmanager
+def _told(debug: bool) -> Iterator[None]:
+    try:
+        yield
+    except AssayError as error:
+        if debug:
+            raise
+        _say_error(error)
+        raise typer.Exit(error.exit_code) from error
+    except typer.Exit:
+        raise
+    except typer.Abort as error:  # Ctrl-C or Ctrl-D as an answer
+        raise typer.Exit(exit_code_of("SIGINT")) from error
+    except KeyboardInterrupt as error:
+        name = error.name if isinstance(error, Stopped) else "SIGINT"
+        raise typer.Exit(exit_code_of(name)) from error
+    except SystemExit as stop:  # code of the user's own, such as the constructor of a model
+        if debug or isinstance(stop.__context__, BrokenPipeError):
+            raise
+        _say_error(AssayError(exit_place(stop), hint="raise an exception that says what is wrong"))
+        raise typer.Exit(1) from stop
+    except BrokenPipeError:
+        raise  # the reader has gone, as in `assay configs | head`; see main()
+    except Exception as error:
+        if debug:
+            raise
+        _say_error(
+            AssayError(one_line_of(error), hint="the same command with --debug shows where this came from")
+        )
+        raise typer.Exit(1) from error
+
+
+def _say_error(error: AssayError) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print("error:", style="bold red", end=" ")
+    console.print(redact(error.message), markup=False)
+    if error.hint:
+        console.print(f"  → {redact(error.hint)}", markup=False, style="cyan")

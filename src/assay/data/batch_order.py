@@ -1,0 +1,199 @@
+"""Which samples make up which batch: a pure function of (seed, epoch, rank)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from assay.splitmix import mix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from assay.task.task import Task
+
+
+_POOL = 50
+"""Batches within which samples are ordered by their length."""
+
+
+def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
+    """Whether the last training batch of an epoch, which is smaller, is left out.
+
+    Args:
+        asked: True, False, or `auto`: where it has less than a twentieth of the samples, or is a single one,
+            of which batch normalisation can take no statistics.
+        num_samples: Of the training subset.
+        batch_size: Samples a batch and rank.
+        world_size: Number of ranks.
+
+    >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
+    [False, True, True, False]
+    """
+    if asked != "auto":
+        return bool(asked)
+    full, rest = divmod(num_samples, batch_size * world_size)
+    return full > 0 and (20 * rest < num_samples or (rest == 1 and world_size == 1))
+
+
+def choose_batch_size(num_samples: int, task: Task) -> int:
+    """How many samples `data.batch_size=auto` comes to: fewer for a small set, which so sees more steps.
+
+    Args:
+        num_samples: Of the training subset.
+        task: What is learnt. Masks have a target per pixel, and need fewer pictures in a batch; two views of
+            a picture are compared with all others of it, and need more.
+
+    >>> from assay.task.single_label import Multiclass
+    >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
+    [16, 32, 64, 128]
+    """
+    if task.compares_views:
+        return 256
+    if task.has_masks:
+        return 8 if num_samples < 500 else 16
+    return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
+
+
+def left_out_note(rest: int, total: int, setting: bool | str, *, shuffled: bool) -> tuple[str, ...]:
+    """A sentence on samples that no batch takes; none where there are no such samples.
+
+    Args:
+        rest: How many in each epoch.
+        total: Of the training subset.
+        setting: What `data.drop_last` says.
+        shuffled: Whether they are other ones in each epoch.
+    """
+    if not rest:
+        return ()
+    others = ", other ones in each epoch" if shuffled else ""
+    return (
+        f"data.drop_last={str(setting).lower()}: {rest} of {total:,} training samples do not fill a batch "
+        f"and are left out{others}; data.drop_last=false trains them too",
+    )
+
+
+@final
+@dataclass(frozen=True)
+class BatchOrder:
+    """Cuts `num_samples` positions into batches, for one of `world_size` ranks.
+
+    Training (`even=True`): every rank gets equally many batches of equal size; what is missing from the last
+    ones is taken from the start of the epoch's order again, or left out with `drop_last`. Evaluation
+    (`even=False`): every sample exactly once over all ranks, so that metrics are exact, in equally many
+    batches on each rank that has at least a sample for each.
+
+    Attributes:
+        num_samples: Samples of the subset.
+        batch_size: Samples a batch and rank.
+        seed: Of the shuffling.
+        shuffle: Draw a new permutation each epoch; otherwise the order is that of the subset.
+        drop_last: Leave out the last, smaller batch.
+        even: See above.
+        rank: This process.
+        world_size: Number of processes.
+        lengths: int64 `[num_samples]`, of samples that are padded: where they are shuffled for training, each
+            batch gets samples of similar lengths; evaluation goes from short to long samples. None: lengths
+            do not matter.
+        weights: float `[num_samples]`: where they are shuffled, each position of an epoch is drawn with
+            replacement and these chances. None: each sample once.
+    """
+
+    num_samples: int
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = False
+    drop_last: bool = False
+    even: bool = False
+    rank: int = 0
+    world_size: int = 1
+    lengths: Tensor | None = field(default=None, compare=False, repr=False)
+    weights: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        """Batches an epoch on this rank.
+
+        >>> len(BatchOrder(10, batch_size=4)), len(BatchOrder(10, batch_size=4, drop_last=True))
+        (3, 2)
+        """
+        step = self.batch_size * self.world_size
+        return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
+
+    def epoch(self, epoch: int) -> Tensor:
+        """The order of all samples in one epoch, the same on every rank.
+
+        Args:
+            epoch: From 0.
+
+        Returns:
+            int64 `[num_samples]`.
+        """
+        if not self.shuffle:
+            return torch.arange(self.num_samples)
+        generator = torch.Generator().manual_seed(mix(self.seed, epoch))
+        if self.weights is not None:
+            return torch.multinomial(self.weights, self.num_samples, replacement=True, generator=generator)
+        return torch.randperm(self.num_samples, generator=generator)
+
+    def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:
+        """The batches of one epoch on this rank, cut all at once.
+
+        Args:
+            epoch: From 0.
+            start: Batches already done.
+            of: What to give in place of positions, int64 `[num_samples]`.
+
+        Returns:
+            int64 positions `[batch_size]` of each batch; the last batch may be smaller.
+        """
+        count = len(self)
+        if not count:
+            return []
+        order = self.epoch(epoch)
+        if self.lengths is not None and not self.even:
+            order = order[self.lengths[order].argsort(stable=True)]
+        if self.drop_last:
+            order = order[: count * self.batch_size * self.world_size]
+        elif self.even:
+            missing = -self.num_samples % self.world_size
+            order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
+        if self.lengths is not None and self.shuffle and self.even:
+            order = self._alike(order, self.lengths, epoch)
+        own = order[self.rank :: self.world_size]
+        if of is not None:
+            own = of.index_select(0, own)
+        if self.world_size == 1 or self.drop_last:
+            chunks = own.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        else:  # evened out, so that no rank has a batch less than another
+            chunks = own.tensor_split(count)
+        return [chunk for chunk in chunks[start:] if len(chunk)]
+
+    def _alike(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
+        """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
+
+        Within each pool of batches: the whole epoch in order of length would be the same each time.
+        """
+        step, count = self.batch_size * self.world_size, len(self)
+        if self.world_size == 1 or self.drop_last:
+            sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
+        else:  # as `tensor_split` evens them out
+            fewest, more = divmod(len(order) // self.world_size, count)
+            sizes = [self.world_size * (fewest + (at < more)) for at in range(count)]
+        generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
+        done: list[Tensor] = []
+        for pool, first in zip(torch.split(order, _pools(sizes)), range(0, len(sizes), _POOL), strict=True):
+            among = sizes[first : first + _POOL]
+            turn = torch.randperm(len(among), generator=generator).tolist()
+            by_length = pool[lengths[pool].argsort(stable=True)]
+            chunks = torch.split(by_length, [among[at] for at in turn])
+            done += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
+        return torch.cat(done)
+
+
+def _pools(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[first : first + _POOL]) for first in range(0, len(sizes), _POOL)]

@@ -1,0 +1,387 @@
+"""Pictures: one file read, decoded and judged; and all of a data set looked at before training."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.errors import DataError
+from assay.files.atomic import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+
+ImageSize = tuple[int, int] | Literal["auto"] | None
+MODES = {"RGB": ("RGB", 3), "GRAY": ("L", 1)}
+"""Pillow's name and the number of channels of each mode that pictures are converted to."""
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM", "TIFF", "WEBP")
+"""Told by the content, whatever a file is called; Pillow starts other programs for some of the rest."""
+_ORIENTATION = 0x0112
+_MOST_LOOKED_AT, _LARGE, _LONGEST = 1000, 512, 224
+"""Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
+_SIDEWAYS = 5
+"""The first of the EXIF orientations that exchange height and width."""
+
+
+def check_reading(
+    image_size: Sequence[int] | str | None, mode: str, in_memory: bool | str, on_bad: str
+) -> tuple[int, int] | None:
+    """Refuse what a folder of pictures cannot be read with.
+
+    Args:
+        image_size: Height and width to scale to; None for none; `auto`.
+        mode: `RGB` or `GRAY`.
+        in_memory: `auto`, True or False.
+        on_bad: `auto`, `error` or `skip`.
+
+    Returns:
+        The size; None for none, and where it is to be found.
+
+    Raises:
+        ValueError: An argument is not one of its choices.
+    """
+    if on_bad not in ("auto", "error", "skip"):
+        raise ValueError(f"on_bad={on_bad!r}: auto, error or skip was expected")
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
+    if in_memory not in (True, False, "auto"):
+        raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
+    if image_size is None or image_size == "auto":
+        return None
+    if isinstance(image_size, str):
+        raise ValueError(f"image_size={image_size!r}: auto, null or [height, width] was expected")
+    if len(image_size) != 2 or min(image_size) < 1:
+        raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
+    return int(image_size[0]), int(image_size[1])
+
+
+def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
+    """The size that pictures are scaled to where `auto` is asked for, and a sentence on it.
+
+    Args:
+        paths: Of the files; the headers of up to 1,000 are read.
+
+    Returns:
+        Nothing, where all have one size that is not too large; else the median of heights and widths, no
+        longer than 224 pixels, in steps of 8.
+    """
+    found = [size for path in paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1] if (size := size_of(path))]
+    sizes = set(found)
+    if not sizes or (len(sizes) == 1 and max(found[0]) <= _LARGE):
+        return None, ""
+    middle = np.median(np.array(found), 0)
+    scale = min(1.0, _LONGEST / middle.max())
+    height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
+    ratios = [(one / other) / (height / width) for one, other in found]
+    stretched = max(*ratios, *(1 / one for one in ratios))
+    told = f"pictures of {len(sizes):,} sizes are" if len(sizes) > 1 else "pictures are"
+    changed = f"; their proportions change by up to {100 * (stretched - 1):.0f} %" if stretched > 1.02 else ""
+    return (height, width), (
+        f"data.source.image_size=auto: {told} scaled to {height}×{width} (height × width){changed}"
+    )
+
+
+def too_many(bad: int, total: int, on_bad: str) -> bool:
+    """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
+    return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
+
+
+def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
+    """Decode an image file.
+
+    Turned as its EXIF orientation says. Of several frames or pages it is the first one. Transparency is left
+    out; 16 bits become 8.
+
+    Args:
+        path: A JPEG, PNG, GIF, BMP, PPM, TIFF or WebP file, whatever it is called.
+        mode: `RGB` or `GRAY`.
+        size: Height and width to scale to (bilinear, antialiased); None leaves the image as it is.
+
+    Returns:
+        uint8 `[C, H, W]`.
+
+    Raises:
+        DataError: The file is not an image, or damaged.
+    """
+    try:
+        return decode(read_bytes(path), mode, size)
+    except ValueError as error:
+        raise DataError(
+            f"{path} cannot be read as an image: {error}",
+            hint="repair or remove this file (data.source.root)",
+        ) from error
+
+
+def read_bytes(path: str) -> bytes:
+    """The contents of a regular file.
+
+    Args:
+        path: Of the file; a pipe would be waited for.
+
+    Raises:
+        ValueError: It cannot be read, is empty, or is not a file; the message says which.
+    """
+    try:
+        # pathlib takes as long as reading a small picture does.
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+            raise ValueError("it is not a regular file")
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            content = file.read()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    if not content:
+        raise ValueError("it is empty")
+    return content
+
+
+def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
+    """Decode an image.
+
+    Args:
+        content: Of a file.
+        mode: As for `read_image`.
+        size: As for `read_image`.
+
+    Raises:
+        ValueError: It is not an image, or damaged; the message says why.
+    """
+    try:
+        with _opened(io.BytesIO(content)) as opened:
+            return as_tensor(opened, mode, size)
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(_reason(error)) from error
+
+
+def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Tensor:
+    """A picture of Pillow's as a tensor, as `read_image` makes it.
+
+    Args:
+        image: Of any mode; stays as it is.
+        mode: As for `read_image`.
+        size: As for `read_image`.
+
+    Raises:
+        ValueError: Its values have 32 bits, or what Pillow raises where the file behind it is damaged.
+    """
+    name, _ = MODES[mode]
+    plain = _plain(_upright(image))
+    # torchvision's pil_to_tensor takes twice as long, as much as decoding a small picture does.
+    pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
+    decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
+    return decoded if size is None else F.resize(decoded, list(size), antialias=True)
+
+
+def verify(content: bytes) -> tuple[int, int]:
+    """Decode an image as cheaply as it can be found out whether it is whole.
+
+    A JPEG is decoded to an eighth of its size: all of its data is read, and most of the work left out.
+
+    Returns:
+        Height and width of the upright image.
+
+    Raises:
+        ValueError: As for `decode`.
+    """
+    try:
+        with _opened(io.BytesIO(content)) as opened:
+            size = upright_size(opened)
+            opened.draft(None, (1, 1))
+            opened.load()
+            _refuse_wide(opened)
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(_reason(error)) from error
+    return size
+
+
+def size_of(path: str) -> tuple[int, int] | None:
+    """Height and width of the upright image, from its header; None where it cannot be read."""
+    try:
+        if not Path(path).is_file():
+            return None
+        with _opened(path) as image:
+            return upright_size(image)
+    except Exception:  # the decoders raise whatever comes to them; what is wrong is found when all is read
+        return None
+
+
+def has_several_frames(content: bytes) -> bool:
+    """Whether an image is an animation, or has several pages.
+
+    Args:
+        content: Of a file that can be read.
+    """
+    with _opened(io.BytesIO(content)) as image:  # a camera's MPO is one picture, and smaller ones of it
+        return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Height and width of a picture once it is turned as its EXIF orientation says."""
+    sideways = image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
+    return (image.width, image.height) if sideways else (image.height, image.width)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+    _refuse_wide(image)
+    return image.convert("RGBA") if image.mode in ("P", "PA") else image
+
+
+def _refuse_wide(image: Image.Image) -> None:
+    if image.mode in ("I", "F"):  # Pillow would cut its values off at 255
+        raise ValueError(f"its values have 32 bits (Pillow's mode {image.mode}); 8 or 16 were expected")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "it is not an image"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _opened(source: str | io.BytesIO) -> Image.Image:
+    return Image.open(source, formats=_FORMATS)
+
+
+_CHUNK: Final = 32
+_FEW: Final = 1000
+"""Files that are looked at so quickly that nothing need be remembered."""
+_SETTLED: Final = 2.0
+"""Seconds after which a file's times tell whether it was changed."""
+
+
+class Look(NamedTuple):
+    """What is known of a file.
+
+    Attributes:
+        sha256: Of its contents; empty where it could not be read.
+        several: Whether it has several frames or pages.
+        size: Height and width.
+        bad: Why it cannot be used, as a sentence; empty where it can.
+    """
+
+    sha256: str = ""
+    several: bool = False
+    size: tuple[int, int] = (0, 0)
+    bad: str = ""
+
+
+def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]]) -> list[Look]:
+    """Read every file once, by as many threads as there are cores.
+
+    Args:
+        paths: Of the files.
+        take: Called with the position of a file and its contents, returns height and width; raises a
+            ValueError where it is bad.
+
+    Returns:
+        One a file, in their order.
+    """
+
+    def look(index: int) -> Look:
+        try:
+            content = read_bytes(paths[index])
+            size = take(index, content)
+        except ValueError as error:
+            return Look(bad=str(error))
+        return Look(hashlib.sha256(content).hexdigest(), has_several_frames(content), size)
+
+    def look_at_some(start: int) -> list[Look]:
+        return [look(index) for index in range(start, min(start + _CHUNK, len(paths)))]
+
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        return [one for some in pool.map(look_at_some, range(0, len(paths), _CHUNK)) for one in some]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def survey(root: Path, paths: Sequence[str]) -> list[Look]:
+    """Verify every file, and remember of those that are whole what they held.
+
+    A file is read anew if its size, its inode or one of its times (that of its last change cannot be set by
+    hand) is another than when it was read.
+
+    Args:
+        root: The folder they lie in, which what is remembered is kept by.
+        paths: Of the files.
+    """
+    if len(paths) < _FEW:
+        return look_at(paths, _verify)
+    kept = _remembered(root)
+    states = {path: _state(path) for path in paths}
+    looks = {path: Look(*kept[path][1:]) for path in paths if path in kept and kept[path][0] == states[path]}
+    new = [path for path in paths if path not in looks]
+    looks.update(zip(new, look_at(new, _verify), strict=True))
+    now = time.time_ns()
+    if new:
+        settled = {
+            path: (state, *looks[path][:3])
+            for path, state in states.items()
+            if state and not looks[path].bad and now - state[3] > _SETTLED * 1e9
+        }
+        _remember(root, settled)
+    return [looks[path] for path in paths]
+
+
+def _verify(index: int, content: bytes) -> tuple[int, int]:
+    del index
+    return verify(content)
+
+
+def _state(path: str) -> list[int]:
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return []
+    return [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
+
+
+def _home() -> Path:
+    """The user's cache folder."""
+    told = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
+
+
+def _file(root: Path) -> Path:
+    return _home() / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
+
+
+def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
+    try:
+        kept = json.loads(_file(root).read_bytes())
+        return {
+            str(root / name): (state, sha, several, (int(height), int(width)))
+            for name, (state, sha, several, (height, width)) in kept.items()
+        }
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}  # it is made anew
+
+
+def _remember(root: Path, kept: dict[str, tuple[Any, ...]]) -> None:
+    file = _file(root)
+    names = {os.path.relpath(path, root): known for path, known in kept.items()}
+    with suppress(
+        OSError
+    ):  # a home that cannot be written, or is full: the files are read again the next time
+        write_text(file, json.dumps(names))

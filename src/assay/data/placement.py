@@ -1,0 +1,207 @@
+"""How much memory is free, and where a data set in memory lies while it is trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import psutil
+import torch
+from torch import Tensor
+
+from assay.files.control_groups import memory_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from assay.data.samples import Samples
+
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory() -> int:
+    """Bytes this process can still take: what the machine has free, or a container's limit leaves."""
+    limits = (max(0, limit - used) for limit, used in memory_limits(_CGROUP))
+    return min([psutil.virtual_memory().available, *limits])
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of a device in all; of the CPU those of the machine, or a container's limit. 0: not known."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory()
+    if device.type != "cpu":
+        return 0
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in memory_limits(_CGROUP))])
+
+
+def free_device_memory(device: torch.device) -> int:
+    """Bytes free on an accelerator; 0 where it does not say.
+
+    Args:
+        device: Of any type but `cpu`.
+    """
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "mps":
+        return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return 0
+
+
+_BLOCK_ELEMENTS = 1 << 22
+_MULTIPLE = 8
+"""Of which padded lengths are, so that kernels meet few shapes."""
+
+
+class Prepared(NamedTuple):
+    """A batch that a model can be given as it is.
+
+    Attributes:
+        inputs: `[B, ...]`, normalised.
+        targets: As `DataModule.on_after_batch_transfer` gives them.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+
+
+@final
+class Placement:
+    """Gathers batches of a data set where they are needed.
+
+    The data set moves to the device once, for the whole run and for all subsets that share it, if it takes no
+    more than half of the memory free there; otherwise each batch is gathered here and moved by itself.
+
+    What is done to each batch is done to the whole data set once it pays, which is when half as many samples
+    as there are have been taken, and if the result takes no more than a quarter of the memory that is free
+    then, shared between the processes of this machine.
+
+    Args:
+        samples: The data set.
+        pin_memory: Gather into page-locked memory on the way to a CUDA device.
+        prepare: `(inputs, targets)` to the same, sample by sample, as a model gets them; None where something
+            else comes before it.
+        processes: That hold this data set on this machine.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        pin_memory: bool = False,
+        prepare: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        processes: int = 1,
+    ) -> None:
+        self._samples, self._pin_memory = samples, pin_memory
+        self._inputs, self._targets = samples.inputs, samples.targets
+        self._device = torch.device("cpu")
+        self._prepare, self._processes = prepare, processes
+        self._is_prepared, self._num_taken = False, 0
+
+    def batches(
+        self, rows: Sequence[Tensor], device: torch.device
+    ) -> Iterator[tuple[Tensor, Tensor] | Prepared]:
+        """Batches of an epoch, or of the rest of one.
+
+        Args:
+            rows: int64 `[B]` of each batch, on the CPU.
+            device: Where the batches should be.
+
+        Yields:
+            Inputs `[B, ...]` in the dtype they are stored in, and targets; or both as a model gets them. Of
+            samples with lengths no more than the longest one of the batch needs.
+        """
+        if not rows:
+            return
+        if device != self._device:
+            self._move(device)
+        if self._prepare is not None and 2 * self._num_taken >= len(self._samples):
+            self._prepare_all()
+        inputs, targets = self._inputs, self._targets
+        lengths = [len(one) for one in rows]
+        # At once: moving the rows of each batch by itself costs as much as gathering it.
+        there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split(lengths)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        widths = self._widths(rows)
+        if self._is_prepared:
+            for chosen, width in zip(there, widths, strict=True):
+                taken = _cut(inputs, width).index_select(0, chosen)
+                yield Prepared(taken, targets.index_select(0, chosen))
+            return
+        for here, chosen, length, width in zip(rows, there, lengths, widths, strict=True):
+            self._num_taken += length
+            is_there = inputs.device == device
+            taken = (
+                _cut(inputs, width).index_select(0, chosen)
+                if is_there
+                else self._taken_here(_cut(inputs, width), here, device)
+            )
+            yield taken, targets.index_select(0, chosen)
+
+    def _widths(self, rows: Sequence[Tensor]) -> Sequence[int | None]:
+        lengths = self._samples.lengths
+        if lengths is None:
+            return [None] * len(rows)
+        return [padded_length(int(lengths[chosen].max())) for chosen in rows]
+
+    def _taken_here(self, inputs: Tensor, rows: Tensor, device: torch.device) -> Tensor:
+        shape = (len(rows), *inputs.shape[1:])
+        pinned = self._pin_memory and device.type == "cuda"
+        # A fresh buffer each time: torch's host allocator reuses it only once the copy has ended.
+        buffer = torch.empty(shape, dtype=inputs.dtype, pin_memory=pinned)
+        torch.index_select(inputs, 0, rows, out=buffer)
+        return buffer.to(device, non_blocking=True)
+
+    def _move(self, device: torch.device) -> None:
+        inputs, targets = self._samples.inputs, self._samples.targets
+        if device.type == "cpu" or inputs.nbytes + targets.nbytes <= free_device_memory(device) // 2:
+            inputs = inputs.to(device)
+        self._inputs, self._targets, self._device = inputs, targets.to(device), device
+        self._is_prepared = False
+
+    def _prepare_all(self) -> None:
+        """Do to all samples what is done to each batch, if there is room for the result."""
+        prepare, device = self._prepare, self._device
+        if prepare is None or self._is_prepared or self._inputs.device != device:
+            return
+        whole = self._inputs, self._targets
+        pairs = list(zip(whole, prepare(whole[0][:1], whole[1][:1]), strict=True))
+        before, after = (one.dtype for one in (whole[0], pairs[0][1]))
+        if before != after and not after.is_floating_point:
+            return  # token ids are kept in few bytes, and widening those of a batch costs next to nothing
+        size = sum(first[0].nbytes * len(old) for old, first in pairs if not _is_view(first, old))
+        free = free_memory() if device.type == "cpu" else free_device_memory(device)
+        if size > free // 4 // self._processes:
+            return
+        inputs, targets = (
+            old if _is_view(first, old) else first.new_empty((len(old), *first.shape[1:]))
+            for old, first in pairs
+        )
+        # In blocks: a value does not depend on what lies beside it, and the whole would take memory twice.
+        length = max(1, _BLOCK_ELEMENTS // max(1, whole[0][0].numel()))
+        for start in range(0, len(inputs), length):
+            block = slice(start, start + length)
+            done = prepare(whole[0][block], whole[1][block])
+            if inputs is not whole[0]:
+                inputs[block] = done[0]
+            if targets is not whole[1]:
+                targets[block] = done[1]
+        self._inputs, self._targets, self._is_prepared = inputs, targets, True
+
+
+def padded_length(longest: int) -> int:
+    """How long the samples of a batch are, whatever is padded.
+
+    >>> [padded_length(length) for length in (0, 1, 8, 9)]
+    [8, 8, 8, 16]
+    """
+    return max(1, -(-longest // _MULTIPLE)) * _MULTIPLE
+
+
+def _cut(inputs: Tensor, width: int | None) -> Tensor:
+    return inputs if width is None else inputs[:, :width]
+
+
+def _is_view(one: Tensor, of: Tensor) -> bool:
+    """Whether nothing was done to the first of some samples."""
+    return one.data_ptr() == of.data_ptr() and one.dtype == of.dtype and one.shape[1:] == of.shape[1:]

@@ -1,0 +1,428 @@
+"""Somebody's own `DataLoader`, so that a run that was stopped goes on with the samples it had still to do."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import zlib
+from collections.abc import Mapping
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+import torch
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from assay.data.loaders import leave_signals
+from assay.data.transforms import seed_generators
+from assay.errors import DataError
+from assay.splitmix import mix
+from assay.torch_internals import end_workers, tree_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import lightning as L
+
+
+@final
+class SeededSamples(Dataset[Any]):
+    """A data set whose samples are asked for by (seed of what they draw, index).
+
+    Args:
+        dataset: Somebody's own.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, key: tuple[tuple[int, ...], Any]) -> Any:
+        """The sample of the index.
+
+        Args:
+            key: Seed and index.
+        """
+        seed_generators(key[0])
+        return self._dataset[key[1]]
+
+    def __getitems__(self, keys: list[tuple[tuple[int, ...], Any]]) -> Any:
+        """The samples of a batch, from a data set that reads them together.
+
+        Args:
+            keys: Seeds and indices.
+        """
+        together = getattr(self._dataset, "__getitems__", None)
+        if not together or not keys:
+            return [self[key] for key in keys]
+        seed_generators(keys[0][0])
+        return together([index for _, index in keys])
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two samples are equal, as far as they can be compared.
+
+    Args:
+        one: Tensors, arrays, numbers and texts, nested in any way.
+        other: As `one`.
+
+    >>> same((torch.tensor([1.0]), {"label": 3}), (torch.tensor([1.0]), {"label": 4}))
+    False
+    """
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor | np.ndarray):
+        first, second = np.asarray(one), np.asarray(other)
+        return first.shape == second.shape and first.tobytes() == second.tobytes()
+    if isinstance(one, Mapping):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, int | float | str | bytes):
+        return repr(one) == repr(other)  # NaN included
+    return True
+
+
+log = logging.getLogger("assay")
+
+_KNOWN: Final = (
+    *(DistributedSampler, RandomSampler, SequentialSampler),
+    *(SubsetRandomSampler, WeightedRandomSampler),
+)
+_OPTIONS: Final = (
+    *("num_workers", "collate_fn", "pin_memory", "timeout", "multiprocessing_context"),
+    *("prefetch_factor", "pin_memory_device", "in_order"),
+)
+
+
+def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
+    """Have the training batches of somebody's own datamodule be a function of (seed, epoch, rank).
+
+    Each loader that its `train_dataloader` gives is put into a `SeededLoader`, however they are nested.
+
+    Args:
+        datamodule: Of any class but assay's, whose own loaders are exact by themselves; changed in place.
+        seed: Of the run.
+    """
+    original = datamodule.train_dataloader
+    said: set[str] = set()
+
+    @functools.wraps(original)
+    def train_dataloader() -> Any:
+        given = original()
+        several = isinstance(given, list | tuple | dict | CombinedLoader)
+        where = f"data: {type(datamodule).__qualname__}.train_dataloader"
+
+        def wrapped(loader: Any) -> Any:
+            if hasattr(loader, "load_state_dict") and hasattr(loader, "state_dict"):
+                return loader  # it says itself where it is
+            seeded = SeededLoader(loader, seed, datamodule.trainer, cycled=several)
+            for note in seeded.notes:
+                if note not in said:
+                    log.warning("%s: %s", where, note)
+            said.update(seeded.notes)
+            return seeded
+
+        if isinstance(given, CombinedLoader):
+            given.flattened = [wrapped(loader) for loader in given.flattened]
+            return given
+        return tree_map(wrapped, given)
+
+    datamodule.train_dataloader = train_dataloader  # type: ignore[method-assign]  # of this one object
+
+
+@final
+class SeededLoader:
+    """The batches of a `torch.utils.data.DataLoader` in an order that is a function of (seed, epoch, rank).
+
+    The samplers stay the user's. Before an epoch all generators that they can draw from are seeded, the
+    indices of the epoch are drawn at once, and the batches already done are left out without being read.
+    Before each sample the generators that its data set and transforms can draw from are seeded, too, so that
+    neither the number of workers nor a stop in between changes what is drawn. With several ranks, the samples
+    of a sampler that does not divide them by itself are divided as `DistributedSampler` does it.
+
+    An `IterableDataset`, a sampler that gives another order when it is asked again, and what is no DataLoader
+    can only be read from the beginning: `exact` is false, and a run goes on at the start of an epoch.
+
+    Args:
+        loader: What `train_dataloader` gave.
+        seed: Of the run.
+        trainer: Knows epoch, batch and rank.
+        cycled: One of several loaders, of which the shorter ones begin again until the longest ends.
+    """
+
+    def __init__(self, loader: Any, seed: int, trainer: L.Trainer | None, *, cycled: bool = False) -> None:
+        self.loader, self._seed, self._trainer, self._cycled = loader, seed, trainer, cycled
+        self.notes: list[str] = []
+        """What the user should know before training."""
+        self._rank, self._world = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
+        self._overfit = getattr(trainer, "overfit_batches", 0) > 0
+        self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
+        self._generators = _generators(loader)
+        self._digests: dict[int, int] = {}
+        self._expected: Mapping[str, int] = {}
+        reason = self._why_not_exact()
+        self.exact = not reason
+        if reason:
+            self.notes.append(
+                f"{reason}, so that no run can go on in the middle of an epoch: one that is stopped goes on "
+                "from the start of the epoch it was in"
+            )
+        self._inner: Any = self._rebuilt()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("loader", "sampler", "batch_sampler"):  # Lightning would replace a sampler that shuffles
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    def __len__(self) -> int:
+        if self._by_index and self._overfit:
+            return len(BatchSampler(self.loader.dataset, self.loader.batch_size or 1, self.loader.drop_last))
+        if not self._by_index or self._world == 1 or self._divides():
+            return len(self.loader)
+        share = -(-len(self._elements()) // self._world)
+        stock = type(self.loader.batch_sampler) is BatchSampler
+        return len(_cut(range(share), self.loader.batch_sampler)) if stock else share
+
+    @property
+    def _iterator(self) -> Any:
+        return getattr(self._inner, "_iterator", None)
+
+    @_iterator.setter
+    def _iterator(self, value: Any) -> None:  # Lightning ends persistent workers by it
+        self._inner._iterator = value
+
+    # -- position
+
+    def __iter__(self) -> Iterator[Any]:
+        # A generator: the position is read, and workers start, when the first batch is asked for.
+        epoch, turn, number = self._position()
+        if not self._by_index:
+            self._begin(epoch, turn)
+        running = iter(self._inner)
+        try:
+            for batch in running:
+                self._seed_hooks((self._seed, self._rank, epoch, turn, number))
+                number += 1
+                yield batch
+        finally:
+            if not getattr(self._inner, "persistent_workers", False):  # a loader of any class
+                end_workers(running)
+
+    def _seed_hooks(self, key: tuple[int, ...]) -> None:
+        """Of what a datamodule may draw while a batch is moved to the device, before the step is seeded."""
+        seed_generators(key)
+        device = self._trainer.strategy.root_device if self._trainer else torch.device("cpu")
+        if device.type != "cpu":
+            torch.get_device_module(device).manual_seed(mix(*key))
+
+    def _position(self) -> tuple[int, int, int]:
+        """Epoch, how often this loader has begun anew in it, and batches done since."""
+        if self._trainer is None:
+            return 0, 0, 0
+        epoch, done = self._trainer.current_epoch, train_batches_done(self._trainer)
+        if not self._cycled:
+            return epoch, 0, done
+        return epoch, *(divmod(done, max(1, len(self))) if self.exact else (done, 0))
+
+    def _begin(self, epoch: int, turn: int) -> None:
+        for generator, first in self._generators.values():
+            generator.manual_seed(mix(first, epoch, turn))
+        loader = self.loader
+        batch_sampler = getattr(loader, "batch_sampler", None)
+        for one in (
+            getattr(loader, "sampler", None),
+            batch_sampler,
+            getattr(batch_sampler, "sampler", None),
+            getattr(loader, "dataset", None),
+        ):
+            if callable(set_epoch := getattr(one, "set_epoch", None)):
+                set_epoch(epoch)
+        own = () if self._by_index else (self._rank,)
+        seed_generators((self._seed, epoch, turn, *own))
+
+    def batches(self) -> Iterator[list[Any]]:
+        """What is left of the epoch: indices of each batch, each with what its sample's draws are seeded by.
+
+        Raises:
+            DataError: The order is not that in which the run began the epoch.
+        """
+        epoch, turn, start = self._position()
+        digest, self._digests = 0, {}
+        for number, indices in enumerate(self._epoch(epoch, turn)):
+            digest = self._digests[number + 1] = zlib.crc32(repr(indices).encode(), digest)
+            if number + 1 == start:
+                self._check_order(epoch, turn, start, digest)
+            if number >= start:
+                key = self._seed, self._rank, epoch, turn, number
+                yield [((*key, place), index) for place, index in enumerate(indices)]
+
+    def _epoch(self, epoch: int, turn: int) -> Iterable[list[Any]]:
+        """Indices of the batches of an epoch that are this rank's."""
+        self._begin(epoch, turn)
+        loader = self.loader
+        if self._overfit:
+            size = BatchSampler(loader.dataset, loader.batch_size or 1, loader.drop_last)
+            return _cut(SequentialSampler(loader.dataset), size)
+        elements: Iterable[Any] = self._elements()
+        if hasattr(elements, "__len__"):  # at once, for a step between two of them would draw as well
+            elements = list(elements)
+        if self._world > 1 and not self._divides():
+            elements = self._share(elements)
+        if loader.batch_sampler is None:
+            return ([index] for index in elements)
+        if type(loader.batch_sampler) is BatchSampler:
+            return _cut(elements, loader.batch_sampler)
+        return (list(batch) for batch in elements)
+
+    def _elements(self) -> Any:
+        """What the ranks divide: samples, or the batches of a batch sampler of somebody's own."""
+        batch_sampler: Any = self.loader.batch_sampler
+        if batch_sampler is None:
+            return self.loader.sampler
+        return batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
+
+    def _divides(self) -> bool:
+        """Whether the sampler gives each rank samples of its own."""
+        own = (self.loader.sampler, self.loader.batch_sampler, self._elements())
+        return any(hasattr(one, "num_replicas") and hasattr(one, "rank") for one in own)
+
+    def _share(self, elements: Iterable[Any]) -> Iterable[Any]:
+        if isinstance(elements, list):
+            elements = islice(cycle(elements), -(-len(elements) // self._world) * self._world)
+        return list(islice(elements, self._rank, None, self._world))
+
+    # -- what is kept in a checkpoint, to see whether the order is still the same
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the loader is in its epoch, and a checksum of the indices so far."""
+        epoch, turn, start = self._position()
+        return {"epoch": epoch, "turn": turn, "batches": start, "checksum": self._digests.get(start, 0)}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Keep what the order is to be compared with.
+
+        Args:
+            state: Of `state_dict`.
+        """
+        self._expected = dict(state)
+
+    def _check_order(self, epoch: int, turn: int, start: int, digest: int) -> None:
+        expected, self._expected = self._expected, {}
+        if [expected.get(name) for name in ("epoch", "turn", "batches")] != [epoch, turn, start]:
+            return
+        if expected["checksum"] != digest:
+            raise DataError(
+                "data: the sampler gives another order than when the run was stopped: some samples of this "
+                "epoch would be trained twice, and others never",
+                hint="give its generator a fixed seed, and bring the data set back to what it was",
+            )
+
+    # -- how it is read
+
+    def _why_not_exact(self) -> str:
+        if not self._by_index:
+            source = getattr(self.loader, "dataset", self.loader)
+            return f"{type(source).__qualname__} can only be read from its beginning"
+        sampler = self._elements()
+        if type(sampler) not in _KNOWN and not self._repeats(sampler):
+            return f"{type(sampler).__qualname__} gives another order when asked for the same epoch again"
+        if not self._same_sample():
+            self.notes.append(
+                f"{type(self.loader.dataset).__qualname__} gives another sample when asked for the same one "
+                "again: what it draws is not a function of the seed, and the run cannot be repeated exactly; "
+                "draw from the global generators of torch, numpy or random, which are seeded"
+            )
+        return ""
+
+    def _repeats(self, sampler: Any) -> bool:
+        """Whether a sampler's order is a function of the seed: it is asked for one epoch twice."""
+        if not hasattr(sampler, "__len__"):
+            return False  # it may be without an end
+        orders = []
+        for epoch in (0, 1, 0):
+            self._begin(epoch, 0)
+            orders.append([repr(element) for element in sampler])
+        return orders[0] == orders[2]
+
+    def _same_sample(self) -> bool:
+        """Whether a sample is the same if it is read twice with the same seed."""
+        self._begin(0, 0)
+        first = next(iter(self._elements()), None)
+        stock = self.loader.batch_sampler is None or type(self.loader.batch_sampler) is BatchSampler
+        index = first if stock else next(iter(first or ()), None)
+        if index is None:
+            return True
+        samples = SeededSamples(self.loader.dataset)
+        return same(samples[(0,), index], samples[(0,), index])
+
+    def _rebuilt(self) -> Any:
+        loader = self.loader
+        if not _is_stock(loader):
+            return loader
+        options = {name: getattr(loader, name) for name in _OPTIONS}
+        options["worker_init_fn"] = functools.partial(_start_worker, loader.worker_init_fn)
+        if not self._by_index:  # persistent workers would go on drawing where they were
+            sizes = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+            return DataLoader(loader.dataset, generator=loader.generator, **sizes, **options)
+        order = _Order(self, flat=loader.batch_sampler is None)
+        chosen = {"batch_size": None, "sampler": order} if order.flat else {"batch_sampler": order}
+        keep = loader.persistent_workers
+        return DataLoader(SeededSamples(loader.dataset), persistent_workers=keep, **chosen, **options)
+
+
+@final
+class _Order:
+    """Sampler of a loader that is read by index."""
+
+    def __init__(self, loader: SeededLoader, *, flat: bool) -> None:
+        self._loader, self.flat = loader, flat
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._loader.batches():
+            yield batch[0] if self.flat else batch
+
+
+def train_batches_done(trainer: L.Trainer) -> int:
+    """Batches of the epoch that are done.
+
+    Args:
+        trainer: In fit; right before a batch is fetched.
+    """
+    return trainer.fit_loop.epoch_loop.batch_progress.current.ready
+
+
+def _is_stock(loader: Any) -> bool:
+    """Whether it is read as torch's DataLoader, whatever its class has changed besides."""
+    return isinstance(loader, DataLoader) and type(loader).__iter__ is DataLoader.__iter__
+
+
+def _generators(loader: Any) -> dict[int, tuple[torch.Generator, int]]:
+    """Generators that a loader or its samplers draw from, each with its first seed."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    samplers = getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)
+    found = (getattr(owner, "generator", None) for owner in (loader, *samplers))
+    return {id(one): (one, one.initial_seed()) for one in found if isinstance(one, torch.Generator)}
+
+
+def _cut(elements: Iterable[Any], like: BatchSampler) -> BatchSampler:
+    return BatchSampler(elements, like.batch_size, like.drop_last)
+
+
+def _start_worker(own: Callable[[int], None] | None, worker: int) -> None:
+    leave_signals(worker)
+    if own is not None:
+        own(worker)

@@ -1,0 +1,270 @@
+"""Samples as a person can look at them: a picture, or a row of named values."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from PIL import Image
+
+from assay.data.loaders import KeyedDataset, input_of
+from assay.data.transforms import stack
+from assay.quoting import to_utf8
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.data_module import DataModule
+    from assay.data.normalize import Normalize
+    from assay.data.subset import Subset
+
+
+def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Inputs, normalised and on the device of the run, and targets.
+
+    Args:
+        data: Has been set up.
+        name: `train`, `val`, `test` or `all`.
+        positions: In the subset.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    subset = data.ready_subset(name, "eval")
+    dataset = KeyedDataset(subset.data, subset.transforms, data.seed)
+    keys = [(0, int(subset.rows[at]), int(subset.keys[at])) for at in positions]
+    with torch.random.fork_rng(devices=[]):
+        inputs = torch.stack([input_of(dataset[key]) for key in keys])
+    targets = subset.data.targets[subset.rows[list(positions)]]
+    return data.prepared(inputs.to(data.device), targets.to(data.device), data.dtype)
+
+
+def labelled_samples(data: DataModule, choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Training samples with their labels; None without labels, or of data that the model was not trained on.
+
+    Args:
+        data: Has been set up.
+        choose: From the labels of all training samples, int64 `[N]`, to the positions of those wanted.
+    """
+    labels = data.splits.targets("train")
+    if data.tested == "all" or labels.ndim != 1:
+        return None
+    return evaluated_samples(data, "train", choose(labels).tolist())
+
+
+def sample_names(data: DataModule) -> list[str]:
+    """Paths within the data's folder, or rows of the source.
+
+    Args:
+        data: Has been set up.
+    """
+    samples, rows = data.splits.data[data.tested], data.splits.rows[data.tested].tolist()
+    return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
+
+
+def feature_names(data: DataModule) -> Sequence[str]:
+    """What each value of a flat input is called; nothing where nobody knows.
+
+    Args:
+        data: Has been set up.
+    """
+    encoded: Sequence[str] = getattr(data.encoder, "feature_names", ())
+    names: Sequence[str] = getattr(data.splits.data[data.tested], "columns", ())
+    return encoded or names
+
+
+def show_tested(data: DataModule, positions: Sequence[int]) -> list[Shown]:
+    """Some tested samples, as a person can look at them.
+
+    Args:
+        data: Has been set up.
+        positions: In the tested subset.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    splits = data.splits
+    if (pieces := getattr(data.encoder, "pieces", None)) is not None:
+        targets = splits.targets(data.tested)[torch.as_tensor(positions)]
+        return [Shown(None, {TOKENS: pieces(tokens)}) for tokens in targets.tolist()]
+    columns = getattr(splits.data[data.tested], "columns", ())
+    subset = data.ready_subset(data.tested, "eval")
+    return show(subset, positions, data.seed, splits.raw.get(data.tested), columns)
+
+
+TOKENS: Final = "tokens"
+"""The column of a text, token by token."""
+_LARGEST = 256
+"""Pixels along the longer side, beyond which a picture is made smaller."""
+_MOST_COLUMNS = 1000
+_LONGEST_TEXT = 400
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+class Shown(NamedTuple):
+    """A sample to look at.
+
+    Attributes:
+        picture: A PNG file; None of what is not a picture.
+        row: Value by column; None of what has no columns, or more than 1,000.
+        target: Of the sample after the transforms; None where it is not a tensor.
+    """
+
+    picture: bytes | None
+    row: dict[str, Any] | None
+    target: NDArray[Any] | None = None
+
+
+def show(
+    subset: Subset, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
+) -> list[Shown]:
+    """Samples of a subset, transformed as the model gets them and not normalised.
+
+    Pictures of floating-point numbers are grey from the lowest to the highest value of all of them, where
+    these are not 0 to 1.
+
+    Args:
+        subset: What they are of.
+        positions: Which.
+        seed: Of random transforms.
+        raw: The subset's rows in a table, which are shown in place of what they became.
+        columns: Names of the features.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    dataset = KeyedDataset(subset.data, subset.transforms, seed)
+    keys = [(0, int(subset.rows[position]), int(subset.keys[position])) for position in positions]
+    with torch.random.fork_rng(devices=[]):
+        samples = [dataset[key] for key in keys]
+        inputs = [input_of(sample) for sample in samples]
+    targets = [_target_of(sample) for sample in samples]
+    pictures = _pictures(inputs) if raw is None else [None] * len(inputs)
+    rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
+    return [Shown(*one) for one in zip(pictures, rows, targets, strict=True)]
+
+
+def _target_of(sample: Any) -> NDArray[Any] | None:
+    target = [*sample.values()][1] if isinstance(sample, dict) else sample[1]
+    return target.numpy() if isinstance(target, torch.Tensor) else None
+
+
+def show_augmented(
+    subset: Subset,
+    positions: Sequence[int],
+    seed: int,
+    augment: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
+    normalize: Normalize,
+) -> list[Shown]:
+    """Samples of a subset after its transforms and what is done to batches, in the unit from before that.
+
+    Args:
+        subset: What they are of.
+        positions: Which.
+        seed: Of random transforms and of the augmentation.
+        augment: Normalises a batch and augments it.
+        normalize: By which it does.
+
+    Raises:
+        DataError: A sample cannot be read.
+    """
+    dataset = KeyedDataset(subset.data, subset.transforms, seed)
+    chosen = subset.rows[list(positions)]
+    with torch.random.fork_rng(devices=[]):
+        inputs = stack([input_of(dataset[0, row, row]) for row in chosen.tolist()])
+        torch.manual_seed(seed)
+        restored = normalize.undone(augment(inputs, subset.data.targets[chosen])[0])
+    pictures = _pictures(list(restored))
+    rows = [
+        _row(one, ()) if picture is None else None for picture, one in zip(pictures, restored, strict=True)
+    ]
+    return [Shown(*pair) for pair in zip(pictures, rows, strict=True)]
+
+
+def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[str]) -> list[Shown]:
+    """Samples beside what a model made of them: pictures side by side, rows with a column for each.
+
+    Args:
+        given: `[N, ...]`.
+        returned: As `given`, in the same unit.
+        columns: Names of the features.
+    """
+    both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
+    shown = []
+    for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):
+        original, made = (_row(one, columns) for one in pair)
+        row = None
+        if original is not None and made is not None:
+            row = {
+                f"{name}{suffix}": values[name]
+                for name in original
+                for values, suffix in ((original, ""), (made, ", reconstructed"))
+            }
+        shown.append(Shown(picture, row))
+    return shown
+
+
+def _beside(pair: torch.Tensor) -> torch.Tensor:
+    """Two pictures `[C, H, W]` with a line of their mean between them; anything else as it is."""
+    if pair.ndim != 4:
+        return pair
+    line = pair.mean().expand(*pair.shape[1:3], max(1, pair.shape[3] // 16))
+    return torch.cat([pair[0], line, pair[1]], 2)
+
+
+def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:
+    low = min((float(one.min()) for one in inputs if one.is_floating_point()), default=0.0)
+    high = max((float(one.max()) for one in inputs if one.is_floating_point()), default=1.0)
+    low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+    return [_png(one, low, high) for one in inputs]
+
+
+def _png(inputs: torch.Tensor, low: float, high: float) -> bytes | None:
+    is_picture = inputs.ndim == 3 and inputs.shape[0] in _MODES and min(inputs.shape) > 0
+    if not is_picture or not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
+        return None
+    if inputs.is_floating_point():
+        inputs = ((inputs.double() - low) / (high - low or 1.0) * 255).round().clamp(0, 255)
+    pixels = inputs.to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
+    mode = _MODES[pixels.shape[2]]
+    image = Image.fromarray(pixels[:, :, 0] if mode == "L" else pixels, mode)
+    image.thumbnail((_LARGEST, _LARGEST))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def _row(inputs: torch.Tensor, columns: Sequence[str]) -> dict[str, Any] | None:
+    if inputs.ndim != 1 or not 0 < len(inputs) <= _MOST_COLUMNS:
+        return None
+    names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))
+    short = inputs.dtype == torch.float32  # 13.44, not 13.4399995803833
+    values = [float(str(value)) for value in inputs.numpy()] if short else inputs.tolist()
+    return dict(zip(names, values, strict=True))
+
+
+def _rows(raw: pd.DataFrame) -> list[dict[str, Any] | None]:
+    if len(raw.columns) > _MOST_COLUMNS:
+        return [None] * len(raw)
+    names, missing = list(map(str, raw.columns)), raw.isna().to_numpy().tolist()
+    values = zip(*(raw[name].tolist() for name in raw.columns), strict=True)
+    return [
+        {
+            name: None if is_missing else _plain(value)
+            for name, value, is_missing in zip(names, *row, strict=True)
+        }
+        for row in zip(values, missing, strict=True)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON has not, such as a date, as text; of a long text its beginning."""
+    if isinstance(value, int | float | bool):
+        return value
+    text = str(value)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

@@ -1,0 +1,466 @@
+"""A source divided into train, val and test, and what there is to say about it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import torch
+
+from assay.data.divide import divide
+from assay.data.normalize import scaled_alike, stored_type
+from assay.data.samples import Samples, Unfitted
+from assay.data.spec import Declared, Spec
+from assay.data.subset import blocks, leaks, long_tail, near_copies, undivided_columns
+from assay.errors import DataError
+from assay.task.target_check import subset_in_words
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.samples import Encoder, Source, Stream
+    from assay.data.spec import Trained
+    from assay.data.subset import Split
+    from assay.task.task import Task
+
+
+def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
+    """Refuse subsets, and transforms of training, whose samples are not what is evaluated.
+
+    Args:
+        first: Some training samples after the transforms of evaluation, `[B, ...]`.
+        trained: The same after those of training; they may have another size.
+        others: Some of each other subset after the transforms of evaluation.
+
+    Raises:
+        DataError: Shape, number of channels or type differ.
+    """
+    for name, samples in others.items():
+        if samples.shape[1:] != first.shape[1:] or not scaled_alike(samples, first):
+            raise DataError(
+                f"data: a sample of the {name} subset has shape {tuple(samples.shape[1:])} and type "
+                f"{samples.dtype}, one of the training subset {tuple(first.shape[1:])} and {first.dtype}",
+                hint="bring the subsets to one shape and type, for example with data.transform.eval",
+            )
+    same_channels = trained.ndim == first.ndim and trained.shape[1] == first.shape[1]
+    if not same_channels or not scaled_alike(trained, first):
+        raise DataError(
+            f"data.transform: after data.transform.train a sample has shape {tuple(trained.shape[1:])}, "
+            f"{trained.dtype}, after data.transform.eval {tuple(first.shape[1:])} and {first.dtype}",
+            hint="give both the transforms that change channels or type",
+        )
+
+
+def ask_for_columns(source: Source, split: Split) -> None:
+    """Have a source give the values that its samples are divided by.
+
+    Args:
+        source: Not read yet.
+        split: Names the columns.
+
+    Raises:
+        DataError: The source has no columns, or divides its samples itself.
+    """
+    columns = split.columns
+    if columns and isinstance(source, Declared):
+        key, name = next(iter(columns.items()))
+        raise DataError(
+            f"{key}={name}: this data is declared (data.spec), without such a column",
+            hint=f"{key}=null; where the data has it: ~data.spec, so that it is read",
+        )
+    asked = {**columns, **({"data.split.folds": split.folds} if split.folds else {})}
+    if asked and getattr(source, "divides_itself", False):
+        key, value = next(iter(asked.items()))
+        raise DataError(
+            f"{key}={value}: this source divides its texts itself, and not into samples that stand alone",
+            hint=f"{key}=null fold=null; data.source.split_by says how they are divided",
+        )
+    if hasattr(source, "split_columns"):
+        source.split_columns = columns
+
+
+def read_for_trained(
+    source: Source,
+    split: Split,
+    thin_classes: float | None,
+    trained: Trained,
+    *,
+    asked: str | None,
+    digest: str,
+    whole: bool,
+) -> Splits:
+    """Read a source and divide it as its run did, or take other samples as a whole.
+
+    Args:
+        source: Of the run's data, or of other data.
+        split: Of the run.
+        thin_classes: Of the run.
+        trained: What the run knows of its data.
+        asked: The task, where it is not the source's own.
+        digest: Of the run's data.
+        whole: Other samples are taken as a whole, where the source would cut them (its `divides`).
+
+    Raises:
+        DataError: The model does not take the samples.
+    """
+
+    def read(by: Split) -> Splits:
+        return read_splits(source, by, thin_classes, trained, asked=asked)
+
+    joins = whole and bool(getattr(source, "divides", False))
+    ask_for_columns(source, split)
+    try:
+        splits = read(split)
+        is_other = joins and splits.digest != digest
+    except DataError:
+        if not (split.columns or joins):
+            raise
+        ask_for_columns(source, replace(split, group=None, time=None, column=None))
+        is_other = True
+    if is_other:
+        if hasattr(source, "divides"):
+            source.divides = False
+        splits = read(split)
+    if split.folds and splits.digest != digest:  # folds of other samples are of no use
+        splits = read(replace(split, folds=None, fold=None, inner_folds=None, inner_fold=None))
+    return splits
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """The three subsets of a data set.
+
+    Attributes:
+        task: Of the source.
+        class_names: Of the source.
+        data: What each subset's rows index; subsets may share it.
+        rows: int64 indices of each subset's samples.
+        encoder: What made the inputs of raw records; None where they come as numbers.
+        raw: Records that are to be shown, by subset, in its order, where they are a table.
+        notes: What was decided about the division, and samples that are in two subsets, a sentence each.
+        target_names: Of real-valued targets, where the source names them in `targets`.
+    """
+
+    task: Task
+    class_names: tuple[str, ...]
+    data: Mapping[str, Samples | Stream]
+    rows: Mapping[str, NDArray[np.int64]]
+    encoder: Encoder | None = None
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    target_names: tuple[str, ...] = ()
+
+    def targets(self, subset: str) -> Tensor:
+        """Targets of one subset, in its order.
+
+        Args:
+            subset: `train`, `val` or `test`.
+        """
+        targets, rows = self.data[subset].targets, self.rows[subset]
+        whole = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
+        return targets if whole else targets[torch.as_tensor(rows)]
+
+    def with_own_data(self) -> list[str]:
+        """Those of `val` and `test` whose samples do not lie beside the training samples."""
+        shared = self.data["train"]
+        return [name for name in ("val", "test") if len(self.rows[name]) and self.data[name] is not shared]
+
+    def check(self, batch_size: int) -> None:
+        """Refuse what cannot be trained on.
+
+        Args:
+            batch_size: Training samples needed for one batch.
+
+        Raises:
+            DataError: Too few samples, an empty class, a value that is not finite, a class that training
+                never sees.
+        """
+        num_train = len(self.rows["train"])
+        if num_train < 2:
+            raise DataError(
+                f"data: {num_train} training sample(s) after the split; training needs at least two",
+                hint="add samples, or lower data.split.val and data.split.test",
+            )
+        seen: set[int] = set()
+        for subset, data in self.data.items():
+            if isinstance(data, Samples) and id(data) not in seen:
+                check_inputs(subset, data)
+            seen.add(id(data))
+            found, wanted = data.targets.shape[1:], self.data["train"].targets.shape[1:]
+            if found != wanted:
+                raise DataError(
+                    f"data: targets of the {subset} subset have shape {list(found)} a sample, of training "
+                    f"{list(wanted)}",
+                    hint="give all subsets the same targets",
+                )
+        self.task.check_subsets({subset: self.targets(subset) for subset in self.rows}, self.class_names)
+        if num_train < batch_size:  # last: too few may follow from what is wrong above
+            raise DataError(
+                f"data.batch_size={batch_size}: there are only {num_train} training samples, "
+                "less than a batch",
+                hint=f"data.batch_size={num_train}, or data.drop_last=false",
+            )
+
+    def describe(
+        self,
+        first: Tensor,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        target_mean: tuple[float, ...] = (),
+        target_std: tuple[float, ...] = (),
+        *,
+        train_shape: tuple[int, ...] = (),
+        value_range: tuple[float, ...] = (),
+        image_size: tuple[int, int] | None = None,
+    ) -> Spec:
+        """The spec of these subsets.
+
+        Args:
+            first: Some transformed inputs `[B, ...]`.
+            mean: Normalisation.
+            std: Normalisation.
+            target_mean: What targets are standardised with.
+            target_std: As `target_mean`.
+            train_shape: As in `Spec`.
+            value_range: As in `Spec`.
+            image_size: As in `Spec`.
+        """
+        return Spec(
+            task=self.task.name,
+            input_shape=tuple(first.shape[1:]),
+            input_dtype=stored_type(first.dtype),
+            vocab_size=getattr(self.data["train"], "vocab_size", 0),
+            token_bytes=getattr(self.data["train"], "token_bytes", ""),
+            train_shape=train_shape,
+            **self.task.sizes(self.targets("train"), self.class_names),
+            class_names=self.class_names,
+            target_names=self.target_names,
+            ignore_index=self.task.ignore_index,
+            num_train=len(self.rows["train"]),
+            num_val=len(self.rows["val"]),
+            num_test=len(self.rows["test"]),
+            mean=mean,
+            std=std,
+            target_mean=target_mean,
+            target_std=target_std,
+            value_range=value_range,
+            image_size=image_size,
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over contents and division, as they were when it was first asked for."""
+        digest = hashlib.sha256()
+        contents: dict[int, str] = {}
+        for subset in ("train", "val", "test"):
+            data = self.data[subset]
+            if id(data) not in contents:
+                contents[id(data)] = data.digest()
+            digest.update(contents[id(data)].encode())
+            digest.update(self.rows[subset].tobytes())
+        return digest.hexdigest()
+
+
+def read_splits(
+    source: Source,
+    split: Split,
+    thin_classes: float | None,
+    trained: Trained | None = None,
+    *,
+    compare: bool = True,
+    asked: str | None = None,
+) -> Splits:
+    """Read a source and divide what it does not come divided.
+
+    Classes are divided in proportion (stratified) unless `split` asks for an order of time.
+
+    Args:
+        source: The data set.
+        split: Shares and seed.
+        thin_classes: Ratio of the long tail; None for all samples.
+        trained: What a run knows of its data, where the samples are for its model: nothing is learned from
+            them. What comes undivided is then a subset `all`, too.
+        compare: Look for samples that are in two subsets.
+        asked: The task, where it is not the source's own; the division stays that of the source's own.
+
+    Raises:
+        DataError: The data is not what the source says it is; or see `divide` and `long_tail`.
+    """
+    given = dict(source.read())
+    _check_names(given)
+    if trained is not None:
+        given = trained.adapted(source, given, asked)
+    task = own = _task_of(source, None if asked else trained)
+    class_names = trained.spec.class_names if trained else tuple(source.class_names)
+    for subset, data in given.items():
+        _check_lengths(subset, data)
+    if asked is not None:
+        task = _in_place_of(own, asked)
+        given = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in given.items()}
+        class_names = class_names if next(iter(given.values())).targets.ndim == 1 else ()
+    for subset, data in given.items():
+        task.check(subset, data.targets, class_names)
+    undivided = "all" in given
+    whole = given.pop("all" if undivided else "train")
+    labels = whole.targets.numpy() if own.by_class and whole.targets.ndim == 1 else None
+    try:
+        rows, notes = divide(whole, given, split, labels, class_names)
+    except DataError:
+        if trained is None:
+            raise
+        # They cannot be the run's own: too few, or without the columns that those were divided by.
+        rows = {subset: np.arange(len(data)) for subset, data in given.items()}
+        rows |= {"train": np.arange(len(whole))}
+        rows, notes = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}, []
+    if split.folds:
+        given.pop("test", None)
+    if split.inner_folds:
+        given.pop("val", None)
+    if thin_classes is not None:
+        if labels is None:
+            raise DataError(
+                f"data.thin_classes={thin_classes}: only classes are thinned out; this is {task.name}",
+                hint="data.thin_classes=null",
+            )
+        rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
+    every = {"train": whole, **given}
+    if compare and trained is None:
+        notes += [*leaks(every, rows), *near_copies(every, rows)]
+        notes += [*undivided_columns(whole, given, rows, folds=bool(split.folds))]
+    encoded = _encode(every, None if trained else rows["train"])
+    shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
+    if trained and undivided:
+        shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
+    encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
+    # A baseline is fitted to texts; of other data only the test is shown.
+    wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
+    shown = rows if wants_all else ("test",)
+    raw = {name: _records(every.get(name, whole), rows[name]) for name in shown}
+    told = (*_unused_targets(own, task, class_names), *notes)
+    named = getattr(source, "targets", ()) if task.has_real_targets else ()
+    names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
+    return Splits(task, class_names, shared, rows, encoder, raw, told, names)
+
+
+def _task_of(source: Source, trained: Trained | None) -> Task:
+    """The source's own; of classes for a trained model the model's, which may know more of them."""
+    task = task_of(source.task)
+    known = task_of(trained.spec.task) if trained is not None else task
+    return known if task.by_class and known.by_class else task
+
+
+def _in_place_of(own: Task, asked: str) -> Task:
+    task = task_of(asked)
+    if not (task.learns_from_inputs or task is own):
+        raise DataError(
+            f"data.task={asked}: the data's targets are for {own.name}; only a task that learns from the "
+            "inputs alone can take its place",
+            hint=f"data.source.task={asked}, where the source has that key, or data.task=null",
+        )
+    return task
+
+
+def _unused_targets(own: Task, task: Task, class_names: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence on targets that the data has, and that are not learnt."""
+    if task is own:
+        return ()
+    num_classes = len(class_names)
+    use = f"its {num_classes} classes are only looked at" if num_classes else "it does not see the targets"
+    return (f"data.task={task.name}: learnt from the inputs alone; {use}",)
+
+
+def _records(data: Samples | Stream | Unfitted, rows: NDArray[np.int64]) -> Any:
+    """Rows of a table; None of anything else."""
+    return data.raw.iloc[rows] if isinstance(data, Unfitted) and hasattr(data.raw, "iloc") else None
+
+
+def _check_names(given: Mapping[str, object]) -> None:
+    """Refuse subsets that would be left out without a word."""
+    names = ", ".join(given) or "nothing"
+    if "all" not in given and "train" not in given:
+        raise DataError(f"data: there is no training subset, only: {names}", hint="name one all, or train")
+    if "all" in given and "train" in given:
+        raise DataError(
+            f"data: the source gives {names}; all is divided, and train would be, too",
+            hint="give one of them",
+        )
+    if unknown := [name for name in given if name not in ("all", "train", "val", "test")]:
+        raise DataError(
+            f"data: {unknown[0]!r} is not a subset; the source gives {names}",
+            hint="name them train, val and test",
+        )
+
+
+def _encode(
+    given: Mapping[str, Samples | Stream | Unfitted], train: NDArray[np.int64] | None
+) -> dict[str, Samples | Stream]:
+    encoded: dict[str, Samples | Stream] = {}
+    for subset, data in given.items():  # the training subset comes first
+        if isinstance(data, Unfitted):
+            if subset == "train" and train is not None:
+                data.encoder.fit(data.raw, train)
+            inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
+            lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
+            encoded[subset] = Samples(
+                inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
+            )
+        else:
+            encoded[subset] = data
+    return encoded
+
+
+def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
+    num_targets = len(data.targets)
+    if not num_targets:
+        raise DataError(
+            f"data: {subset_in_words(subset)} has no samples",
+            hint="add some, or do not name it in data.source",
+        )
+    num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
+    if num_inputs != num_targets:
+        raise DataError(
+            f"data: {subset_in_words(subset)} has {num_inputs} inputs and {num_targets} targets",
+            hint="check which files or arrays data.source names",
+        )
+
+
+def check_inputs(subset: str, data: Samples) -> None:
+    """Refuse inputs without a feature dimension, and values that are not finite.
+
+    Args:
+        subset: Its name, for messages.
+        data: Its samples.
+
+    Raises:
+        DataError: Naming the first such sample.
+    """
+    if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
+        raise DataError(
+            f"data: the {subset} subset's inputs have shape {tuple(data.inputs.shape)}; "
+            "[N, features] or [N, channels, …] was expected",
+            hint="give a single feature a dimension of its own: inputs.reshape(-1, 1)",
+        )
+    for what, tensor in (("inputs", data.inputs), ("targets", data.targets)):
+        if not tensor.is_floating_point():
+            continue
+        start = 0
+        for block in blocks(tensor, torch.arange(len(tensor))):
+            # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
+            if (
+                not torch.isfinite(block.sum())
+                and not (finite := torch.isfinite(block.flatten(1)).all(1)).all()
+            ):
+                row = start + int((~finite).nonzero()[0])
+                raise DataError(
+                    f"data: the {what} of the {subset} subset hold NaN or infinity, first in sample {row}",
+                    hint="leave such samples out, or fill in what is missing",
+                )
+            start += len(block)

@@ -1,0 +1,403 @@
+"""Rows of train, val and test, one subset as its loader sees it, and samples that are in two of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]  # scikit-learn ships no types
+from torch.nn.functional import adaptive_avg_pool2d, normalize
+
+from assay.data.placement import free_memory
+from assay.data.samples import Samples, Stream, Unfitted
+from assay.errors import DataError
+from assay.quoting import override
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.transforms import Transforms
+
+    Data = Samples | Stream | Unfitted
+
+
+@final
+@dataclass(frozen=True)
+class Split:
+    """How the samples are divided that a source does not come divided.
+
+    Attributes:
+        val: Validation samples: a share of all samples, or, when the source has a test subset of its own, of
+            the samples it gives for training.
+        test: Test samples: a share of all samples; not used with folds.
+        seed: Of the draw; apart from the run's seed, so that runs over several seeds are tested on the same
+            samples.
+        group: A column; samples that share its value stay together. Of data without columns, here and below:
+            a regular expression over the paths of the files, whose one group is the value.
+        time: A column of dates or numbers; the latest samples are the test subset, those before them the
+            validation subset.
+        column: A column that says `train`, `val` or `test`.
+        folds: Into how many folds the samples are divided, one of which is tested.
+        fold: Which one, from 0.
+        inner_folds: Into how many folds the rest is divided, one of which is the validation subset; there is
+            no test subset then.
+        inner_fold: Which one, from 0.
+    """
+
+    val: float
+    test: float
+    seed: int = 0
+    group: str | None = None
+    time: str | None = None
+    column: str | None = None
+    folds: int | None = None
+    fold: int | None = None
+    inner_folds: int | None = None
+    inner_fold: int | None = None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that samples are divided by, by the key that names each."""
+        named = {"group": self.group, "time": self.time, "column": self.column}
+        return {f"data.split.{key}": str(name) for key, name in named.items() if name is not None}
+
+    def share_of_rest(self, subset: str, given: Collection[str]) -> float:
+        """Share to take of what is left for `subset`; the test subset is taken before the validation subset.
+
+        Args:
+            subset: `val` or `test`.
+            given: Subsets that the source has of its own.
+
+        >>> Split(val=0.1, test=0.5).share_of_rest("val", given=())
+        0.2
+        """
+        if subset == "test":
+            return self.test
+        tested = 1 / self.folds if self.folds else self.test
+        return self.val if "test" in given and not self.folds else self.val / (1 - tested)
+
+
+def hold_out(
+    indices: NDArray[np.int64], fraction: float, labels: NDArray[np.int64] | None, seed: int, subset: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Take a subset away.
+
+    Args:
+        indices: What there is.
+        fraction: Share (0 to 1) of `indices` to take.
+        labels: Class of every sample of the data set, for a stratified subset; None for a plain one.
+        seed: Of the draw.
+        subset: `val` or `test`, for messages.
+
+    Returns:
+        The rest and the subset, each in ascending order.
+
+    Raises:
+        DataError: There are too few samples for a subset of this size.
+    """
+    if fraction == 0:
+        return indices, indices[:0]
+    stratify = None if labels is None else labels[indices]
+    try:
+        rest, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)
+    except ValueError as error:
+        counts: list[int] = [] if stratify is None else np.unique(stratify, return_counts=True)[1].tolist()
+        classes = f" of {len(counts)} classes (the smallest has {min(counts)})" if len(counts) else ""
+        raise DataError(
+            f"data.split.{subset}: of {len(indices)} sample(s){classes} no share of {fraction:.3g} "
+            "can be cut",
+            hint=f"add samples, or take no such subset: data.split.{subset}=0",
+        ) from error
+    return np.sort(rest), np.sort(taken)
+
+
+def long_tail(
+    indices: NDArray[np.int64], labels: NDArray[np.int64], num_classes: int, ratio: float, seed: int
+) -> NDArray[np.int64]:
+    """Thin classes out exponentially: class j keeps ⌊n_max · ratio^(j / (C - 1))⌋ samples.
+
+    The protocol of Cui et al., "Class-Balanced Loss Based on Effective Number of Samples" (CVPR 2019), as
+    LDAM uses it.
+
+    Args:
+        indices: Samples of the training subset.
+        labels: Class of every sample of the data set.
+        num_classes: C.
+        ratio: Smallest class over largest class, in (0, 1].
+        seed: Of the choice within a class.
+
+    Returns:
+        The samples kept, in ascending order; every class keeps at least one.
+    """
+    generator = np.random.default_rng(seed)
+    counts = np.bincount(labels[indices], minlength=num_classes)
+    kept = []
+    for label in range(num_classes):
+        wanted = max(1, int(counts.max() * ratio ** (label / max(1, num_classes - 1))))
+        members = indices[labels[indices] == label]
+        kept.append(generator.permutation(members)[:wanted])
+    return np.sort(np.concatenate(kept))
+
+
+_BLOCK_ELEMENTS = 1 << 22
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The samples of a subset and what is still to be done to each.
+
+    Attributes:
+        data: Subsets may share it.
+        rows: int64 `[n]`, the subset's samples in `data`.
+        keys: int64 `[n]`, the same samples' indices in their source; what random draws are keyed by.
+        transforms: Still to be applied.
+    """
+
+    data: Samples | Stream
+    rows: Tensor
+    keys: Tensor
+    transforms: Transforms
+
+    def apply_once(self, processes: int = 1) -> Subset:
+        """Apply the deterministic transforms the chain starts with, if data and result fit in memory.
+
+        Args:
+            processes: On this machine, each of which does it.
+
+        Returns:
+            A subset with samples of its own, or this one.
+        """
+        head, tail = self.transforms.divide()
+        if not head or not isinstance(self.data, Samples) or not len(self.rows):
+            return self
+        one = self.rows[:1]
+        pair = self.data.inputs.index_select(0, one), self.data.targets.index_select(0, one)
+        first = head.pairs(*pair, 0, 0, self.keys[:1])
+        if sum(one.nbytes for one in first) * len(self.rows) > free_memory() // 4 // processes:
+            return self
+        inputs, targets = (one.new_empty((len(self.rows), *one.shape[1:])) for one in first)
+        start = 0
+        for block in blocks(self.data.inputs, self.rows):
+            there = slice(start, start + len(block))
+            chosen = self.data.targets.index_select(0, self.rows[there])
+            inputs[there], targets[there] = head.pairs(block, chosen, 0, 0, self.keys[there])
+            start += len(block)
+        return Subset(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
+
+
+def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
+    """Samples in blocks of a few million values, so that work on them takes bounded memory.
+
+    Args:
+        inputs: `[N, ...]`.
+        rows: int64 indices.
+
+    Yields:
+        `[B, ...]`, in the order of `rows`.
+    """
+    if not len(rows):
+        return
+    size = max(1, _BLOCK_ELEMENTS // max(1, inputs[0].numel()))
+    for chunk in rows.split(size):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        yield inputs.index_select(0, chunk)
+
+
+_HINT: Final = (
+    "scores on them say little about new data: leave copies out, or keep them in one subset with "
+    "data.split.group"
+)
+_MOST_PICTURES: Final = 20_000
+"""In training; a tenth of it elsewhere: all pairs of them are compared."""
+_WORD: Final = re.compile(r"\w+")
+_SHARED = 0.1
+"""Rows of a subset with a group in training, below which a column rather holds names than groups."""
+
+
+def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Say how many samples of val and test are in training, too; nothing where none is.
+
+    Rows of a table are equal where their columns are, pictures in files where the files are, other samples
+    where their inputs are. Samples that are streamed from elsewhere are not looked at.
+
+    Args:
+        every: What is divided, as `train`, and the subsets that the source has of its own.
+        rows: Of each subset; a subset that `every` lacks is taken of `train`.
+    """
+    hashes = _hashes(every)
+    if hashes is None:
+        return []
+    of = {subset: (subset if subset in every else "train") for subset in rows}
+    inputs = {subset: hashes[of[subset]][own] for subset, own in rows.items()}
+    found = []
+    for subset in ("val", "test"):
+        if len(shared := np.flatnonzero(np.isin(inputs[subset], inputs["train"]))):
+            there = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
+            twins = _targets(every["train"], rows["train"][there])
+            own = _targets(every[of[subset]], rows[subset][shared])
+            pairs = set(zip(inputs["train"][there].tolist(), twins, strict=True))
+            both = sum(pair in pairs for pair in zip(inputs[subset][shared].tolist(), own, strict=True))
+            name = _name(every[of[subset]], int(rows[subset][shared[0]]))
+            twin = int(rows["train"][np.flatnonzero(inputs["train"] == inputs[subset][shared[0]])[0]])
+            found.append(
+                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} ({both:,} with the same target; "
+                f"such as {name}, like {_name(every['train'], twin)})"
+            )
+    copies = " and ".join(found)
+    told = f"data: samples that are in training, too: {copies}; {_HINT}"
+    return [told] if found else []
+
+
+def near_copies(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Say how many texts and pictures of val and test are nearly in training; nothing where none is.
+
+    Texts are near copies where their words are the same, whatever the case and the signs between them.
+    Pictures in memory are where 16×16 pixels of each, in grey, are twenty times as close (by correlation) as
+    those of the closest pictures otherwise. Copies that `leaks` counts are left out.
+
+    Args:
+        every: As in `leaks`.
+        rows: As in `leaks`.
+    """
+    hashes = _hashes(every)
+    if hashes is None:
+        return []
+    of = {subset: (subset if subset in every else "train") for subset in rows}
+    looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
+    if any(look is None for look in looks.values()):
+        return []
+    are_texts = looks["train"].ndim == 1
+    most = len(rows["train"]) if are_texts else _MOST_PICTURES
+    train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
+    known: Any = looks["train"][train]
+    found = []
+    for subset in ("val", "test"):
+        own = rows[subset] if are_texts else rows[subset][: _MOST_PICTURES // 10]
+        looked: Any = looks[of[subset]][own]
+        if not len(own):
+            continue
+        if are_texts:
+            places = dict(zip(known.tolist(), range(len(known)), strict=True))
+            twins = np.array([places.get(look, -1) for look in looked.tolist()])
+        else:
+            pairs = [(block @ known.T).max(1) for block in looked.split(500)]
+            apart = 1 - torch.cat([pair.values for pair in pairs])
+            twins = torch.cat([pair.indices for pair in pairs]).where(apart < apart.median() / 20, -1).numpy()
+        twins[np.isin(hashes[of[subset]][own], hashes["train"][rows["train"]])] = -1
+        if len(near := np.flatnonzero(twins >= 0)):
+            name = _name(every[of[subset]], int(own[near[0]]))
+            twin = _name(every["train"], int(train[twins[near[0]]]))
+            found.append(f"{len(near):,} of {len(own):,} in {subset} (such as {name}, like {twin})")
+    told = f"data: samples that are nearly the same as some in training: {' and '.join(found)}; {_HINT}"
+    return [told] if found else []
+
+
+def _look(data: Data) -> Any:
+    """What near copies have alike: words `[N]`, or small grey pictures `[N, 256]` of norm 1; or None."""
+    if isinstance(data, Unfitted):
+        column = getattr(data.encoder, "column", None)
+        if column is None:
+            return None
+        return np.array([hash(" ".join(_WORD.findall(str(text).casefold()))) for text in data.raw[column]])
+    if not isinstance(data, Samples) or data.inputs.ndim != 4 or data.inputs.dtype != torch.uint8:
+        return None
+    step = max(1, min(data.inputs.shape[2:]) // 32)
+    if min(data.inputs.shape[2:]) < 16:
+        return None
+    small = [
+        adaptive_avg_pool2d(block[..., ::step, ::step].float().mean(1), 16).flatten(1)
+        for block in blocks(data.inputs, torch.arange(len(data)))
+    ]
+    grey = torch.cat(small)
+    return normalize(grey - grey.mean(1, keepdim=True))
+
+
+def undivided_columns(
+    whole: Data, given: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]], *, folds: bool
+) -> list[str]:
+    """Say which groups of rows, such as those of a customer, and which times a random division ignores.
+
+    Args:
+        whole: What is divided.
+        given: Subsets that the source has of its own.
+        rows: Of each subset.
+        folds: Whether the division is into folds.
+    """
+    drawn = [subset for subset in ("test", "val") if subset not in given and len(rows[subset])]
+    notes, hints = list[str](), whole.split_hints if isinstance(whole, Unfitted) and drawn else {}
+    for name, hint in hints.items():
+        values = whole.split_values[name].reset_index(drop=True)
+        if hint == "time":
+            typed = override("data.split.time", name) + " data.split.folds=null fold=null" * folds
+            notes.append(
+                f"data: the rows are divided at random, and {name!r} dates them ({_ends(values.dropna())}); "
+                f"scores are too good if later rows are to be predicted: {typed}"
+            )
+            continue
+        share = values[rows[drawn[0]]].dropna().isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
+        if share >= _SHARED:
+            notes.append(
+                f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "
+                "are in training, too; scores are too good if new ones are to be predicted: "
+                f"{override('data.split.group', name)}"
+            )
+    return notes
+
+
+def _ends(times: pd.Series[Any]) -> str:
+    ends = times.sort_values(key=None if times.dtype.kind in "iufM" else lambda texts: texts.astype(str))
+    return " to ".join(str(end).removesuffix(" 00:00:00") for end in (ends.iloc[0], ends.iloc[-1]))
+
+
+def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
+    """A number for each sample, equal where the samples are; None where they are not at hand."""
+    if any(isinstance(data, Unfitted) for data in every.values()):
+        raw: list[Any] = [data.raw for data in every.values() if isinstance(data, Unfitted)]
+        if len(raw) < len(every) or not all(isinstance(one, pd.DataFrame | pd.Series) for one in raw):
+            return None
+        whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
+        numbers = pd.util.hash_pandas_object(whole, index=False).to_numpy().view(np.int64)
+        return dict(zip(every, np.split(numbers, np.cumsum([len(one) for one in raw])[:-1]), strict=True))
+    given = {subset: data for subset, data in every.items() if not isinstance(data, Unfitted)}
+    if not all(data.hashes for data in given.values()):  # numbers of one kind alone can be compared
+        given = {subset: replace(data, hashes=()) for subset, data in given.items()}
+    found = {subset: hashes_of(data) for subset, data in given.items()}
+    known = {subset: hashes for subset, hashes in found.items() if hashes is not None}
+    return known if len(known) == len(found) else None
+
+
+def hashes_of(data: Samples | Stream) -> NDArray[np.int64] | None:
+    """A number for each sample, equal where samples are; None where they would have to be read."""
+    if data.hashes:
+        return np.array([hash(one) for one in data.hashes])
+    return None if isinstance(data, Stream) else row_numbers(data.inputs)
+
+
+def row_numbers(tensor: Tensor) -> NDArray[np.int64]:
+    """A number for each row, by its bytes.
+
+    Args:
+        tensor: `[N, ...]`.
+    """
+    numbers: list[int] = []
+    for block in blocks(tensor, torch.arange(len(tensor))):
+        plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()
+        numbers += [hash(row.tobytes()) for row in plain]
+    return np.array(numbers, dtype=np.int64)
+
+
+def _targets(data: Data, rows: NDArray[np.int64]) -> list[int]:
+    found: list[int] = row_numbers(data.targets[torch.as_tensor(rows)]).tolist()
+    return found
+
+
+def _name(data: Data, row: int) -> str:
+    names: Sequence[str] = getattr(data, "names", ())
+    return names[row] if names else f"row {row}"

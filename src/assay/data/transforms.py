@@ -1,0 +1,425 @@
+"""torchvision transforms on samples and whole batches, and what stands under `data.transform`."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import torch
+from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD
+from assay.errors import DataError
+from assay.splitmix import mix
+from assay.task.segmentation import IGNORED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from torch import Tensor
+
+
+_LIFT = 1 << 16
+"""Added to the classes of a mask while it is transformed."""
+_DETERMINISTIC = (
+    torch.nn.Identity,
+    v2.CenterCrop,
+    v2.ConvertImageDtype,
+    v2.Grayscale,
+    v2.Identity,
+    v2.Normalize,
+    v2.Pad,
+    v2.Resize,
+    v2.RGB,
+    v2.ToDtype,
+    v2.ToImage,
+    v2.ToPureTensor,
+)
+
+
+@final
+class Transforms:
+    """A chain of torchvision (v2) transforms.
+
+    A v2 transform given a batch draws its random numbers once for the whole of it, which is not what anyone
+    means by "random crop"; so a chain with a random member runs sample by sample, and one without runs on the
+    batch.
+
+    Args:
+        transforms: Callables on `[C, H, W]` or `[B, C, H, W]` tensors.
+        keys: The full key of each, for messages.
+        masks: Targets are masks `[H, W]`, which are transformed along with the pictures: each transform gets
+            a pair of torchvision's `Image` and `Mask`. What it leaves of neither, such as a border, is left
+            out of the mask.
+    """
+
+    def __init__(
+        self,
+        transforms: Iterable[Callable[[Any], Any]] = (),
+        keys: Sequence[str] = (),
+        *,
+        masks: bool = False,
+    ) -> None:
+        given = list(transforms)
+        named = zip(given, keys or ["data.transform"] * len(given), strict=True)
+        flat = [(one, key) for transform, key in named for one in _flat([transform])]
+        self.transforms, self.keys = tuple(one for one, _ in flat), tuple(key for _, key in flat)
+        self.masks = masks
+
+    def __bool__(self) -> bool:
+        return bool(self.transforms)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the result depends on the input alone, as far as that is known."""
+        return all(type(transform) in _DETERMINISTIC for transform in self.transforms)
+
+    def divide(self) -> tuple[Transforms, Transforms]:
+        """The deterministic transforms the chain starts with, to be applied only once, and the rest.
+
+        >>> head, tail = Transforms([v2.Resize(8), v2.RandomCrop(4), v2.Pad(1)]).divide()
+        >>> len(head.transforms), len(tail.transforms)
+        (1, 2)
+        """
+        length = 0
+        while length < len(self.transforms) and type(self.transforms[length]) in _DETERMINISTIC:
+            length += 1
+        head, tail = self.keys[:length], self.keys[length:]
+        first, rest = self.transforms[:length], self.transforms[length:]
+        return Transforms(first, head, masks=self.masks), Transforms(rest, tail, masks=self.masks)
+
+    def sample(self, inputs: Any, key: tuple[int, ...]) -> Any:
+        """Transform one sample; the random numbers are a function of `key` alone.
+
+        Args:
+            inputs: One input.
+            key: Such as (seed, epoch, index).
+
+        Raises:
+            DataError: A transform does not take this input.
+        """
+        if not self.deterministic:
+            seed_generators(key)
+        return self._apply(inputs)
+
+    def pair(self, inputs: Any, targets: Any, key: tuple[int, ...]) -> tuple[Any, Any]:
+        """Transform one sample and, where it is a mask, its target.
+
+        Args:
+            inputs: One input.
+            targets: Its target.
+            key: As for `sample`.
+
+        Raises:
+            DataError: A transform does not take them.
+        """
+        if not self.masks or not self.transforms or not isinstance(targets, torch.Tensor) or targets.ndim < 2:
+            return self.sample(inputs, key), targets
+        if not self.deterministic:
+            seed_generators(key)
+        return self._together(inputs, targets)
+
+    def _together(self, inputs: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+        # What a transform fills in, whatever number that is, is not one of the classes.
+        lifted = tv_tensors.Mask(masks.to(torch.int32) + _LIFT)
+        picture, mask = self._apply((tv_tensors.Image(inputs), lifted))
+        if not isinstance(mask, tv_tensors.Mask) or mask.shape[-2:] != picture.shape[-2:]:
+            raise DataError(
+                f"data.transform: {', '.join(type(one).__name__ for one in self.transforms)} make a picture "
+                f"{list(picture.shape)} with a {type(mask).__name__} {list(mask.shape)}; a Mask of the same "
+                "height and width was expected",
+                hint="take transforms of torchvision.transforms.v2, without ToPureTensor, which change both",
+            )
+        mask = mask.as_subclass(torch.Tensor)
+        mask = torch.where(mask < _LIFT, IGNORED, mask - _LIFT).to(masks.dtype)
+        return picture.as_subclass(torch.Tensor), mask
+
+    def pairs(
+        self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Transform a batch and, where these are masks, its targets.
+
+        Args:
+            inputs: As for `batch`.
+            targets: `[B, ...]`.
+            seed: As for `batch`.
+            epoch: As for `batch`.
+            keys: As for `batch`.
+
+        Raises:
+            DataError: As for `batch`.
+        """
+        if not self.masks or not self.transforms or targets.ndim < 3:
+            return self.batch(inputs, seed, epoch, keys), targets
+        if self.deterministic:
+            return self._together(inputs, targets)
+        samples = [
+            self.pair(one, target, (seed, epoch, key))
+            for one, target, key in zip(inputs, targets, keys.tolist(), strict=True)
+        ]
+        return stack([one for one, _ in samples]), stack([mask for _, mask in samples])
+
+    def batch(self, inputs: Tensor, seed: int, epoch: int, keys: Tensor) -> Tensor:
+        """Transform a batch.
+
+        Args:
+            inputs: `[B, C, H, W]`.
+            seed: Of the run.
+            epoch: From 0.
+            keys: int64 `[B]`, the samples' indices in their data set.
+
+        Raises:
+            DataError: A transform does not take these inputs, or makes samples of several shapes.
+        """
+        if not self.transforms:
+            return inputs
+        if self.deterministic:
+            transformed: Tensor = self._apply(inputs)
+            return transformed
+        samples = [
+            self.sample(one, (seed, epoch, key)) for one, key in zip(inputs, keys.tolist(), strict=True)
+        ]
+        return stack(samples)
+
+    def _apply(self, inputs: Any) -> Any:
+        for transform, key in zip(self.transforms, self.keys, strict=True):
+            try:
+                inputs = transform(inputs)
+            except (KeyError, RuntimeError, TypeError, ValueError) as error:
+                if not type(transform).__module__.startswith("torchvision."):
+                    raise  # a transform of somebody's own, whose file and line are told
+                several = inputs if isinstance(inputs, tuple) else (inputs,)
+                what = " and a mask ".join(
+                    f"of shape {tuple(one.shape)}" if isinstance(one, torch.Tensor) else repr(type(one))
+                    for one in several
+                )
+                raise DataError(
+                    f"{key}: {type(transform).__name__} cannot take an input {what}: {error}",
+                    hint="change data.transform.train and data.transform.eval, or data/transform=none",
+                ) from error
+        return inputs
+
+
+def seed_generators(key: tuple[int, ...]) -> None:
+    """Seed the global generators of torch (CPU), numpy and random.
+
+    That they are global does no harm: they are seeded again before each training step.
+
+    Args:
+        key: Such as (seed, epoch, index).
+    """
+    seed = mix(*key)
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)
+
+
+def stack(samples: list[Any]) -> Tensor:
+    """`torch.stack` with a message that tells what to do about images of several sizes.
+
+    Raises:
+        DataError: They have several shapes.
+    """
+    shapes = {tuple(sample.shape): None for sample in samples}
+    if len(shapes) > 1:
+        raise DataError(
+            f"data: samples of shapes {', '.join(map(str, list(shapes)[:3]))} cannot make up one batch",
+            hint="bring them to one size: data/transform=resize, or data.source.image_size=[224,224]",
+        )
+    return torch.stack(samples)
+
+
+def _flat(transforms: Iterable[Any]) -> Iterator[Callable[[Any], Any]]:
+    for transform in transforms:
+        if type(transform) is v2.Compose:
+            yield from _flat(transform.transforms)
+        else:
+            yield transform
+
+
+@final
+class PretrainedScale:
+    """What `data.transform.normalize: auto` makes of the inputs that a model's weights were trained with.
+
+    Args:
+        inputs: `mean`, `std`, `size` and `source`, see `assay.build.compatibility`; None
+            where the model starts from random weights.
+        normalize: What `data.transform.normalize` says.
+
+    Attributes:
+        notes: What was decided, a sentence each; there once `scale` was called.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any] | None, normalize: Any) -> None:
+        self._inputs, self._normalize = inputs, normalize
+        self.notes: tuple[str, ...] = ()
+
+    def scale(self, first: Tensor, given: Scale | None) -> Scale | None:
+        """Mean and deviation to normalise with; None where what was given, or the data's own, counts.
+
+        Args:
+            first: Some samples as the model will see them, `[B, C, ...]`, not normalised.
+            given: What `data.transform.normalize` comes to, as far as it says so itself.
+        """
+        if self._inputs is None:
+            return None
+        source, (mean, std) = self._inputs["source"], (self._inputs["mean"], self._inputs["std"])
+        told = f"mean {_short(mean)}, std {_short(std)}"
+        self.notes = self._on_size(first)
+        if self._normalize != "auto":
+            if given != (mean, std):
+                self._say(
+                    f"data.transform.normalize={self._normalize}: the weights of {source} were trained with "
+                    f"{told}; data.transform.normalize=auto takes these"
+                )
+            return None
+        channels = first.shape[1]
+        if channels == 1 and len(mean) == 3:  # a grey image is one whose channels are equal
+            mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+        why = ""
+        if len(mean) not in (0, 1, channels):
+            why = f"the data has {channels} channels"
+        elif not source.startswith("the run ") and first.is_floating_point() and _beyond_one(first):
+            why = "the data is not in [0, 1]"
+        if why:
+            self._say(
+                f"{why}, so inputs are normalised with the data's own statistics, not with "
+                f"those of {source} ({told})"
+            )
+            return None
+        self._say(
+            f"inputs are normalised as those of {source} were (mean {_short(mean)}, std {_short(std)}); "
+            "data.transform.normalize=data takes the data's own statistics"
+        )
+        return mean, std
+
+    def _say(self, note: str) -> None:
+        self.notes = (*self.notes, note)
+
+    def _on_size(self, first: Tensor) -> tuple[str, ...]:
+        size, here = tuple((self._inputs or {}).get("size") or ()), tuple(first.shape[2:])
+        if len(size) != 2 or len(here) != 2 or size == here:
+            return ()
+        return (
+            f"the weights were trained on images of {size[0]}×{size[1]} pixels, the data has "
+            f"{here[0]}×{here[1]}; data/transform=resize "
+            f"data.transform.size=[{size[0]},{size[1]}] gives them this size",
+        )
+
+
+def _beyond_one(first: Tensor) -> bool:
+    return bool(first.min() < -0.01 or first.max() > 1.01)
+
+
+def _short(values: tuple[float, ...]) -> str:
+    return "[" + ", ".join(f"{value:.3g}" for value in values) + "]"
+
+
+Scale = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and deviation, a value a channel or feature each."""
+
+
+def given(transform: Mapping[str, Any], name: str) -> Any:
+    """What a key of it says.
+
+    Raises:
+        DataError: It is left out.
+    """
+    if name not in transform:
+        raise DataError(
+            f"data.transform.{name}: this must be given", hint=f"leave {name} as data/transform=none has it"
+        )
+    return transform[name]
+
+
+def chain_of(transform: Mapping[str, Any], name: str) -> Transforms:
+    """A chain of transforms.
+
+    Args:
+        transform: The node.
+        name: `train` or `eval`.
+
+    Raises:
+        DataError: It is not a list of transforms.
+    """
+    chain = given(transform, name)
+    if not isinstance(chain, list | tuple) or not all(map(callable, chain)):
+        raise DataError(
+            f"data.transform.{name}: {chain!r} was given; a list of transforms (nodes with a _target_) was "
+            "expected",
+            hint=f"data.transform.{name}=[]",
+        )
+    return Transforms(chain, [f"data.transform.{name}[{index}]" for index in range(len(chain))])
+
+
+def given_scale(by: Any) -> Scale | None:
+    """The mean and std that are given, or None where the data's own are wanted.
+
+    Args:
+        by: What `normalize` says.
+
+    Raises:
+        DataError: It is none of its choices.
+    """
+    if by is None:
+        return (), ()
+    if by in ("auto", "data"):
+        return None
+    if by == "imagenet":
+        return IMAGENET_MEAN, IMAGENET_STD
+    if isinstance(by, Mapping) and set(by) == {"mean", "std"}:
+        with suppress(TypeError, ValueError):
+            mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
+            if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))) and min(std) > 0:
+                return mean, std
+    raise DataError(
+        f"data.transform.normalize: {by!r} was given; auto, data, imagenet, null or a mapping of mean and "
+        "std (above 0) was expected",
+        hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
+    )
+
+
+def given_for(first: Tensor, scale: Scale | None) -> Scale | None:
+    """The mean and std that are given, where they fit the samples.
+
+    Args:
+        first: Some of them, `[B, C, ...]`.
+        scale: As `given_scale` gives it.
+
+    Raises:
+        DataError: They are of another number of channels.
+    """
+    if scale is not None and len(scale[0]) not in (0, 1, first.shape[1]):
+        raise DataError(
+            f"data.transform.normalize: {len(scale[0])} values for inputs of {first.shape[1]} channel(s)",
+            hint="data.transform.normalize=data, or make images RGB with torchvision.transforms.v2.RGB",
+        )
+    return scale
+
+
+def check_tokens(transforms: Mapping[str, Transforms], scale: Scale | None) -> None:
+    """Refuse to do to token ids what only means anything for numbers.
+
+    Args:
+        transforms: `train` and `eval`.
+        scale: As `given_scale` gives it.
+
+    Raises:
+        DataError: There are transforms, or a scale is given.
+    """
+    for name, chain in transforms.items():
+        if chain:
+            raise DataError(
+                f"data.transform.{name}: the inputs are token ids of texts; transforms are for pictures",
+                hint="data/transform=none",
+            )
+    if scale not in (None, ((), ())):
+        raise DataError(
+            "data.transform.normalize: the inputs are token ids of texts, which cannot be normalised",
+            hint="data.transform.normalize=null",
+        )

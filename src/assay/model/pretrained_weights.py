@@ -1,0 +1,263 @@
+"""Weights from a local file, for a network that may end in another head."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from torch import Tensor, nn
+
+from assay.errors import first_line
+from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+_console_log = logging.getLogger("assay")
+
+
+@final
+@dataclass(frozen=True)
+class Published:
+    """A file of weights on the internet.
+
+    Attributes:
+        url: Where it lies.
+        name: Of the file in torch's cache.
+        digest: SHA-256, or the beginning of it; empty where only the server knows.
+        megabytes: Its size; 0 where only the server knows.
+    """
+
+    url: str
+    name: str
+    digest: str = ""
+    megabytes: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        """Where it is kept: in the folder `checkpoints` of `torch.hub.get_dir()`."""
+        return Path(torch.hub.get_dir()) / "checkpoints" / self.name
+
+    def in_words(self) -> str:
+        """Name, size and address, for messages."""
+        size = f"{self.megabytes:,.0f} MB" if self.megabytes else "size unknown"
+        return f"{self.name} ({size}) from {self.url}"
+
+    def fetch(self) -> Path:
+        """The file, downloaded if it is not there yet.
+
+        Raises:
+            ValueError: It cannot be downloaded, or is not what its hash says.
+        """
+        if not self.path.is_file():
+            _console_log.warning("downloading %s to %s", self.in_words(), self.path)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                torch.hub.download_url_to_file(
+                    self.url, str(self.path), hash_prefix=self.digest or None, progress=False
+                )
+            except RuntimeError as error:  # torch's word for another hash
+                raise ValueError(
+                    f"the weights from {self.url} are not what was published: {error}"
+                ) from error
+            except OSError as error:
+                raise ValueError(
+                    f"the weights {self.in_words()} cannot be downloaded ({error}); on a machine without "
+                    f"network put the file at {self.path}, or give the path of one by model.weights=…"
+                ) from error
+        with self.path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if not found.startswith(self.digest):
+            raise ValueError(
+                f"{self.path} is damaged or something else: its SHA-256 begins with {found[:12]}, that of "
+                f"the published file with {self.digest[:12]}; remove it"
+            )
+        return self.path
+
+
+_WRAPPERS: Final = ("model.network.", "network.", "module.", "model.")
+
+_log = logging.getLogger(__name__)
+
+
+def load_pretrained_weights(
+    network: nn.Module,
+    path: str | Path,
+    *,
+    stem: str | None = None,
+    head: Sequence[str] = (),
+    convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+) -> tuple[str, ...]:
+    """Copy pretrained weights into a network, in place; log what was left out.
+
+    The head and the stem are left out where a shape of theirs differs; a stem of other channels alone is
+    filled all the same (one channel: with the sum over theirs; more: with theirs in turn, scaled). Names may
+    start with `model.`, `network.` or `module.`, as in checkpoints of this project and of `DataParallel`;
+    entries outside that part, such as a loss's buffers, are left out too. Nothing but tensors and plain
+    containers is read.
+
+    Args:
+        network: The network to fill.
+        path: A file written by `torch.save` or, with safetensors installed, a `.safetensors` file: a state
+            dict, or a checkpoint that holds one as `state_dict`; or the directory of a run, whose best
+            checkpoint is taken.
+        stem: Name of the layer that was built anew, if any.
+        head: Names of the head's layers; empty: the network's last linear layer.
+        convert: Brings the file's entries to the network's names and sizes.
+
+    Returns:
+        The names of the layers that were left out, which hold random values.
+
+    Raises:
+        ValueError: The file cannot be read, or it lacks or exceeds what the network holds otherwise; names
+            the keys.
+    """
+    file = _checkpoint_of(Path(path))
+    entries, left_out = _unwrap(_read(file), network)
+    if convert is not None:
+        entries = convert(entries)
+    own = network.state_dict()
+    if stem is not None:
+        _fit_channels(entries, own, f"{stem}.weight")
+    free = [*(head or [name for name in [_head(network)] if name]), *([stem] if stem else [])]
+    differing = {key for key in own.keys() & entries.keys() if own[key].shape != entries[key].shape}
+    # A layer goes as a whole: a bias without the weight it was trained with means nothing.
+    dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
+    skipped = {
+        key for key in own.keys() | entries.keys() if any(key.startswith(f"{layer}.") for layer in dropped)
+    }
+    problems = {
+        "missing": [key for key in own if key not in entries and key not in skipped and not _is_counter(key)],
+        "unexpected": [key for key in entries if key not in own and key not in skipped],
+        "of another shape": [
+            f"{key} {list(entries[key].shape)} for {list(own[key].shape)}"
+            for key in own
+            if key in differing and key not in skipped
+        ],
+    }
+    if any(problems.values()):
+        found = "; ".join(f"{what}: {_listed(keys)}" for what, keys in problems.items() if keys)
+        raise ValueError(
+            f"the weights in {path} do not fit {type(network).__name__}: {found}; "
+            + (
+                "they were trained with finetune=lora: "
+                f"`assay export {path} --format safetensors` merges them"
+                if any(".parametrizations." in key for key in problems["unexpected"])
+                else "choose the model they were trained with, or model.weights=null"
+            )
+        )
+    kept = OrderedDict((key, value) for key, value in entries.items() if key not in skipped)
+    # Some classes ask in which version of themselves the entries are; their names and shapes fit this one.
+    kept._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
+    if not any(tensor.is_meta for tensor in own.values()):  # on the meta device there is nothing to fill
+        network.load_state_dict(kept, strict=False)
+    left_out += sorted(skipped & entries.keys())
+    _log.info(
+        "%s: %d tensors loaded, left out: %s", file, len(kept), _listed(left_out) if left_out else "nothing"
+    )
+    return tuple(dropped)
+
+
+def _fit_channels(entries: dict[str, Tensor], own: Mapping[str, Tensor], key: str) -> None:
+    """Bring a first convolution to other channels, so that its outputs stay of the same size."""
+    there, here = entries.get(key), own.get(key)
+    if there is None or here is None or there.ndim != 4 or there.shape[2:] != here.shape[2:]:
+        return
+    channels, wanted = there.shape[1], here.shape[1]
+    if channels == wanted or there.shape[0] != here.shape[0]:
+        return
+    if wanted == 1:  # a grey image is one whose channels are equal
+        entries[key] = there.sum(1, keepdim=True)
+        return
+    repeated = there.repeat(1, -(-wanted // channels), 1, 1)[:, :wanted]
+    entries[key] = repeated * (channels / wanted)
+
+
+def _checkpoint_of(path: Path) -> Path:
+    """The file itself, or the best checkpoint of a run."""
+    if not (path / "checkpoints").is_dir():
+        return path
+    kept = RunRecord.load(path).checkpoints
+    name = Path(kept.get("best") or kept.get("last") or "last.ckpt").name  # a record may be anybody's
+    return path / "checkpoints" / name
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """Read the file's state dict without running any code of it."""
+    if not path.is_file():
+        raise ValueError(
+            f"model.weights={path} is neither a file nor a run; give the path of a .pt, .pth or .safetensors "
+            "file, or of a run directory"
+        )
+    if path.suffix == ".safetensors":
+        try:
+            safetensors = importlib.import_module("safetensors.torch")
+        except ImportError as error:
+            raise ValueError(
+                f"reading {path} needs the package safetensors; type `pip install safetensors`"
+            ) from error
+        loaded = safetensors.load_file(path, device="cpu")
+    else:
+        try:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+            raise ValueError(
+                f"{path} holds no weights that can be read safely: {first_line(error)}; save them again as "
+                f"torch.save(model.state_dict(), path)"
+            ) from error
+    if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
+        loaded = loaded["state_dict"]
+    if not isinstance(loaded, Mapping) or not loaded:
+        raise ValueError(f"{path} holds no state dict; save one as torch.save(model.state_dict(), path)")
+    return loaded
+
+
+def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
+    """Take the network's own entries out of the wrappers they were saved in; also name the rest."""
+    children = dict(network.named_children())
+    left_out: list[str] = []
+    wrapped = True
+    while wrapped:
+        wrapped = False
+        for wrapper in _WRAPPERS:
+            inside = {key.removeprefix(wrapper): loaded[key] for key in loaded if key.startswith(wrapper)}
+            if inside and wrapper.partition(".")[0] not in children:
+                left_out += [key for key in loaded if not key.startswith(wrapper)]
+                loaded, wrapped = inside, True
+                break
+    return _tensors(loaded), left_out
+
+
+def _tensors(entries: Mapping[str, Any]) -> dict[str, Tensor]:
+    others = [key for key, value in entries.items() if not isinstance(value, Tensor)]
+    if others:
+        raise ValueError(
+            f"the weights hold entries that are no tensors: {_listed(others)}; "
+            "save a state dict as torch.save(model.state_dict(), path)"
+        )
+    return dict(entries)
+
+
+def _head(network: nn.Module) -> str | None:
+    """Name the network's last linear layer."""
+    return next(
+        (name for name, module in reversed([*network.named_modules()]) if isinstance(module, nn.Linear)), None
+    )
+
+
+def _is_counter(key: str) -> bool:
+    """Tell a batch norm's step counter: files written before torch 0.4.1 lack it, nothing reads it."""
+    return key.endswith(".num_batches_tracked")
+
+
+def _listed(keys: list[str]) -> str:
+    return ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")

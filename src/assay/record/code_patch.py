@@ -1,0 +1,309 @@
+"""What git would lose: the changes of a working tree as one patch, and the code brought back by it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import AssayError, first_line
+from assay.record.secrets import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import git
+
+
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "submodule.recurse": "false",
+    "diff.submodule": "short",
+    "diff.ignoreSubmodules": "dirty",
+}
+_VARIABLES = {
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch what it lacks, by whatever its remote names
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def git_environment(git_dir: Path, common_dir: Path) -> dict[str, str]:
+    """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own.
+
+    Filters of the user's own settings, such as those of Git LFS, still run.
+
+    Args:
+        git_dir: `.git` of the working tree.
+        common_dir: `.git` that all working trees of the repository share.
+    """
+    settings = dict(_SETTINGS)
+    if any(_may_name_filters(path) for path in (common_dir / "config", git_dir / "config.worktree")):
+        settings |= _without_own_filters(git_dir)
+    first = _number(os.environ.get("GIT_CONFIG_COUNT", "0"))  # what the user has set this way stays
+    variables = {**_VARIABLES, "GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (key, value) in enumerate(settings.items(), start=first):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+def _may_name_filters(path: Path) -> bool:
+    try:
+        text = path.read_bytes().lower()
+    except OSError:
+        return False
+    return b"filter" in text or b"include" in text
+
+
+def _without_own_filters(git_dir: Path) -> dict[str, str]:
+    """Each filter that the repository's own settings name, set to the user's own or to none."""
+    users: dict[str, str] = {}
+    own: list[str] = []
+    for scope, key, value in _filters(git_dir):
+        if scope in ("local", "worktree"):
+            own.append(key)
+        else:
+            users[key] = value
+    return {key: users.get(key, "false" if key.endswith(".required") else "") for key in own}
+
+
+def _filters(git_dir: Path) -> Iterator[tuple[str, str, str]]:
+    """Scope, key and value of every setting of a filter, in the order in which git reads them."""
+    command = ["git", "config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
+    done = subprocess.run(  # noqa: S603 - git, with fixed arguments
+        command, env={**os.environ, "GIT_DIR": str(git_dir)}, capture_output=True, check=False
+    )
+    words = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    for scope, pair in zip(words[::2], words[1::2], strict=False):  # an empty word is left at the end
+        key, _, value = pair.partition("\n")
+        yield scope, key, value
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def locate_git(folder: Path) -> Mapping[str, str]:
+    """As `git_environment`, for the repository that a folder lies in; what suits any where there is none.
+
+    Args:
+        folder: Any folder of a working tree.
+    """
+    import git
+
+    try:
+        with git.Repo(folder, search_parent_directories=True) as repository:
+            return git_environment(Path(repository.git_dir), Path(repository.common_dir))
+    except (git.GitError, OSError, ValueError):
+        return git_environment(folder, folder)
+
+
+_SOURCES = (".py", ".pyi", ".yaml", ".yml", ".toml", ".cfg", ".json", ".sh")
+_CREDENTIALS = re.compile(
+    r"(.*[._-])?(credentials?|secrets?|env|tokens?|passwords?|service[_-]?account|kaggle|client[_-]secrets?"
+    r"|auth|api[_-]?keys?)([._-].*)?\.(?!pyi?$)\w+",
+    re.IGNORECASE,
+)
+"""Files that hold nothing but secrets; a `tokens.py` is code, in which secrets are struck out."""
+_LARGEST_UNTRACKED = 1 << 20
+_LARGEST_PATCH = 20 << 20
+_SECTION = "diff --git "
+_FORMAT = (
+    # Whatever the user's own settings make of a diff, this is what `git apply` reads.
+    "--binary",
+    "--full-index",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-renames",
+    "--no-relative",
+    "--ignore-submodules=dirty",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+
+
+def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
+    """Changes against HEAD, and the source files that git neither tracks nor ignores.
+
+    Files of runs, of virtual environments and of repositories within this one are not source files, and
+    untracked ones that are named as credentials are left out. Secrets in text are struck out, and where one
+    stood in a line that HEAD has too, the patch does not apply;
+    binary files are compressed in a patch and not searched. Nothing in the repository is written to.
+
+    Args:
+        repository: Must not be bare.
+        largest: Characters that the patch may have; files that do not fit are left out.
+
+    Returns:
+        The patch for `git apply`, bytes that are not UTF-8 as with `surrogateescape`; and whether it says
+        everything.
+    """
+    root = Path(repository.working_dir)
+    with tempfile.TemporaryDirectory() as folder:
+        # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
+        index = Path(folder) / "index"
+        if (own := Path(repository.git_dir) / "index").is_file():
+            shutil.copy2(own, index)  # with its time, by which git tells what may have changed since
+        common = Path(repository.common_dir).resolve()
+        environment = {
+            **git_environment(Path(repository.git_dir), common),
+            "GIT_INDEX_FILE": str(index),
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),
+        }
+        with repository.git.custom_environment(**environment):
+            left_out = _announce_untracked(repository, root)
+            left_out += _large_changes(repository, root, largest)
+            base = "HEAD" if head_of(repository) else repository.git.hash_object("-t", "tree", os.devnull)
+            kept_out = [f":(top,exclude,literal){name}" for name in left_out]
+            content = repository.git.diff(
+                base, *_FORMAT, "--", ":/", *kept_out, stdout_as_string=False, strip_newline_in_stdout=False
+            )
+    text = bytes(content).decode("utf-8", "surrogateescape")
+    redacted = redact(text, code=True)
+    patch, cut = _fitting(redacted, largest)
+    return patch, not (left_out or cut or redacted != text)
+
+
+def head_of(repository: git.Repo) -> str | None:
+    """The commit that is checked out, in hexadecimal digits; None before the first."""
+    from git import SymbolicReference
+
+    try:  # GitPython's `head.commit` starts a process to look the commit up
+        return SymbolicReference.dereference_recursive(repository, repository.head.path)
+    except ValueError:
+        return None
+
+
+def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
+    """Add the untracked source files with intent; return those that are too large, or hold credentials."""
+    listed = repository.git.ls_files("--others", "--exclude-standard", "--full-name", "-z", ":/").split("\0")
+    skipped: dict[Path, bool] = {}
+    sources: list[str] = []
+    left_out: list[str] = []
+    for name in listed:
+        path = root / name
+        if not name.endswith(_SOURCES) or _generated(path.parent, root, skipped):
+            continue
+        kept = _size(path) <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
+        (sources if kept else left_out).append(name)
+    if sources:
+        listing = "\0".join(f":(top,literal){name}" for name in sources).encode("utf-8", "surrogateescape")
+        with tempfile.TemporaryFile() as file:
+            file.write(listing)
+            file.seek(0)
+            repository.git.add(
+                "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", istream=file
+            )
+    return left_out
+
+
+def _generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
+    """Whether a folder lies in a run directory or a virtual environment."""
+    if folder not in seen:
+        here = folder != root and ((folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file())
+        seen[folder] = here or (folder != root and _generated(folder.parent, root, seen))
+    return seen[folder]
+
+
+def _large_changes(repository: git.Repo, root: Path, largest: int) -> list[str]:
+    if head_of(repository) is None:
+        return []
+    changed = repository.git.diff(
+        "HEAD", "--name-only", "--no-renames", "--no-relative", "--ignore-submodules=dirty", "-z"
+    ).split("\0")
+    return [name for name in changed if name and _size(root / name) > largest]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:  # deleted
+        return 0
+
+
+def _fitting(patch: str, largest: int) -> tuple[str, bool]:
+    """The first files of a patch that fit, whole; and whether any does not."""
+    if len(patch) <= largest:
+        return patch, False
+    kept: list[str] = []
+    room = largest
+    for part in f"\n{patch}".removesuffix("\n").split(f"\n{_SECTION}")[1:]:
+        section = f"{_SECTION}{part}\n"
+        if len(section) <= room:
+            kept.append(section)
+            room -= len(section)
+    return "".join(kept), True
+
+
+def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
+    """Write the files of a commit into a folder, and apply a patch to them.
+
+    Neither the checkout nor what git keeps about it is touched, and nothing that the repository's own
+    settings name runs: no hook, no filter.
+
+    Args:
+        repository: Root of a working tree whose repository has the commit.
+        commit: Full hash; empty for a repository that had none yet.
+        patch: What the commit lacks; None for nothing.
+        folder: Must not exist.
+
+    Raises:
+        AssayError: The commit is not there, the patch does not apply to it, or there is neither.
+    """
+    safe = locate_git(repository)
+    if commit and not _has(repository, commit, safe):
+        raise AssayError(
+            f"the run's code cannot be brought back: commit {commit[:12]} is not in {repository}",
+            hint="git fetch, or reproduce the run in a clone that has it",
+        )
+    if not commit and patch is None:
+        raise AssayError("the run's code cannot be brought back: it has neither a commit nor a patch")
+    folder.mkdir(parents=True)
+    if commit:
+        index = {**safe, "GIT_INDEX_FILE": str(folder.parent / "index")}
+        _git(repository, ["read-tree", commit], index)
+        _git(repository, ["checkout-index", "--all", f"--prefix={folder}{os.sep}"], index)
+    if patch is not None:
+        # As if there were no repository around: the folder may lie in one.
+        alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+        done = _run(folder, ["apply", "--binary", "--whitespace=nowarn", str(patch.resolve())], alone)
+        if done.returncode:
+            raise AssayError(
+                f"the run's code cannot be brought back: code.patch does not apply to commit {commit[:12]}: "
+                f"{first_line(done.stderr) or 'git failed'}"
+            )
+
+
+def _has(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
+    # The hash comes from a file: nothing else may be asked of git with it.
+    if len(commit) not in (40, 64) or not all(letter in "0123456789abcdef" for letter in commit):
+        return False
+    return not _run(repository, ["cat-file", "-e", f"{commit}^{{commit}}"], environment).returncode
+
+
+def _git(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    done = _run(folder, arguments, environment)
+    if done.returncode:
+        raise AssayError(f"the run's code cannot be brought back: {first_line(done.stderr) or 'git failed'}")
+
+
+def _run(
+    folder: Path, arguments: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[Any]:
+    return subprocess.run(  # noqa: S603 - git, with a hash that was looked at and paths of our own
+        ["git", *arguments],  # noqa: S607 - the user's git
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )

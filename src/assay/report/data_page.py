@@ -1,0 +1,289 @@
+"""The page of a data set: what a run would be trained on, before it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from omegaconf import OmegaConf
+
+from assay.build.datamodule import describe, open_data
+from assay.build.node import build
+from assay.data.data_module import DataModule
+from assay.data.samples import Samples
+from assay.data.shown_samples import Shown, show, show_augmented
+from assay.errors import AssayError
+from assay.quoting import number_text
+from assay.report.page import Block, Cards, Cell, Note, Page, Picture, Pictures, Section, Table, write
+from assay.report.report import check_replaced, written
+from assay.report.survey import MOST_READ, bar, histogram, number, raw_tables, survey
+from assay.task.task_of import task_of
+from assay.terminal import in_a_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    from torch import Tensor
+
+    from assay.compose.job_composer import Job
+    from assay.report.survey import ColumnSurvey, Survey, Values
+
+    _Samples = list[tuple[str, str, Shown]]
+
+_SAMPLES: Final = 24
+_TEACHER: Final = "assay.augment.teacher.Teacher"
+
+
+def look(job: Job, out: Path | None = None) -> Survey:
+    """Read the data of a job and say what is in it.
+
+    Args:
+        job: Composed; its names are right.
+        out: A file for the page; None for none.
+
+    Raises:
+        AssayError: The data cannot be used, it is read by a datamodule of somebody's own, or the page cannot
+            be written.
+    """
+    if out is not None:
+        check_replaced(out)
+    config = job.to_config()
+    datamodule: Any = open_data(config)
+    if not isinstance(datamodule, DataModule):
+        raise AssayError(
+            "data: a datamodule of your own is not looked into: only assay's says what its subsets hold",
+            hint="give it as a source: data=custom",
+        )
+    name = str(job.choices.get("data") or type(datamodule.source).__name__)
+    tables = raw_tables(datamodule)
+    found = survey(datamodule, name, tables)
+    if out is None:
+        return found
+    describe(config, datamodule.spec)
+    samples = _look_at_samples(datamodule, tables, _augment(config))
+    written(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
+    return replace(found, page=out)
+
+
+def _augment(config: Any) -> Any:
+    """The augmentation of a batch; None where there is none, or it needs another run's model."""
+    target = OmegaConf.select(config, "augment._target_")
+    return None if target in (None, _TEACHER) else build(config, "augment")
+
+
+def _look_at_samples(
+    datamodule: DataModule, tables: Mapping[str, pd.DataFrame], augment: Any
+) -> dict[str, _Samples]:
+    """Some of each subset as they are, and of training as the model sees them, where that differs."""
+    shown: dict[str, _Samples] = {}
+    for name in ("train", "val", "test"):
+        subset = datamodule.subset(name)
+        if not len(subset.rows):
+            continue
+        last = len(subset.rows) - 1
+        spread = torch.linspace(0, last, min(last + 1, _SAMPLES)).round().long().tolist()
+        rows = subset.rows[spread].tolist()
+        keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
+        targets = [_in_words(datamodule, subset.data.targets[row]) for row in rows]
+        raw = tables.get(name)
+        given = _shown(datamodule, name, spread, raw)
+        shown[f"{name}, as they are"] = list(zip(keys, targets, given, strict=True))
+        if name == "train":
+            seen = _shown(datamodule, name, spread, raw, chain="train", augment=augment)
+            if [sample.picture for sample in seen] != [sample.picture for sample in given]:
+                title = "train, after data.transform.train" + (" and augment" if augment else "")
+                shown[title] = list(zip(keys, targets, seen, strict=True))
+    return shown
+
+
+def _shown(
+    datamodule: DataModule,
+    name: str,
+    positions: Sequence[int],
+    raw: pd.DataFrame | None,
+    *,
+    chain: str = "",
+    augment: Any = None,
+) -> list[Shown]:
+    """Samples of a subset, of which `raw` has the rows of a table, after the transforms of a chain."""
+    subset = datamodule.subset(name, chain)
+    pieces = getattr(datamodule.encoder, "pieces", None)
+    if pieces is not None and isinstance(subset.data, Samples):
+        texts = subset.data.inputs[subset.rows[list(positions)]].tolist()
+        return [Shown(None, {"text": "".join(pieces([token for token in text if token]))}) for text in texts]
+    if augment is None or raw is not None:
+        return show(subset, positions, datamodule.seed, raw, getattr(subset.data, "columns", ()))
+
+    def augmented(inputs: Tensor, targets: Tensor) -> Any:
+        return augment(*datamodule.prepared(inputs, targets, torch.float32))
+
+    return show_augmented(subset, positions, datamodule.seed, augmented, datamodule.normalize)
+
+
+def _in_words(datamodule: DataModule, target: Any) -> str:
+    names, task = datamodule.spec.class_names, task_of(datamodule.spec.task)
+    if target.ndim == 0 and task.by_class:
+        return names[int(target)] if names else str(int(target))
+    if target.ndim == 1 and names and len(target) == len(names):
+        return ", ".join(name for name, has in zip(names, target.tolist(), strict=True) if has) or "none"
+    return ", ".join(number_text(value, 5) for value in target.flatten()[:5].tolist())
+
+
+_LARGEST_PICTURES: Final = 800_000
+"""Bytes of all pictures on a page."""
+_MOST_CLASSES: Final = 1000
+
+
+def data_page(
+    survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, Shown]]], overrides: Sequence[str]
+) -> Page:
+    """The page of a survey.
+
+    Args:
+        survey: Of the data.
+        samples: By a title: the key, the target in words and the looks of each.
+        overrides: As typed.
+    """
+    shape = "×".join(map(str, survey.input_shape))
+    sections = [
+        Section("warnings", "What to look at", _notes(survey)),
+        Section("subsets", "Subsets", [_cards(survey), _subsets(survey)]),
+        Section("classes", "Classes", _classes(survey)),
+        Section("targets", "Targets", _targets(survey)),
+        Section("columns", "Columns", _columns(survey), "Of the training rows, as they stand in the file."),
+        Section("samples", "Samples", [block for title in samples for block in _samples(title, samples)]),
+    ]
+    facts = [survey.task, survey.in_words, f"inputs {shape}", " ".join(overrides)]
+    return Page("Data", survey.name, sections, facts=[fact for fact in facts if fact])
+
+
+def _notes(survey: Survey) -> list[Block]:
+    warnings: list[Block] = [Note(sentence, "warn") for sentence in survey.warnings]
+    found = [*warnings, *(Note(sentence) for sentence in survey.notes)]
+    return found or [Note("Nothing stands out.", "good")]
+
+
+def _cards(survey: Survey) -> Cards:
+    return Cards([(one.name, f"{one.num_samples:,}", "samples") for one in survey.subsets])
+
+
+def _subsets(survey: Survey) -> Table:
+    rows = [
+        (
+            one.name,
+            number(one.num_equal),
+            "" if one.name == "train" else number(one.in_training),
+            str(len(one.unreadable)),
+            "tokens" if one.lengths else "values",
+            *_values(one.lengths or one.inputs),
+        )
+        for one in survey.subsets
+    ]
+    columns = ("subset", "copies", "in training, too", "not readable", "of inputs", *_VALUES)
+    read = max(one.num_read for one in survey.subsets)
+    caption = (
+        "copies: samples that equal an earlier one of the subset. ?: they would have to be read. "
+        f"Values are those before the transforms, of {'up to ' if read == MOST_READ else ''}{read:,} samples."
+    )
+    return Table(columns, rows, caption, numeric=frozenset(columns[1:4]) | _NUMERIC)
+
+
+_VALUES: Final = ("lowest", "mean", "highest", "distribution")
+_NUMERIC: Final = frozenset(_VALUES[:3])
+
+
+def _values(values: Values | None) -> list[Cell | str]:
+    if values is None:
+        return [""] * len(_VALUES)
+    numbers = (values.low, values.mean, values.high)
+    return [*(Cell(number_text(one, 5), one) for one in numbers), histogram(values.histogram)]
+
+
+def _classes(survey: Survey) -> list[Block]:
+    counts = survey.subsets[0].class_counts
+    if not survey.class_names or not counts:
+        return []
+    names = [one.name for one in survey.subsets]
+    rows: list[list[Cell | str]] = [
+        [
+            in_a_line(name),
+            *(Cell(f"{one.class_counts[at]:,}", one.class_counts[at]) for one in survey.subsets),
+            Cell(bar(counts[at] / (max(counts) or 1), 20), counts[at]),
+        ]
+        for at, name in enumerate(survey.class_names[:_MOST_CLASSES])
+    ]
+    more = len(survey.class_names) - len(rows)
+    return [
+        Table(
+            ("class", *names, "in training"),
+            rows,
+            f"{more:,} more classes are not shown." if more else "",
+            numeric=frozenset(names),
+            filtered=len(rows) > 20,
+        )
+    ]
+
+
+def _targets(survey: Survey) -> list[Block]:
+    names = dict(enumerate(survey.target_names))
+    rows: list[list[Cell | str]] = [
+        [names.get(at, f"target {at}"), one.name, *_values(values)]
+        for one in survey.subsets
+        for at, values in enumerate(one.targets)
+    ]
+    return [Table(("target", "subset", *_VALUES), rows, numeric=_NUMERIC)] if rows else []
+
+
+def _columns(survey: Survey) -> list[Block]:
+    rows: list[list[Cell | str]] = [
+        [
+            in_a_line(one.name),
+            one.kind,
+            Cell(f"{one.num_missing:,}", one.num_missing, "warn" if one.num_missing else ""),
+            Cell(f"{one.num_different:,}", one.num_different, "warn" if one.num_different < 2 else ""),
+            *_of_column(one),
+            ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in one.frequent.items()),
+        ]
+        for one in survey.columns
+    ]
+    columns = ("column", "kind", "missing", "different", *_VALUES, "most frequent")
+    numeric = frozenset(("missing", "different")) | _NUMERIC
+    return [Table(columns, rows, numeric=numeric, filtered=len(rows) > 20)] if rows else []
+
+
+def _of_column(column: ColumnSurvey) -> list[Cell | str]:
+    low, mean, high, drawn = _values(column.values)
+    if column.span:
+        low, mean, high = column.span[0], "", column.span[1]
+    return [low, mean, high, drawn]
+
+
+def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:
+    shown = samples[title]
+    blocks: list[Block] = []
+    budget = _LARGEST_PICTURES // len(samples)
+    pictures = [(key, target, one.picture) for key, target, one in shown if one.picture is not None]
+    small = [one for one in pictures if len(one[2]) <= budget // len(pictures)]
+    if small:
+        left_out = len(pictures) - len(small)
+        caption = f"{left_out} pictures are too large for a page." if left_out else ""
+        blocks.append(Pictures(title, [Picture(png, target, key) for key, target, png in small], caption))
+    elif pictures:
+        blocks.append(Note(f"{title}: the pictures are too large for a page."))
+    rows = [(key, target, one.row) for key, target, one in shown if one.picture is None and one.row]
+    if rows:
+        columns = list(dict.fromkeys(name for *_, row in rows for name in row))
+        cells = [
+            [key, target, *("" if row.get(name) is None else _text(row[name]) for name in columns)]
+            for key, target, row in rows
+        ]
+        blocks.append(Table(("sample", "target", *columns), cells, title=title))
+    return blocks
+
+
+def _text(value: object) -> str:
+    text = number_text(value, 6) if isinstance(value, float) else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"

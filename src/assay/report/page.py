@@ -1,0 +1,465 @@
+"""A page as values, sections of blocks, and the same as one HTML file that opens offline."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import itertools
+import json
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, final
+
+import numpy as np
+
+from assay.figure.figure import Line, Points
+from assay.figure.to_plotly import to_plotly
+from assay.files.atomic import write_text
+from assay.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import jinja2
+
+    from assay.figure.figure import Figure, Mark
+
+
+Tone: TypeAlias = Literal["", "good", "bad", "warn", "dim", "best"]
+"""How a text stands out; empty: not at all."""
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """One field of a table.
+
+    Attributes:
+        text: What is shown.
+        sort: By what rows are sorted; None: by the text.
+        tone: How it stands out.
+        href: A relative address, quoted by `urllib.parse.quote`; empty: no link.
+        title: What is said when the pointer is over it.
+    """
+
+    text: str
+    sort: float | None = None
+    tone: Tone = ""
+    href: str = ""
+    title: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """Rows that are sorted by a click on a column, and filtered by what is typed.
+
+    Attributes:
+        columns: Their names.
+        rows: One field per column each; plain texts are cells of their own.
+        caption: Below it.
+        numeric: Columns whose fields stand to the right.
+        filtered: Whether there is a field to filter by; for long tables.
+        wraps: Whether long fields are broken, so that all columns are seen at once; else one scrolls.
+        title: Above it.
+    """
+
+    template: ClassVar[str] = "table.html"
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]]
+    caption: str = ""
+    numeric: frozenset[str] = frozenset()
+    filtered: bool = False
+    wraps: bool = False
+    title: str = ""
+
+    @property
+    def cells(self) -> Iterator[list[Cell]]:
+        """Rows whose fields are all cells."""
+        for row in self.rows:
+            yield [value if isinstance(value, Cell) else Cell(value) for value in row]
+
+
+@final
+@dataclass(frozen=True)
+class Facts:
+    """Names and values in two columns.
+
+    Attributes:
+        rows: Name and value of each.
+    """
+
+    template: ClassVar[str] = "facts.html"
+    rows: Sequence[tuple[str, Cell | str]]
+
+    @property
+    def cells(self) -> Iterator[tuple[str, Cell]]:
+        """Rows whose values are all cells."""
+        for name, value in self.rows:
+            yield name, value if isinstance(value, Cell) else Cell(value)
+
+
+@final
+@dataclass(frozen=True)
+class Cards:
+    """Large numbers side by side.
+
+    Attributes:
+        cards: Name, value, and what stands below it, of each.
+        caption: Below them all.
+    """
+
+    template: ClassVar[str] = "cards.html"
+    cards: Sequence[tuple[str, str, str]]
+    caption: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Figures:
+    """Figures in a grid.
+
+    Attributes:
+        figures: To draw; long ones are thinned out, which their caption says.
+    """
+
+    template: ClassVar[str] = "figures.html"
+    figures: Sequence[Figure]
+
+
+@final
+@dataclass(frozen=True)
+class Picture:
+    """A sample with what was said of it.
+
+    Attributes:
+        png: Of the picture.
+        said: What the model said, and what was right.
+        key: Which sample.
+        tone: `good` where it was right, `bad` where it was not.
+    """
+
+    png: bytes
+    said: str
+    key: str
+    tone: Tone = ""
+
+    @property
+    def source(self) -> str:
+        """As an address that holds the picture itself."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+
+@final
+@dataclass(frozen=True)
+class Pictures:
+    """Samples in a grid.
+
+    Attributes:
+        title: Above them.
+        pictures: In their order.
+        caption: Below them.
+        are_wide: Whether each shows several pictures side by side.
+    """
+
+    template: ClassVar[str] = "pictures.html"
+    title: str
+    pictures: Sequence[Picture]
+    caption: str = ""
+    are_wide: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Code:
+    """Text to copy or a log, in a fixed font.
+
+    Attributes:
+        text: As it is.
+        title: Above it.
+        folded: Whether it is shown only when asked for.
+    """
+
+    template: ClassVar[str] = "code.html"
+    text: str
+    title: str = ""
+    folded: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Note:
+    """A marked box: why something is not here, or what to beware of.
+
+    Attributes:
+        text: One or two sentences.
+        tone: How it stands out.
+    """
+
+    template: ClassVar[str] = "note.html"
+    text: str
+    tone: Tone = ""
+
+
+@final
+@dataclass(frozen=True)
+class Passage:
+    """A text with each token marked by how surprising it is.
+
+    Attributes:
+        said: What the model said of all of it.
+        key: Which sample.
+        tokens: Text, strength from 0 to 9, and a title, of each.
+    """
+
+    said: str
+    key: str
+    tokens: Sequence[tuple[str, int, str]]
+
+
+@final
+@dataclass(frozen=True)
+class Passages:
+    """Passages one below the other.
+
+    Attributes:
+        title: Above them.
+        passages: In their order.
+        caption: Below them.
+    """
+
+    template: ClassVar[str] = "passages.html"
+    title: str
+    passages: Sequence[Passage]
+    caption: str = ""
+
+
+Block: TypeAlias = Table | Facts | Cards | Figures | Pictures | Passages | Code | Note
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """A part of a page that the navigation leads to.
+
+    Attributes:
+        name: Its anchor.
+        title: Its heading.
+        blocks: In their order; without any the section is left out.
+        intro: A sentence below the heading.
+    """
+
+    name: str
+    title: str
+    blocks: Sequence[Block]
+    intro: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Page:
+    """All of a page.
+
+    Attributes:
+        kind: What it is a report of, such as `run` or `sweep`.
+        title: Of whom.
+        sections: In their order.
+        status: A word for the heading, with its tone.
+        facts: Short texts below the title.
+        made: When; of now unless given.
+    """
+
+    kind: str
+    title: str
+    sections: Sequence[Section]
+    status: tuple[str, Tone] = ("", "")
+    facts: Sequence[str] = ()
+    made: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Every figure that is on it, in full."""
+        blocks = (block for section in self.sections for block in section.blocks)
+        return [figure for block in blocks if isinstance(block, Figures) for figure in block.figures]
+
+
+_LINE: Final = 800
+"""Points that a line keeps."""
+_SCATTER: Final = 2000
+"""Points that a scatter keeps."""
+
+
+def write(page: Page, path: Path) -> None:
+    """Write a page as one file, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    write_text(path, render(page))
+
+
+def render(page: Page) -> str:
+    """A page as HTML that needs nothing else: script, style, pictures and numbers are in it.
+
+    The browser is told to run only these scripts and to ask no network for anything.
+
+    Returns:
+        Every text of it escaped.
+
+    Raises:
+        ValueError: Two figures have one name.
+    """
+    environment = _environment()
+    shown = [thinned(figure) for figure in page.figures]
+    drawn = {figure.name: to_plotly(figure) for figure in shown}
+    if len(drawn) < len(shown):
+        raise ValueError(f"two figures of one name: {sorted(figure.name for figure in shown)}")
+    library, script = _library() if drawn else "", _source(environment, "page.js")
+    return environment.get_template("base.html").render(
+        page=page,
+        sections=[section for section in page.sections if section.blocks],
+        shown={figure.name: figure for figure in shown},
+        figures=as_json(drawn),
+        heights={
+            name: one["layout"]["height"] for name, one in drawn.items()
+        },  # nothing moves while it draws
+        style=_source(environment, "page.css"),
+        library=library,
+        script=script,
+        policy=_policy(library, script),
+    )
+
+
+def as_json(value: Any) -> str:
+    r"""JSON that ends no script and begins no comment, whatever its texts say.
+
+    Args:
+        value: Plain data.
+
+    >>> print(as_json("</script><!-- &"))
+    "\u003c/script\u003e\u003c!-- \u0026"
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("assay.report"),
+        autoescape=True,
+        finalize=_printable,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _printable(value: Any) -> Any:
+    """Texts without what reverses the letters around them; what is HTML already stays as it is."""
+    if isinstance(value, dict):
+        return {name: _printable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
+    return printable(value) if type(value) is str else value
+
+
+def _source(environment: jinja2.Environment, name: str) -> str:
+    """A file of the page as it is."""
+    loader: Any = environment.loader
+    text: str = loader.get_source(environment, name)[0]
+    return text
+
+
+@functools.cache
+def _library() -> str:
+    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # plotly ships no types
+
+    script: str = get_plotlyjs()
+    if "</script" in script.lower():  # it would end there
+        raise ValueError("this version of plotly.js cannot be part of a page")
+    return script
+
+
+def _policy(*scripts: str) -> str:
+    """What the browser may load and run: these scripts, by their hashes, and what is in the file."""
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in scripts
+        if text
+    ]
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(hashes)}",
+            "style-src 'unsafe-inline'",  # plotly adds its own
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def thinned(figure: Figure) -> Figure:
+    """Leave points out of long lines and large scatters.
+
+    Of each stretch of a line its lowest and its highest point stay, so that no peak is lost; of a scatter,
+    an even choice that is the same each time.
+
+    Args:
+        figure: With any number of points.
+
+    Returns:
+        The same figure where nothing was left out; else its caption says so.
+    """
+    marks, told = [], []
+    for mark in figure.marks:
+        chosen = _chosen(mark)
+        marks.append(mark if chosen is None else _only(mark, chosen))
+        if chosen is not None and isinstance(mark, Points):
+            told.append(f"{len(chosen):,} of {len(mark.x):,} points are drawn, chosen at random.")
+        elif chosen is not None:
+            told.append("Long curves are drawn through the lowest and highest point of each stretch.")
+    if not told:
+        return figure
+    return replace(
+        figure, marks=tuple(marks), caption=" ".join((figure.caption, *dict.fromkeys(told))).strip()
+    )
+
+
+def _chosen(mark: Mark) -> Any:
+    """Indices of the points that stay; None for all."""
+    if isinstance(mark, Line) and len(mark.x) > _LINE:
+        return _extremes(np.asarray(mark.y, dtype=float), _LINE)
+    if isinstance(mark, Points) and len(mark.x) > _SCATTER:
+        return np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
+    return None
+
+
+def _extremes(values: Any, most: int) -> Any:
+    """First and last point, and the lowest and highest of each of so many stretches."""
+    edges = np.linspace(0, len(values), most // 2 + 1).astype(int)
+    chosen = {0, len(values) - 1}
+    for begin, end in itertools.pairwise(edges):
+        stretch = values[begin:end]
+        if np.isfinite(stretch).any():
+            chosen |= {begin + int(np.nanargmin(stretch)), begin + int(np.nanargmax(stretch))}
+        else:  # a gap stays one
+            chosen.add(int(begin))
+    return np.asarray(sorted(chosen))
+
+
+def _only(mark: Mark, chosen: Any) -> Mark:
+    changed: dict[str, Any] = {}
+    for name in ("x", "y", "low", "high", "texts"):
+        values = getattr(mark, name, None)
+        if values is not None and len(values):
+            kept = [values[index] for index in chosen]
+            changed[name] = tuple(kept) if name == "texts" else np.asarray(kept)
+    return replace(mark, **changed)

@@ -1,0 +1,394 @@
+"""The page of a run, from its directory alone; what is missing or damaged becomes a marked box."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from assay.errors import AssayError
+from assay.figure.figure import Figure, Heatmap
+from assay.files.symlinks import check_inside, read_whole
+from assay.paths import project_conf
+from assay.quoting import duration, number_text
+from assay.record import predictions_file, samples_file
+from assay.record.objective import baseline_in_words, described_metric, format_score
+from assay.record.outcome import reason_of
+from assay.record.run_directory import RunDirectory
+from assay.record.run_lock import is_written
+from assay.record.run_record import RunRecord
+from assay.record.runs.read_runs import read_curves
+from assay.report.page import (
+    Block,
+    Cards,
+    Cell,
+    Code,
+    Figures,
+    Note,
+    Page,
+    Passage,
+    Passages,
+    Picture,
+    Pictures,
+    Section,
+    Table,
+    Tone,
+)
+from assay.report.run_parts import (
+    at_epoch,
+    config_blocks,
+    curve_figures,
+    environment_blocks,
+    memory_figures,
+    read_values,
+    reproduce_blocks,
+    subset_and_metric,
+    throughput_figure,
+)
+from assay.targets.own_task import import_task
+from assay.targets.trust import project_packages
+from assay.task.answers import scores_of
+from assay.task.figures.class_figures import TRUE_CLASS
+from assay.task.score import LEVEL, num_draws
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.record.runs.read_runs import Curve
+    from assay.record.samples_file import KeptSample
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.score import Score
+
+
+TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
+"""Of each status."""
+_ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
+_LARGEST_MATRIX: Final = 10_000
+_HOW_SAID: Final = "With what the model said, and what is right where the two differ."
+_MOST_COLOURS: Final = 60
+_LARGEST_PICTURES: Final = 600_000
+"""Bytes of all pictures on a page."""
+_TOKENS: Final = "tokens"
+_MARKED: Final = (
+    "The darker a token, the less the model expected it; the pointer over it tells how many bits."
+)
+AtBest: TypeAlias = tuple[int, dict[str, float]] | None
+"""Step and metrics of the best checkpoint, where they were logged."""
+_SUBSETS: Final = ("train", "val", "test")
+_TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
+
+
+def run_page(run_dir: Path) -> Page:
+    """Look at a run.
+
+    Raises:
+        AssayError: It has no record, or one that cannot be read.
+    """
+    record = RunRecord.load(run_dir)
+    status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
+    values, config_note = read_values(run_dir)
+    predictions, missing = _predictions(run_dir)
+    curves, no_curves = _curves(run_dir)
+    at_best = at_epoch(curves, record.best)
+    tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
+    kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    names = predictions.class_names if predictions is not None else ()
+
+    def in_words(metric: str) -> str:
+        node = f"metrics.eval.metrics.{metric}"
+        target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
+        return described_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
+
+    about = [
+        record.started.replace("T", " ").replace("+00:00", " UTC"),
+        duration(record.seconds) if record.finished else "",
+        f"seed {record.seed}",
+        *(f"{group} {record.choices[group]}" for group in ("data", "model") if record.choices.get(group)),
+        f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
+        *record.tags,
+    ]
+    sections = [
+        Section(
+            "scores",
+            "Scores",
+            _ending(record, status) + _scores(record, predictions, at_best, in_words),
+        ),
+        Section(
+            "training",
+            "Training",
+            [Note(no_curves, "warn")]
+            if no_curves
+            else _training(run_dir, values.get("spec.num_train", ""), curves, kept, in_words),
+        ),
+        Section(
+            "predictions",
+            "Predictions",
+            _judged(record, predictions, missing, values.get("data.source.target", "")),
+        ),
+        Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
+        Section("config", "Config", config_blocks(values, config_note, record)),
+        Section("environment", "Environment", environment_blocks(record)),
+        Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
+    ]
+    title = record.name if record.name == record.run_id else f"{record.name} / {record.run_id}"
+    return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in about if fact])
+
+
+def _ending(record: RunRecord, status: str) -> list[Block]:
+    """What is to be known before the scores are read."""
+    if status == "running":
+        return [Note("This run is still going on: what is shown is what it has written so far.", "warn")]
+    outcome = record.outcome
+    if status == "finished":
+        return [Note(told, "warn") for told in (outcome.reason, *outcome.warnings) if told]
+    cause = f" ({outcome.cause.replace('_', ' ')})" if outcome.cause else ""
+    return [
+        Note(
+            f"The run has {_ENDED.get(status, status)}{cause}: {outcome.reason or 'no reason is known'}",
+            "bad",
+        )
+    ]
+
+
+def _scores(
+    record: RunRecord,
+    predictions: Predictions | None,
+    at_best: AtBest,
+    title: Callable[[str], str],
+) -> list[Block]:
+    blocks: list[Block] = []
+    if predictions is not None:
+        blocks += _drawn(lambda: _judged_scores(predictions))
+    blocks += _logged(record, at_best, title)
+    if record.baseline:
+        told = f"Baseline: {baseline_in_words(record.baseline)}."
+        blocks.insert(0, Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
+    return blocks or [Note("The run has logged no metrics.", "warn")]
+
+
+def _logged(record: RunRecord, at_best: AtBest, title: Callable[[str], str]) -> list[Block]:
+    """Each metric of the best checkpoint, a column per subset; the last values where there is none."""
+    metrics = record.metrics
+    if at_best is not None:
+        of_test = {name: value for name, value in metrics.items() if name.startswith("test/")}
+        metrics = {name: value for name, value in at_best[1].items() if name in metrics} | of_test
+    rows: dict[str, dict[str, Cell]] = {}
+    for name, value in metrics.items():
+        subset, metric = subset_and_metric(name)
+        if not name.startswith(("lr-", "DeviceStatsMonitor")):
+            rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
+    if not rows:
+        return []
+    there = dict.fromkeys(subset for cells in rows.values() for subset in cells)
+    subsets = sorted(there, key=lambda one: (_SUBSETS.index(one) if one in _SUBSETS else len(_SUBSETS), one))
+    names = {subset: subset or "value" for subset in subsets}
+    table: list[list[Cell | str]] = [
+        [title(metric), *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
+    ]
+    tested = "was tested" if "test" in there else "is kept"
+    caption = "The last value of each."
+    if {"epoch", "monitor"} <= record.best.keys():
+        best = f"the best by {record.best['monitor']}, whose checkpoint {tested}"
+        caption = f"{'All' if at_best else 'Test scores are'} of epoch {record.best['epoch']}, {best}."
+        caption += "" if at_best else " The others are the last ones logged."
+    return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
+
+
+def _judged_scores(predictions: Predictions) -> list[Block]:
+    task = task_of(predictions.task)
+    is_judged = predictions.targets is not None or task.learns_from_inputs
+    scores = scores_of(task, predictions) if is_judged else []
+    if not scores:
+        return []
+    num_samples = len(predictions.keys)
+    cards = [
+        (
+            one.name,
+            format_score(one.name, one.value) if math.isfinite(one.value) else "undefined",
+            _interval(one) if math.isfinite(one.low) else "no interval",
+        )
+        for one in scores
+    ]
+    some = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
+    caption = (
+        f"On {num_samples:,} {predictions.subset} samples{some}. Below each score its {100 * LEVEL:.0f} % "
+        f"interval, by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): what "
+        "another test set of this size could have said, not what another seed would."
+    )
+    return [Cards(cards, caption)]
+
+
+def _interval(score: Score) -> str:
+    low, high = (format_score(score.name, end) for end in (score.low, score.high))
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def _curves(run_dir: Path) -> tuple[dict[str, Curve], str]:
+    try:
+        return read_curves(run_dir), ""
+    except AssayError as error:
+        return {}, f"There are no learning curves: {error.message}"
+
+
+def _training(
+    run_dir: Path,
+    num_train: str,
+    curves: Mapping[str, Curve],
+    kept: tuple[str, int] | None,
+    title: Callable[[str], str],
+) -> list[Block]:
+    figures = curve_figures(curves, title, kept)
+    try:
+        log = read_whole(RunDirectory(run_dir).log)
+    except OSError:  # none, or larger than anybody reads
+        log = b""
+    speed = throughput_figure(log.decode(errors="replace"), int(num_train) if num_train.isdecimal() else 0)
+    memory = memory_figures(curves)
+    figures += ([speed] if speed else []) + memory
+    blocks: list[Block] = [Figures(figures)] if figures else [Note("Nothing has been logged yet.", "warn")]
+    if not memory:
+        blocks.append(Note("Memory was not logged; callbacks=[default,device_stats] logs it.", "dim"))
+    return blocks
+
+
+def _judged(record: RunRecord, predictions: Predictions | None, missing: str, target: str) -> list[Block]:
+    if predictions is None:
+        return [Note(f"There is nothing to draw: {missing}", "warn"), *_matrices(record)]
+    return _drawn(lambda: _judged_figures(predictions, target))
+
+
+def _judged_figures(predictions: Predictions, target: str) -> list[Block]:
+    task = task_of(predictions.task)
+    if predictions.targets is None and not task.learns_from_inputs:
+        return [
+            Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
+        ]
+    figures = [_named(one, target) for one in task.figures(predictions)]
+    none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
+    return [Figures(figures)] if figures else [Note(none, "warn")]
+
+
+def _named(figure: Figure, target: str) -> Figure:
+    """A confusion matrix with the user's name of what is predicted."""
+    if not target or figure.y_label != TRUE_CLASS:
+        return figure
+    return replace(figure, x_label=f"predicted {target}", y_label=f"true {target}")
+
+
+def _matrices(record: RunRecord) -> list[Block]:
+    """Confusion matrices that the run's metrics have left in the record, where predictions are missing."""
+    figures = []
+    for number, (name, rows) in enumerate(record.matrices.items()):
+        try:
+            matrix = np.array(rows, dtype=float)
+        except (TypeError, ValueError):
+            continue
+        if matrix.ndim == 2 and 0 < matrix.size <= _LARGEST_MATRIX:
+            names = [[str(index) for index in range(size)] for size in matrix.shape]
+            heatmap = Heatmap(matrix, names[1], names[0], shows_values=matrix.shape[0] <= 16)
+            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted class", TRUE_CLASS))
+    return [Figures(figures)] if figures else []
+
+
+def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
+    """Blocks, or a box that says why they could not be made: a report comes out of anything."""
+    try:
+        return make()
+    except Exception as error:
+        return [Note(f"These predictions cannot be judged: {reason_of(error)}", "bad")]
+
+
+def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
+    try:
+        check_inside(run_dir / predictions_file.FILE, run_dir)
+        predictions = predictions_file.read(run_dir / predictions_file.FILE)
+        import_task("spec.task", predictions.task, project_packages(project_conf()))
+    except AssayError as error:
+        return None, str(error).replace("\n  → ", "; ")
+    return predictions, ""
+
+
+def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
+    try:
+        check_inside(run_dir / samples_file.FILE, run_dir)
+        samples = samples_file.read(run_dir / samples_file.FILE)
+    except AssayError as error:
+        return [Note(error.message, "warn")]
+    blocks: list[Block] = []
+    for reason, title in _TITLES.items():
+        chosen = [sample for sample in samples if sample.reason == reason]
+        if chosen:
+            blocks += _drawn(lambda: _shown(title, chosen, predictions))  # noqa: B023 - called at once
+    return blocks
+
+
+def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions | None) -> list[Block]:
+    told, is_worst = _Told(predictions), samples[0].reason == "worst"
+    order = task_of(predictions.task).worst_is(predictions) if is_worst and predictions is not None else ""
+    pictures = [one for one in samples if one.picture is not None]
+    small = [one for one in pictures if len(one.picture or b"") <= _LARGEST_PICTURES // len(pictures)]
+    left_out = len(pictures) - len(small)
+    blocks: list[Block] = []
+    legend = [] if predictions is None else task_of(predictions.task).legend(predictions)
+    if small and legend and is_worst:
+        blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
+    if small:
+        caption = f"{left_out} pictures are too large for a page." if left_out else ""
+        cards = [Picture(one.picture or b"", *told.of(one.key)) for one in small]
+        blocks.append(Pictures(title, cards, f"{order} {caption}".strip(), are_wide=bool(legend)))
+    texts = [one for one in samples if isinstance(one.row and one.row.get(_TOKENS), list)]
+    if texts:
+        passages = [Passage(*told.of(one.key)[:2], _marked(one, predictions)) for one in texts]
+        blocks.append(Passages(title, passages, f"{order} {_MARKED}".strip()))
+    written = [str(one.row["text"]) for one in samples if one.reason == "generated" and one.row]
+    blocks += [Code(text, title) for text in written]
+    rows = [one for one in samples if one.picture is None and one.row is not None]
+    rows = [one for one in rows if one not in texts and one.reason != "generated"]
+    if rows:
+        columns = list(dict.fromkeys(name for one in rows for name in one.row or {}))
+        table: list[list[Cell | str]] = []
+        for one in rows:
+            said, key, tone = told.of(one.key)
+            values = [one.row.get(name) if one.row else None for name in columns]
+            table.append(
+                [key, Cell(said, tone=tone), *("" if value is None else _text(value) for value in values)]
+            )
+        blocks.append(Table(("sample", "the model said", *columns), table, order, title=title))
+    return blocks
+
+
+def _marked(sample: KeptSample, predictions: Predictions | None) -> list[tuple[str, int, str]]:
+    """Tokens, how strongly each is marked, and its surprisal in words."""
+    pieces: list[str] = (sample.row or {})[_TOKENS]
+    if predictions is None or sample.key not in predictions.keys:
+        return [(piece, 0, "") for piece in pieces]
+    bits = predictions.outputs[predictions.keys.index(sample.key)].tolist()
+    return [
+        (piece or "\u220e", min(9, int(bit)), f"{bit:.2f} bits")
+        for piece, bit in zip(pieces, bits, strict=False)
+    ]
+
+
+class _Told:
+    """What is said of a sample by its key."""
+
+    def __init__(self, predictions: Predictions | None) -> None:
+        self._predictions = predictions
+        self._index = {} if predictions is None else {key: at for at, key in enumerate(predictions.keys)}
+        judge = None if predictions is None or predictions.targets is None else task_of(predictions.task)
+        self._right = None if judge is None or predictions is None else judge.is_right(predictions)
+
+    def of(self, key: str) -> tuple[str, str, Tone]:
+        if self._predictions is None or key not in self._index:
+            return "", key, ""
+        at = self._index[key]
+        tone: Tone = "" if self._right is None or self._right[at] else "bad"
+        return task_of(self._predictions.task).said(self._predictions, at), key, tone
+
+
+def _text(value: Any) -> str:
+    return number_text(value, 6) if isinstance(value, float) else str(value)

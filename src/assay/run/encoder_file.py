@@ -1,0 +1,163 @@
+"""`encoder.json` of a run: what its table's columns or its texts are turned into, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from assay.data.alphabet import Alphabet
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import Tokenizer, pretrained_tokenizer
+from assay.errors import AssayError, first_line
+from assay.files.atomic import write_text
+from assay.files.checksum import json_is_whole, seal_json
+from assay.files.symlinks import read_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.data.samples import Encoder
+
+
+TOKENIZER_FILE = "tokenizer.json"
+
+
+def write_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> str:
+    """Keep what a tokenizer has learned, for assay and for Hugging Face's `tokenizers` alike.
+
+    Args:
+        run_dir: The run directory, or an exported model's.
+        tokenizer: Of the run's data.
+
+    Returns:
+        SHA-256 of the file, to be kept in a sealed one: the library takes no field for it.
+    """
+    text = tokenizer.to_json()
+    write_text(run_dir / TOKENIZER_FILE, text)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_tokenizer(run_dir: Path, sha256: str, *, pretrained: bool = False) -> Tokenizer:
+    """The tokenizer of a run's texts.
+
+    Args:
+        run_dir: Run directory, perhaps somebody else's.
+        sha256: From `write_tokenizer`.
+        pretrained: It came with the weights that the run started from.
+
+    Raises:
+        AssayError: The file is missing, damaged, or not what a run writes.
+    """
+    path = run_dir / TOKENIZER_FILE
+    try:
+        data = read_whole(path)
+        if hashlib.sha256(data).hexdigest() == sha256:
+            return pretrained_tokenizer(data) if pretrained else Tokenizer.from_json(data)
+    except FileNotFoundError as error:
+        raise AssayError(
+            f"{path} is not there: what makes token ids of the run's texts is not known",
+            hint="restore it from a copy",
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
+    raise AssayError(
+        f"{path} is damaged or was changed: it is not as its SHA-256 in encoder.json says",
+        hint="restore it from a copy",
+    )
+
+
+FILE = "encoder.json"
+ENCODED: Final = frozenset(
+    {
+        *("assay.data.table.Table", "assay.data.text_table.TextTable", "assay.data.stdlib_docs.StdlibDocs"),
+        "assay.data.text_files.TextFiles",
+    }
+)
+"""Sources whose runs have one."""
+
+
+def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:
+    """Keep what the encoder of a table or of texts has learned.
+
+    Args:
+        run_dir: The run directory.
+        encoder: Of the run's data; one of somebody's own is not kept.
+    """
+    if isinstance(encoder, Alphabet | Tokenizer):
+        plain: dict[str, Any] = {"codec": _codec_as_plain(run_dir, encoder)}
+    elif isinstance(encoder, TextEncoder):
+        sha256 = write_tokenizer(run_dir, encoder.tokenizer)
+        plain = {"text": {**encoder.as_plain(), "tokenizer_sha256": sha256}}
+    elif isinstance(encoder, TableEncoder):
+        plain = encoder.as_plain()
+    else:
+        return
+    write_text(run_dir / FILE, seal_json(json.dumps(plain, indent=2, ensure_ascii=False)))
+
+
+def read_encoder(
+    run_dir: Path, *, must_be: bool = False
+) -> TableEncoder | TextEncoder | Alphabet | Tokenizer | None:
+    """The encoder of a run's table or texts; None where the run has none.
+
+    Args:
+        run_dir: Run directory, perhaps somebody else's.
+        must_be: The run was trained on a table or texts, so that it must have one.
+
+    Raises:
+        AssayError: The file is damaged, or missing.
+    """
+    path = run_dir / FILE
+    try:
+        data = read_whole(path)
+        whole = json_is_whole(data)
+        plain: Any = json.loads(data) if whole else None
+        if isinstance(plain, dict) and isinstance(plain.get("columns"), list):
+            return TableEncoder.from_plain(plain)
+        if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
+            return _codec_of_plain(run_dir, codec)
+        if isinstance(plain, dict) and isinstance(text := plain.get("text"), dict):
+            digest, pretrained = str(text.get("tokenizer_sha256")), bool(text.get("pretrained"))
+            return TextEncoder.from_plain(text, read_tokenizer(run_dir, digest, pretrained=pretrained))
+    except FileNotFoundError as error:
+        if must_be:
+            raise AssayError(
+                f"{path} is not there: what the run's columns or texts are turned into is not known",
+                hint="restore it from a copy",
+            ) from error
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
+    raise AssayError(
+        f"{path} is damaged or was changed: it is not as its SHA-256 says", hint="restore it from a copy"
+    )
+
+
+def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
+    """What makes tokens of texts for a run's language model.
+
+    Args:
+        run_dir: Run directory, perhaps somebody else's.
+
+    Raises:
+        AssayError: The file is damaged, or missing.
+    """
+    codec = read_encoder(run_dir, must_be=True)
+    if not isinstance(codec, Alphabet | Tokenizer):
+        raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
+    return codec
+
+
+def _codec_as_plain(run_dir: Path, codec: Alphabet | Tokenizer) -> dict[str, Any]:
+    """Plain data; byte pairs go into `tokenizer.json`."""
+    if isinstance(codec, Alphabet):
+        return codec.as_plain()
+    return {"kind": "bpe", "tokenizer_sha256": write_tokenizer(run_dir, codec)}
+
+
+def _codec_of_plain(run_dir: Path, plain: dict[str, Any]) -> Alphabet | Tokenizer:
+    if plain.get("kind") == "bpe":
+        return read_tokenizer(run_dir, str(plain.get("tokenizer_sha256")))
+    return Alphabet.from_plain(plain)

@@ -1,0 +1,361 @@
+"""Running a finished run again from its directory, and comparing bit for bit. Imports no torch itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+from omegaconf import DictConfig, open_dict
+
+from assay.config.serialize import fingerprint
+from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError, ConfigError
+from assay.files.atomic import temporary_folder
+from assay.files.symlinks import RESULTS, read_whole
+from assay.process.children import kill, received, start, wait
+from assay.record.code_patch import code_at
+from assay.record.outcome import exit_code_of
+from assay.record.provenance import changed_files, differences_within, git_state, package_changes, packages
+from assay.record.run_directory import changed_since
+from assay.record.run_record import RunRecord
+from assay.record.runs.run_differences import causes, differences, relative_differences
+from assay.run.reproduce_process import CODE, REFUSED, WEIGHTS
+from assay.run.saved_config import as_written, judged_config
+from assay.targets.allowed_targets import check_targets
+from assay.targets.objects import missing
+from assay.targets.trust import KEY, typed_packages
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+_SWITCHES: Final = (
+    *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "DNNL_MAX_CPU_ISA", "KMP_DETERMINISTIC_REDUCTION"),
+    *("MKL_CBWR", "MKL_NUM_THREADS", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA"),
+    *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
+)
+"""Switches that a run gets again: they change numbers and nothing else."""
+_ROUNDING: Final = 1e-3
+"""Relative difference up to which other processors, threads and versions are the likely cause."""
+_SHOWN: Final = 6
+_PLAIN: Final = re.compile(r"[\w:,.=+-]+", re.ASCII)
+
+
+@final
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of it.
+
+    Attributes:
+        verdict: `identical`, `within rounding`, or `different`.
+        identical: Every row of metrics.csv, every final score and every bit of the weights are the same.
+        different: What is not, first of all the first step; empty when identical.
+        largest: The largest relative difference of each column and score that is not the same, and of the
+            weights (of a tensor's largest difference to its largest value), the largest first.
+        tolerance: Relative difference that was asked to be taken for none.
+        likely: What differs between the two runs and so may be the cause, the most likely first.
+        notes: What else the user should know, such as other versions of packages.
+        rows: How many rows were compared.
+        weights_sha256: Of the new run.
+        kept: Directory of the new run, where it is different.
+    """
+
+    identical: bool
+    different: Sequence[str] = ()
+    largest: Mapping[str, float] = field(default_factory=dict)
+    tolerance: float = 0.0
+    likely: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    rows: int = 0
+    weights_sha256: str = ""
+    kept: Path | None = None
+    verdict: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = bool(self.largest) and max(self.largest.values()) <= max(self.tolerance, _ROUNDING)
+        verdict = "identical" if self.identical else "within rounding" if known else "different"
+        object.__setattr__(self, "verdict", verdict)
+
+    @property
+    def exit_code(self) -> int:
+        """0 where it is identical, or no difference is larger than the tolerance that was asked for."""
+        asked = bool(self.largest) and max(self.largest.values()) <= self.tolerance
+        return 0 if self.identical or asked else 1
+
+
+@dataclass
+class _Plan:
+    root: Path | None = None
+    """Of the repository, where its code has to be brought back from there."""
+    commit: str = ""
+    patch: Path | None = None
+    folder: str = "."
+    notes: list[str] = field(default_factory=list)
+
+
+def reproduce(
+    run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False, tolerance: float = 0.0
+) -> Reproduction:
+    """Run a finished run again, in a process and a directory of its own, and compare.
+
+    Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
+    is what the run had; else its commit and patch are brought back beside it.
+
+    Args:
+        run: Run directory.
+        overrides: `trusted_packages=[…]` alone, since what a run itself trusts does not count.
+        trust_code: Let code run that is not what lies in the checkout: another commit, or the run's patch.
+        tolerance: Relative difference of scores and weights that is taken for none.
+
+    Returns:
+        What is the same and what is not.
+
+    Raises:
+        AssayError: The run has not ended well, its files are no longer what it wrote, or its code, data or
+            packages cannot be had; the message names which.
+    """
+    run_dir = Path(run).resolve()
+    record = RunRecord.load(run_dir)
+    if not 0 <= tolerance < 1:
+        raise ConfigError(
+            f"{tolerance:g} is not a relative difference", key="--tolerance", hint="--tolerance 1e-4"
+        )
+    for argument, kind in record.objects.items():
+        raise missing(argument, kind)
+    removed = _check_record(run_dir, record)
+    plan = _plan(run_dir, record)
+    if plan.root is not None and not trust_code:
+        raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
+    _check_config(run_dir, typed_packages(overrides))
+    with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
+        again = scratch / run_dir.name
+        environment = _environment(record)
+        if plan.root is not None:
+            code_at(plan.root, plan.commit, plan.patch, scratch / CODE)
+            environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
+        _run_again(run_dir, again, environment, typed_packages(overrides))
+        made = RunRecord.load(again)
+        different = differences(run_dir, record, again, made)
+        if made.micro_batch != record.micro_batch:
+            plan.notes.append("memory ran out elsewhere than in the run: see micro_batch in record.json")
+        return Reproduction(
+            identical=not different,
+            different=different,
+            largest=_largest(run_dir, record, again, made) if different else {},
+            tolerance=tolerance,
+            likely=causes(record, made) if different else (),
+            notes=[*plan.notes, *removed, *_notes(record)],
+            rows=_count_rows(again),
+            weights_sha256=made.weights_sha256,
+            kept=again.rename(Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name))
+            if different
+            else None,
+        )
+
+
+def show(result: Reproduction) -> None:
+    """Print what came of it.
+
+    Args:
+        result: From `reproduce`.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {note}", markup=False)
+    if result.identical:
+        weights = f" and the weights (SHA-256 {result.weights_sha256[:12]})" if result.weights_sha256 else ""
+        console.print(
+            f"[bold green]identical[/bold green]: {result.rows} rows of metrics.csv, all scores{weights}"
+        )
+        return
+    style = "bold yellow" if result.verdict == "within rounding" else "bold red"
+    console.print(f"[{style}]{result.verdict}[/{style}]")
+    sizes = [f"{name} {size:.2g}" for name, size in result.largest.items()]
+    if sizes:
+        more = f" and {len(sizes) - _SHOWN} more" if len(sizes) > _SHOWN else ""
+        console.print(f"  largest relative difference: {', '.join(sizes[:_SHOWN])}{more}", markup=False)
+    for label, lines in (("", result.different), ("likely cause: ", result.likely)):
+        for line in lines:
+            console.print(f"  {label}{line}", markup=False)
+    console.print(f"  the new run is kept in {result.kept}", markup=False)
+
+
+# -- before anything runs ------------------------------------------------------------------------------------
+
+
+def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
+    """What is to be said of a run whose files are those that it wrote; refuses others."""
+    if record.status != "finished":
+        raise AssayError(
+            f"{run_dir} is not a finished run: its status is {record.status}",
+            hint=f"assay resume {shlex.quote(str(run_dir))}"
+            if record.status in ("interrupted", "running")
+            else "",
+        )
+    removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
+    needed = {n: one for n, one in record.files.items() if n not in (*removed, *RESULTS)}
+    changed = changed_since(run_dir, needed)
+    if changed:
+        are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
+        raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
+    if fingerprint(as_written(_config(run_dir), record.interpolations)) != record.fingerprint:
+        raise AssayError(f"config.yaml in {run_dir} is not the config that the run's record was made for")
+    patch = run_dir / "code.patch"
+    if record.patch_sha256 != (hashlib.sha256(read_whole(patch)).hexdigest() if patch.is_file() else ""):
+        raise AssayError(f"code.patch in {run_dir} is not the patch that the run's record was made for")
+    told = (
+        "the SHA-256 of the weights is on record"
+        if record.weights_sha256
+        else "nothing is known of the weights"
+    )
+    return (
+        [f"{', '.join(removed)} {'was' if len(removed) == 1 else 'were'} removed; {told}"] if removed else []
+    )
+
+
+def _config(run_dir: Path) -> DictConfig:
+    config = load_mapping(run_dir / "config.yaml")
+    with open_dict(config):
+        config.pop("spec", None)
+    return config
+
+
+def _plan(run_dir: Path, record: RunRecord) -> _Plan:
+    here = Path.cwd()
+    if record.git is None:
+        if _needs_own_code(run_dir):
+            raise AssayError("the run's code is not known: it was run outside a git repository")
+        return _Plan(notes=["the run was outside a git repository; its parts are assay's and torch's own"])
+    if not record.git.get("patch_complete"):
+        raise AssayError(
+            "the run's code cannot be brought back: changes were too large for code.patch, or held secrets"
+        )
+    state, patch = git_state(here)
+    digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else ""
+    commit = record.git.get("commit") or ""
+    if state is not None and (state["commit"] or "", digest) == (commit, record.patch_sha256):
+        return _Plan()
+    if state is None:
+        remote = f" of {record.git['remote']}" if record.git.get("remote") else ""
+        raise AssayError(
+            f"the run's code cannot be brought back: {here} lies in no git repository",
+            hint=f"reproduce it in a clone{remote}",
+        )
+    root = here.resolve()
+    for _ in Path(state["folder"]).parts:
+        root = root.parent
+    own_patch = run_dir / "code.patch" if record.patch_sha256 else None
+    folder = str(record.git.get("folder", "."))
+    if Path(folder).is_absolute() or ".." in Path(folder).parts:
+        raise AssayError(f"{run_dir / 'record.json'} is damaged: its code lies in {folder!r:.80}")
+    return _Plan(root, commit, own_patch, folder)
+
+
+def _needs_own_code(run_dir: Path) -> bool:
+    config = _config(run_dir)
+    with open_dict(config):
+        config[KEY] = []
+    try:
+        check_targets(config)
+    except ConfigError:
+        return True
+    return False
+
+
+def _check_config(run_dir: Path, trusted: Sequence[str]) -> None:
+    """Refuse what the run's process would refuse, before its code is brought back and torch is imported."""
+    try:
+        judged_config(run_dir, trusted, must_be_whole=True)
+    except AssayError as error:
+        raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
+
+
+def _foreign(plan: _Plan) -> str:
+    files = changed_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
+    what = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
+    if files:
+        shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
+        what += f" with the changes of its code.patch ({shown})"
+    return f"the run's code is not what lies here: {what} would be run"
+
+
+def _notes(record: RunRecord) -> list[str]:
+    changed = package_changes(record.packages, packages())
+    notes = [f"packages: {', '.join(changed)}"] if changed else []
+    for entry in record.resumed:
+        if entry.get("changed"):
+            keys = ", ".join(entry["changed"])
+            notes.append(f"the run was changed at step {entry.get('from_step')}: {keys}")
+    return notes + differences_within(record)
+
+
+# -- the run, once more --------------------------------------------------------------------------------------
+
+
+def _module_path(root: Path, folder: str, code: Path) -> str:
+    """The code of the run before all else, wherever the checkout lies on the module path now."""
+    inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(root)]
+    places = [code / folder, *(code / entry.relative_to(root) for entry in inside)]
+    found = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
+    return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
+    # -P: else a file torch.py in the current directory would be taken for torch.
+    module = "assay.run.reproduce_process"
+    command = [sys.executable, "-P", "-m", module, str(run_dir), str(again), *trusted]
+    with received() as came:
+        process = start(command, environment)
+        try:
+            (code,) = wait([process], came)
+        finally:
+            kill(process)
+    if came and came[0].name != "SIGINT":
+        stopped = AssayError(f"stopped by {came[0].name}")
+        stopped.exit_code = exit_code_of(came[0].name)
+        raise stopped
+    if came:
+        raise KeyboardInterrupt
+    refused = again.parent / REFUSED
+    if refused.is_file():
+        told = json.loads(refused.read_text(encoding="utf-8"))
+        raise AssayError(f"the run cannot be reproduced: {told['message']}", hint=told["hint"])
+    if not (again / "record.json").is_file():
+        raise AssayError(f"the run could not be repeated: its process ended with code {code}")
+    made = RunRecord.load(again)
+    if made.status == "interrupted":
+        raise KeyboardInterrupt
+    if made.status != "finished":
+        raise AssayError(f"the run cannot be reproduced: {made.reason or 'its process died'}")
+
+
+def _environment(record: RunRecord) -> dict[str, str]:
+    """This process's, with the switches that change numbers as the run had them."""
+    then: Mapping[str, Any] = record.machine.get("environment", {})
+    kept = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
+    switches = {name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))}
+    switches.setdefault("OMP_NUM_THREADS", str(int(record.machine.get("threads") or 1)))
+    return kept | switches
+
+
+def _largest(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
+    """Relative differences, those of the weights among them where the new process could compare them."""
+    found = relative_differences(run_dir, record, again, made)
+    told = again.parent / WEIGHTS
+    if told.is_file():
+        found["weights"] = float(json.loads(told.read_text(encoding="utf-8")))
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _count_rows(run_dir: Path) -> int:
+    path = run_dir / "metrics.csv"
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0

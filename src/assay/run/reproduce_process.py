@@ -1,0 +1,97 @@
+"""The process in which a finished run is trained once more, beside the code that was brought back for it.
+
+What it has to say lies beside the new run's directory, in the files named here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from omegaconf import open_dict
+
+from assay.errors import AssayError
+from assay.process.children import end_with_parent
+from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+CODE: Final = "code"
+"""Folder of the code of the run, where that is not the checkout's."""
+REFUSED: Final = "refused.json"
+"""Message and hint of the error that kept the run from beginning."""
+WEIGHTS: Final = "weights.json"
+"""How far the last checkpoints of both runs are from each other."""
+
+
+def main() -> None:
+    """Run a run again; what the command line names are the run, the new directory and what is trusted."""
+    end_with_parent()
+    run_dir, again, *trusted = sys.argv[1:]
+    try:
+        _train(Path(run_dir), Path(again), trusted)
+    except AssayError as error:
+        told = json.dumps({"message": error.message, "hint": error.hint})
+        (Path(again).parent / REFUSED).write_text(told, encoding="utf-8")
+        sys.exit(1)
+
+
+def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
+    from assay.run.result import say_warnings
+    from assay.run.resume import change
+    from assay.run.saved_config import read_config
+    from assay.run.train import prove, run_job
+    from assay.targets.external_values import check_outside
+    from assay.targets.trust import trust
+
+    record = RunRecord.load(run_dir)
+    config = change(
+        again, read_config(run_dir, trusted, must_be_whole=True), record.interpolations, []
+    ).config
+    with open_dict(config):
+        config.logger = {}  # nobody else's log is to hold this run
+        config.enforce_clean_git = False
+    check_outside(config, trust(()))
+    proof = prove(config, record.overrides)
+    say_warnings(proof.report.warnings)
+    run_job(
+        *(config, record.overrides, record.choices, proof),
+        set_by=record.set_by,
+        raise_errors=False,
+        data_sha256=record.data_sha256,
+        micro_batch=record.micro_batch,
+    )
+    _compare_weights(run_dir, again)
+    code = again.parent / CODE
+    if code.is_dir():
+        _check_origin(code, [*config.trusted_packages])
+
+
+def _compare_weights(run_dir: Path, again: Path) -> None:
+    """Note how far the last checkpoints of both runs are from each other, where both are there."""
+    from assay.checkpoint.checkpoint_file import CheckpointFile
+    from assay.checkpoint.container import relative_difference
+
+    then, now = (folder / "checkpoints" / "last.ckpt" for folder in (run_dir, again))
+    if then.is_file() and now.is_file():
+        states = (CheckpointFile().load_checkpoint(path)["state_dict"] for path in (then, now))
+        (again.parent / WEIGHTS).write_text(json.dumps(relative_difference(*states)), encoding="utf-8")
+
+
+def _check_origin(code: Path, packages: Sequence[str]) -> None:
+    """Refuse what was not trained with the code that was brought back."""
+    for name in packages:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is not None and not Path(file).resolve().is_relative_to(code.resolve()):
+            raise AssayError(
+                f"{name} was imported from {Path(file).parent}, which is not the code of the run",
+                hint=f"uninstall {name}, or install the version of the run",
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,466 @@
+"""Going on with a run: in its own directory, from its newest checkpoint, to the same end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from assay.build.trainer import gpu_names
+from assay.build.trainer_options import refuse_foreign_ranks, world_size
+from assay.checkpoint.checkpoint_file import read
+from assay.checkpoint.select_checkpoint import newest_valid
+from assay.compose.recipe import settle_fused, settle_recipe
+from assay.config.did_you_mean import did_you_mean
+from assay.config.tree import walk
+from assay.config.unread_keys import check_read_by_run
+from assay.config.yaml_file import load_yaml
+from assay.errors import AssayError, ConfigError, first_line
+from assay.files.checksum import damage_of
+from assay.files.symlinks import check_links
+from assay.loop.carried_state import Phase, Position
+from assay.paths import CONF_DIR
+from assay.quoting import counted
+from assay.record.provenance import (
+    code_changes,
+    machine_changes,
+    refuse_uncommitted,
+    segment_here,
+    segments,
+    shortened,
+)
+from assay.record.run_directory import RunDirectory
+from assay.record.run_lock import writing
+from assay.record.run_record import RunRecord, now
+from assay.run.continuation import threads_of
+from assay.run.saved_config import as_written, interpolations, read_config
+from assay.run.train import go_on, result_of
+from assay.targets.external_values import check_outside
+from assay.targets.trust import KEY as TRUSTED
+from assay.targets.trust import trust, typed_packages
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hydra.core.override_parser.types import Override
+
+    from assay.run.result import RunResult
+
+
+_FIXED: Final = (
+    "model",
+    "data",
+    "seed",
+    "module",
+    "param_groups",
+    "finetune",
+    "metrics",
+    "recipe",
+    "spec",
+    "run_dir",
+    "name",
+    TRUSTED,
+)
+_FREE: Final = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
+_LENGTH_ARGUMENTS: Final = (
+    "max_epochs",
+    "max_steps",
+    "max_time",
+    "limit_train_batches",
+    "accumulate_grad_batches",
+)
+_OF_LENGTH: Final = (
+    "spec.total_steps",
+    "spec.steps_per_epoch",
+    *(f"trainer.{name}" for name in _LENGTH_ARGUMENTS),
+)
+_TRAINS_ON: Final = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.min_epochs")
+"""Keys, beside those of callbacks, with which even a finished run has something to do."""
+
+
+@final
+@dataclass(frozen=True)
+class Change:
+    """A job to go on with.
+
+    Attributes:
+        config: With the references of the run's own config, and the overrides.
+        changed: Old and new value of each key that is different; new is None for what follows from others.
+        notes: What the user should know of the outcome.
+        stop_holds: Whether what stopped the run early is as it was.
+    """
+
+    config: DictConfig
+    changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    stop_holds: bool = True
+
+
+def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overrides: Sequence[str]) -> Change:
+    """The job of a run, with what is to be different from here on.
+
+    Args:
+        run_dir: Where the run is now.
+        config: Its resolved config; left as it is.
+        written: What was written as `${…}` in it.
+        overrides: As typed.
+
+    Raises:
+        ConfigError: An override cannot be read, or not be applied to a run that has begun.
+    """
+    config = as_written(config, written, references_only=True)
+    with open_dict(config):
+        config.run_dir = str(run_dir)
+    before = _values(config)
+    parsed = parsed_overrides(overrides, "one run", "trainer.max_epochs=20")
+    for override in parsed:
+        _apply(config, override)
+    settle_fused(config)
+    settle_recipe(config)
+    after = _values(config)
+    with open_dict(config):
+        config.pop("spec", None)  # the data tells it anew
+    check_read_by_run(config, parsed)
+    OmegaConf.set_struct(config, True)
+    changed = {
+        key: (before.get(key), after.get(key))
+        for key in {**before, **after}
+        if before.get(key) != after.get(key)
+    }
+    dependent = _dependent(config, changed)
+    notes = _notes(changed, dependent)
+    changed |= {key: (before.get(key), None) for key in dependent if key not in changed}
+    stopping = [key for key in changed if "EarlyStopping" in str(_target(config, key))]
+    return Change(config, changed, notes, stop_holds=not stopping)
+
+
+def parsed_overrides(overrides: Sequence[str], what: str, example: str) -> list[Override]:
+    """What was typed for a run that is there, without what is trusted.
+
+    Args:
+        overrides: As typed.
+        what: They are for, such as `one run`.
+        example: Of one, for the message.
+
+    Raises:
+        ConfigError: One cannot be read, or has several values.
+    """
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(" ".join(str(error).split()), hint=example) from error
+    for override in parsed:
+        if override.is_sweep_override():
+            raise ConfigError(f"{what} cannot have several values", key=override.key_or_group)
+    return [override for override in parsed if override.key_or_group != TRUSTED]
+
+
+def _apply(config: DictConfig, override: Override) -> None:
+    key = override.key_or_group
+    if (CONF_DIR / key).is_dir() and key == "device":
+        choose_device(config, str(override.value()))
+        return
+    if (CONF_DIR / key).is_dir() or "@" in (override.get_key_element()):
+        raise ConfigError(
+            "another option cannot be chosen in a run that has begun", key=key, hint=f"{key}.KEY=VALUE"
+        )
+    root = key.partition(".")[0].partition("[")[0]
+    fixed = root in _FIXED and key not in _FREE
+    if fixed or key.endswith("_target_"):
+        raise ConfigError(
+            "this is what the run is made of; it cannot be changed in a run that has begun",
+            key=key,
+            hint="assay train with it, in a run of its own",
+        )
+    set_value(config, override, within="")
+
+
+def set_value(config: DictConfig, override: Override, *, within: str) -> None:
+    """Set, add or delete a key of a run's config.
+
+    Args:
+        config: Of the run; changed.
+        override: As it was typed, with a single value.
+        within: The node whose keys are offered where there is none of that name; empty: all.
+
+    Raises:
+        ConfigError: There is no such key, or it cannot be set.
+    """
+    key, missing = override.key_or_group, object()
+    try:
+        absent = OmegaConf.select(config, key, default=missing) is missing
+    except OmegaConfBaseException:  # it is there, and asks for the data, which was not read yet
+        absent = False
+    if absent and not override.is_add():
+        keys = [entry.key for entry in walk(config[within] if within else config, within)]
+        raise ConfigError(f"the run has no such key{did_you_mean(key, keys, '; ')}", key=key)
+    try:
+        with open_dict(config):
+            if override.is_delete():
+                parent, _, name = key.rpartition(".")
+                del OmegaConf.select(config, parent)[name]
+            else:
+                OmegaConf.update(config, key, override.value(), merge=False, force_add=True)
+    except (OmegaConfBaseException, KeyError, TypeError) as error:
+        raise ConfigError(first_line(error), key=key) from error
+
+
+def choose_device(config: DictConfig, name: str) -> None:
+    """Put an option of group `device` into a job.
+
+    Args:
+        config: The job; changed in place.
+        name: Of the option.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
+    path = CONF_DIR / "device" / f"{name}.yaml"
+    if not path.is_file():
+        names = sorted(path.stem for path in (CONF_DIR / "device").glob("*.yaml"))
+        raise ConfigError(f"there is no option {name!r}", key="device", hint=f"one of {', '.join(names)}")
+    config.trainer = OmegaConf.merge(config.trainer, load_yaml(path))
+
+
+def _values(config: DictConfig) -> dict[str, Any]:
+    """Every plain value, resolved where it can be."""
+    found: dict[str, Any] = {}
+    for entry in walk(config):
+        if not entry.is_container:
+            try:
+                value = entry.parent[entry.name]
+            except OmegaConfBaseException:  # what asks for the data
+                value = None
+            if isinstance(value, DictConfig | ListConfig):  # what refers to another node
+                found |= {
+                    one.key: one.parent[one.name] for one in walk(value, entry.key) if not one.is_container
+                }
+            else:
+                found[entry.key] = value
+    return found
+
+
+def _dependent(config: DictConfig, changed: Mapping[str, Any]) -> dict[str, str]:
+    """Keys that mean something else now that the run is longer, and why."""
+    if not any(key.removeprefix("trainer.") in _LENGTH_ARGUMENTS for key in changed):
+        return {}
+    found = {
+        key: text
+        for key, text in interpolations(config).items()
+        if any(f"${{{name}}}" in text for name in _OF_LENGTH)
+    }
+    for name, node in (config.get("callbacks") or {}).items():
+        if node is not None and node.get("start_fraction") is not None and node.get("start_epoch") is None:
+            found[f"callbacks.{name}.start_fraction"] = "a share of trainer.max_epochs"
+    return found
+
+
+def _notes(changed: Mapping[str, tuple[Any, Any]], dependent: Mapping[str, str]) -> list[str]:
+    notes = [f"{key}: {old} until here, {new} from here on" for key, (old, new) in changed.items()]
+    if dependent:
+        keys = ", ".join(f"{key} ({text})" for key, text in dependent.items())
+        notes.append(
+            f"the length of the run decides {keys}: what comes out is not what a run of the new length would "
+            "have come to"
+        )
+    return notes
+
+
+def _target(config: DictConfig, key: str) -> Any:
+    names = key.split(".")
+    return OmegaConf.select(config, ".".join([*names[:2], "_target_"])) if len(names) > 2 else None
+
+
+def resume(
+    run: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    trusted_packages: Sequence[str] = (),
+    said: frozenset[tuple[str, str]] = frozenset(),
+    raise_errors: bool = True,
+) -> RunResult:
+    """Go on with a run that was interrupted, or train a finished one longer.
+
+    It goes on from its newest valid checkpoint and ends as if it had never been interrupted: the same
+    weights, optimizer and scheduler, the same rows of metrics.csv, bit for bit. A run that has no checkpoint
+    yet begins anew in its directory.
+
+    Args:
+        run: Run directory.
+        overrides: What is to be different from here on, such as `trainer.max_epochs=20`; and
+            `trusted_packages=[…]`, since what a run itself trusts does not count.
+        trusted_packages: What the user trusts besides.
+        said: Addresses and places to write to that were allowed before; see
+            `assay.targets.external_values.said_in`.
+        raise_errors: As for `assay.train`.
+
+    Returns:
+        The scores; what the directory says where there is nothing to add.
+
+    Raises:
+        AssayError: The run is still being written, cannot be read or cannot go on with these overrides.
+    """
+    refuse_foreign_ranks()
+    run_dir = Path(run)
+    RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
+    check_links(run_dir)
+    with writing(run_dir):
+        record = RunRecord.load(run_dir)
+        trusted = (*trusted_packages, *typed_packages(overrides))
+        config = read_config(run_dir, trusted, must_be_whole=True)
+        job = change(run_dir, config, record.interpolations, overrides)
+        check_outside(job.config, replace(trust(overrides), said=said))
+        if record.status == "finished" and not _adds(job):
+            return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
+        RunDirectory(run_dir).remove_unfinished()
+        entry = _start(run_dir, record, job, list(overrides))
+        with threads_of(record):
+            return _go_on(job, record, entry, raise_errors=raise_errors)
+
+
+def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
+    here, patch = segment_here(gpu_names(), torch.get_num_threads())
+    if job.config.get("enforce_clean_git"):
+        refuse_uncommitted(Path.cwd(), here["git"], patch)
+    before = segments(record)[-1]
+    changed = [*code_changes(before, here), *machine_changes(before, here)]
+    entry["notes"] += [f"not as before: {one}" for one in changed]
+    if changed:
+        entry["notes"].append("what comes out is perhaps not what the run would have come to")
+    entry |= shortened(here, before)
+    console = Console(highlight=False, soft_wrap=True)
+    for note in entry["notes"]:
+        console.print(note, markup=False)
+    again = _begun_again(record, entry)
+    return go_on(job.config, again, patch=patch, raise_errors=raise_errors)
+
+
+def _adds(job: Change) -> bool:
+    """Whether a finished run has anything to do; refuses changes that would change nothing."""
+    if not job.changed:
+        return False
+    if not any(key in _TRAINS_ON or key.startswith("callbacks.") for key in job.changed):
+        raise ConfigError(
+            "the run is finished: this would change nothing any more",
+            key=next(iter(job.changed)),
+            hint="trainer.max_epochs=… trains on",
+        )
+    return True
+
+
+def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) -> dict[str, Any]:
+    """The entry of the record that says where the run goes on from."""
+    newest = newest_valid(run_dir, record.checkpoints.values())
+    notes = [f"{path.name} cannot be used: it {reason}" for path, reason in newest.refused]
+    if newest.midway:
+        names = ", ".join(path.name for path in newest.midway)
+        notes.append(f"the data can only be read from the start of an epoch; not used: {names}")
+    if newest.path is None:
+        notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
+    else:
+        checkpoint = read(newest.path, newest.path, mmap=True)
+        try:
+            _check_point(checkpoint, newest.path, job.config)
+            notes += _lost_best(checkpoint, newest.path, followed=newest.followed)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise AssayError(
+                f"{newest.path} is not as this run would have written it: {type(error).__name__}: {error}",
+                hint="restore it from a copy, or remove it to go on from another one",
+            ) from error
+        notes.append(f"going on from step {newest.step}: {newest.path}")
+    notes += job.notes
+    return {
+        "at": now(),
+        "from_step": newest.step,
+        "checkpoint": newest.path.name if newest.path is not None else "",
+        "overrides": overrides,
+        "changed": {key: list(values) for key, values in job.changed.items()},
+        "stop": job.stop_holds,
+        "notes": notes,
+        "before": {"status": record.status, "finished": record.finished, "seconds": record.seconds},
+    }
+
+
+def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
+    state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
+    trainer = str(config.trainer.get("_target_"))
+    if "resume_point" in checkpoint and "position" not in state:
+        raise AssayError(
+            f"{path} was saved by an earlier version of assay, in whose form no run can go on any more",
+            hint="assay eval, predict and export take it; go on with the version that saved it",
+        )
+    if "position" not in state and not trainer.startswith("lightning."):
+        raise ConfigError(
+            f"{trainer} has loops of its own, with which no run can go on from {path}",
+            key="trainer._target_",
+            hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
+        )
+    if not state.get("position"):
+        raise AssayError(
+            f"{path} was saved in the middle of a step, or holds weights alone: no run can go on from it",
+            hint=f"remove it, and {path.name}.sha256, to go on from another one",
+        )
+    position = Position.of_state(state["position"])
+    before, now = len(state["carried"]["processes"]), world_size(config)
+    if before != now:
+        raise ConfigError(
+            f"the run has {counted(before, 'process', 'processes')}, and this asks for {now}",
+            key="trainer.devices",
+            hint=f"trainer.devices={before}",
+        )
+    needed = position.epoch + (position.phase is not Phase.EPOCH_START)
+    most = config.trainer.get("max_epochs")
+    if most is not None and 0 <= most < needed:
+        raise ConfigError(
+            f"{most} was given, and the run is already in epoch {needed}",
+            key="trainer.max_epochs",
+            hint=f"trainer.max_epochs={needed}, or more",
+        )
+
+
+def _lost_best(checkpoint: dict[str, Any], newest: Path, *, followed: bool) -> list[str]:
+    """What is lost where the best checkpoint that a run knows of cannot be used."""
+    notes = []
+    for state in checkpoint["callbacks"].values():
+        if not isinstance(state, dict) or not state.get("monitor") or not state.get("best_model_path"):
+            continue
+        path, home = Path(state["best_model_path"]), Path(str(state.get("dirpath")))
+        if not path.is_relative_to(home) or home.name != newest.parent.name:
+            continue  # the user keeps it elsewhere
+        here = newest.parent / path.relative_to(home)  # the run may have been moved
+        # A better one may have been saved and this one removed, right before the process died.
+        if (reason := damage_of(here)) and not (followed and not here.exists()):
+            score = f"{state['monitor']}={float(state['best_model_score']):.6g}"
+            notes.append(
+                f"the best checkpoint so far is lost: {here.name} ({score}) {reason}. Only a better one "
+                "takes its place; without one the last weights are tested, and none is called best"
+            )
+    return notes
+
+
+def _begun_again(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
+    """A record that says `running`, and knows no results any more."""
+    overrides = entry["overrides"]
+    again = {one.partition("=")[0] for one in overrides}
+    typed = [*(one for one in record.overrides if one.partition("=")[0] not in again), *overrides]
+    return replace(
+        record,
+        status="running",
+        reason="",
+        cause="",
+        signal="",
+        finished=None,
+        overrides=typed,
+        metrics={},
+        matrices={},
+        files={},
+        weights_sha256="",
+        resumed=[*record.resumed, entry],
+    )

@@ -1,0 +1,301 @@
+"""A sweep in a terminal: a line for each job that has ended, and below them what is running."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, final
+
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from assay.errors import first_line
+from assay.files.symlinks import appending
+from assay.quoting import duration
+from assay.record.objective import format_score
+from assay.record.runs.config_values import in_one_line, varying
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from assay.record.journal import JobRecord
+    from assay.record.objective import Objective
+    from assay.record.outcome import Outcome
+    from assay.sweep.job_spec import Retry
+    from assay.terminal import Console
+
+
+_TAIL: Final = 4096
+"""Bytes at the end of metrics.csv that the last scores stand in."""
+_LOOK_EVERY: Final = 1.0
+_CAUSES: Final = {
+    "exception": "",
+    "machine": "",
+    "out_of_memory": "out of memory",
+    "killed": "killed",
+    "timed_out": "timed out",
+    "non_finite": "not finite",
+    "cannot_write": "cannot write",
+}
+
+
+@dataclass
+class _Row:
+    job: JobRecord
+    run_dir: Path
+    epochs: int = 0
+    started: float = field(default_factory=time.monotonic)
+    looked: float = 0.0
+    progress: str = ""
+
+
+@final
+class SweepProgress:
+    """Shows a sweep: live in a terminal, plain lines elsewhere.
+
+    Args:
+        console: Where to print.
+        objective: The score to show.
+        slots: Jobs that run at once.
+        fixed: Overrides that every job has.
+        log: File that takes the same lines.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        objective: Objective,
+        slots: int,
+        fixed: Iterable[str] = (),
+        log: Path | None = None,
+    ) -> None:
+        self._console, self._objective, self._slots = console, objective, max(1, slots)
+        self._rows: dict[int, _Row] = {}
+        self._labels: dict[int, str] = {}
+        self._only: set[int] | None = None
+        self._fixed, self._log = frozenset(fixed), log
+        self._counts = dict.fromkeys(("finished", "failed", "pruned", "running", "waiting"), 0)
+        self._seconds: list[float] = []
+        self._live: Live | None = None
+
+    def __enter__(self) -> SweepProgress:
+        """Begin to draw."""
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            with shown(self._console):
+                self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the lines that stay."""
+        if self._live is not None:
+            with shown(self._console):
+                self._live.stop()
+            self._live = None
+
+    def started(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
+        """An attempt begins.
+
+        Args:
+            job: Of the job.
+            run_dir: Where it writes.
+            epochs: That it is to train for; anything but a number is left out.
+        """
+        self._rows[job.number] = _Row(job, run_dir, epochs if isinstance(epochs, int) else 0)
+        if self._live is None and self._slots == 1:
+            self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
+
+    def ended(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
+        """An attempt has ended.
+
+        Args:
+            job: Of the job.
+            outcome: How.
+            retry: What follows it; None where nothing does.
+        """
+        self._rows.pop(job.number, None)
+        if outcome.status == "finished":
+            self._seconds.append(outcome.seconds)
+        self._print(self._line(job, outcome, retry))
+
+    def say(self, text: str) -> None:
+        """Something is to be known."""
+        self._print(Text(text))
+
+    def tick(self, jobs: Mapping[int, JobRecord], total: int) -> None:
+        """A moment has passed: draw what is running.
+
+        Args:
+            jobs: All jobs so far.
+            total: Jobs in all.
+        """
+        if self._live is None:
+            return
+        counts = dict.fromkeys(self._counts, 0)
+        for number, job in jobs.items():
+            counts[job.status] += self._only is None or number in self._only
+        counts["waiting"] += max(0, total - sum(counts.values()))
+        self._counts = counts
+        with shown(self._console):
+            self._live.update(self._view(), refresh=True)
+
+    def show_only(self, jobs: Mapping[int, JobRecord] | None) -> None:
+        """Count these jobs alone, and say of each only what it does not share with the others.
+
+        Args:
+            jobs: By number; None where jobs are still being thought of.
+        """
+        if jobs is None:
+            return
+        self._only = set(jobs)
+        ordered = [job for _, job in sorted(jobs.items())]
+        for job, values in zip(ordered, varying(ordered), strict=True):
+            self._labels[job.number] = in_one_line(values)
+
+    def _print(self, line: Text) -> None:
+        with shown(self._console):
+            self._console.print(line)
+        if self._log is not None:
+            when = datetime.now(UTC).isoformat(timespec="seconds")
+            with suppress(OSError), os.fdopen(appending(self._log), "a", encoding="utf-8") as file:
+                file.write(f"{when} {line.plain}\n")
+
+    # -- drawing -----------------------------------------------------------------------------------------
+
+    def _label(self, job: JobRecord) -> str:
+        if job.number not in self._labels:
+            own = (text.partition("=") for text in job.overrides if text not in self._fixed)
+            self._labels[job.number] = in_one_line({key: value for key, _, value in own})
+        return self._labels[job.number]
+
+    def _line(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> Text:
+        mark, style = {
+            "finished": ("✓", "green"),
+            "pruned": ("✂", "yellow"),
+            "interrupted": ("⏸", "yellow"),
+            "failed": ("✗", "red"),
+        }[outcome.status]
+        if not mark.encode(self._console.encoding, "ignore"):
+            mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
+        line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
+        if outcome.status == "failed":
+            line.append(why(outcome), style="red")
+            if retry is not None:
+                what = " ".join(retry.changes) or "goes on from its last checkpoint"
+                line.append(f"  tried again: {what}", style="yellow")
+        else:
+            if outcome.status == "pruned":
+                line.append(outcome.reason)
+            score = self._objective.score(outcome) if outcome.status == "finished" else None
+            shown = "" if score is None else format_score(self._objective.name, score)
+            line.append(f"{self._objective.name} {shown}" if shown else "", style="bold")
+            if outcome.status == "interrupted":
+                line.append(f"  {outcome.status}", style=style)
+            line.append(f"  {outcome.seconds:.1f} s", style="dim")
+        return line
+
+    def _view(self) -> Group:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for column in ("job", "what", "progress", "time"):
+            table.add_column(column, no_wrap=True, overflow="ellipsis")
+        now = time.monotonic()
+        # What does not fit on the screen would scroll it with each refresh.
+        fitting = max(1, self._console.height - 4)
+        for number, row in list(self._rows.items())[:fitting]:
+            if now - row.looked > _LOOK_EVERY:
+                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name, row.epochs)
+            table.add_row(
+                f"[cyan]● {number}[/cyan]",
+                escape(self._label(row.job)),
+                row.progress or "[dim]starting[/dim]",
+                f"[dim]{now - row.started:.0f} s[/dim]",
+            )
+        return Group(table, self._summary())
+
+    def _summary(self) -> Text:
+        counts = self._counts
+        order = ("finished", "pruned", "failed", "running", "waiting")
+        shown = (status for status in order if counts[status] or status == "finished")
+        said = "  ".join(f"{counts[status]} {status}" for status in shown)
+        return Text(f"{said}{self._time_left()}", style="bold")
+
+    def _time_left(self) -> str:
+        left = self._counts["waiting"] + self._counts["running"]
+        if not self._seconds or not left:
+            return ""
+        each = sum(self._seconds) / len(self._seconds)
+        now = time.monotonic()
+        spent = sum(min(each, now - row.started) for row in self._rows.values())
+        return f"  about {duration(max(0.0, left * each - spent) / self._slots)} left"
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[None]:
+    """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more.
+
+    What is printed after that goes nowhere.
+    """
+    try:
+        yield
+    # rich leaves the program where a pipe is closed, unless it is told not to.
+    except (OSError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        console.quiet = True
+        with suppress(OSError, ValueError):  # a stream of somebody's own has no descriptor
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, console.file.fileno())
+            os.close(nowhere)
+
+
+def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
+    """How far a run is: its epoch, and the last score.
+
+    Args:
+        run_dir: Where it writes its metrics.csv.
+        name: Of the score.
+        epochs: There will be, where that is known.
+
+    Returns:
+        Empty where nothing is known yet.
+    """
+    try:
+        with (run_dir / "metrics.csv").open("rb") as file:
+            header = file.readline()
+            start = file.tell()
+            file.seek(0, 2)
+            at = max(start, file.tell() - _TAIL)
+            file.seek(at)
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    if at > start:  # begins within a row
+        lines = lines[1:]
+    columns = header.decode(errors="replace").strip().split(",")
+    epoch = score = ""
+    for row in csv.reader(lines):
+        values = dict(zip(columns, row, strict=False))
+        epoch, score = values.get("epoch") or epoch, values.get(name) or score
+    if not epoch.isdigit():
+        return ""
+    try:
+        shown = f"  {name} {format_score(name, float(score))}" if score else ""
+    except ValueError:  # a row that is being written
+        shown = ""
+    of = f"/{epochs}" if epochs > 0 else ""
+    return f"epoch {int(epoch) + 1}{of}{shown}"
+
+
+def why(outcome: Outcome) -> str:
+    """Why a job has failed, in a line."""
+    cause = _CAUSES[outcome.cause or "exception"]
+    reason = first_line(outcome.reason)
+    return f"{cause}{': ' if cause and reason else ''}{reason}"
