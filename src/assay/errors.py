@@ -99,9 +99,6 @@ class ProcessError(AssayError):
 def cannot_write(error: BaseException) -> str:
     """What could not be written, as the disk is full or read-only; empty for any other error.
 
-    Args:
-        error: Whatever was raised.
-
     >>> cannot_write(OSError(28, "No space left on device", "metrics.csv"))
     'No space left on device: metrics.csv'
     """
@@ -115,9 +112,6 @@ def cannot_write(error: BaseException) -> str:
 
 def first_line(said: BaseException | str) -> str:
     r"""The first line of a message; of an error that says nothing, the name of its class.
-
-    Args:
-        said: An error, or a text.
 
     >>> first_line(ValueError("no\nway")), first_line(ValueError()), first_line("")
     ('no', 'ValueError', '')
@@ -137,11 +131,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def exit_place(stop: SystemExit) -> str:
-    """What is said of code that has ended the process itself.
-
-    Args:
-        stop: As it was caught.
-    """
+    """What is said of code that has ended the process itself."""
     frames = traceback.extract_tb(stop.__traceback__)
     # Weights & Biases puts a function of its own in the place of sys.exit.
     last = next(
@@ -155,14 +145,7 @@ _WORKER = re.compile(r"^Caught (\w+) in DataLoader worker process \d+\.$")
 
 
 def own_frame(error: BaseException) -> str:
-    """The innermost line of the user's own code that an exception went through, or that cannot be parsed.
-
-    Args:
-        error: With its causes; one of a process that loads data has its traceback in its message.
-
-    Returns:
-        Such as `my_project/net.py:12, in forward`; empty where none of it is the user's.
-    """
+    """The innermost line of the user's own code that an exception went through, or that cannot be parsed."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         return f"{shown_path(error.filename)}:{error.lineno}"
     for one in _chain(error):
@@ -183,11 +166,7 @@ def shown_path(file: str) -> Path:
 
 
 def defined_at(function: Any) -> str:
-    """Where the user has written a function or a method, such as `my_project/net.py:12`; empty if not theirs.
-
-    Args:
-        function: Or anything that can be called.
-    """
+    """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if code is None or not _is_own(code.co_filename):
         return ""

@@ -13,16 +13,7 @@ _NUMBERED: Final = re.compile(r"\d[a-z]?$")
 
 
 def head_names(model: nn.Module) -> tuple[str, ...]:
-    """Names of the modules that make up a model's head.
-
-    Args:
-        model: One that knows its head says so by an attribute `head_names`; else the module that owns the
-            last parameter is the head.
-
-    >>> from torch import nn
-    >>> head_names(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
-    ('2',)
-    """
+    """Names of the modules that make up a model's head."""
     stated = getattr(model, "head_names", None)
     if stated:
         return tuple(stated)
@@ -31,26 +22,12 @@ def head_names(model: nn.Module) -> tuple[str, ...]:
 
 
 def lies_in(name: str, modules: tuple[str, ...]) -> bool:
-    """Whether a parameter belongs to one of some modules.
-
-    >>> lies_in("head.fc.weight", ("head",)), lies_in("header.weight", ("head",))
-    (True, False)
-    """
+    """Whether a parameter belongs to one of some modules."""
     return any(name.startswith(f"{module}.") or not module for module in modules)
 
 
 def distances_from_head(model: nn.Module) -> dict[str, int]:
-    """Number each parameter's layer by its distance from the head, the head itself being 0.
-
-    The layers are read off the order of `named_parameters()`: every parameter outside of the head belongs to
-    the layer named up to the first number that ends a part of its name (`conv1`, `layer3`, `features.6`,
-    `encoder.layers.encoder_layer_11`). Names without a number and modules without a matrix (norms) belong to
-    the layer before them, and those before the first layer together to a layer of their own (the embedding).
-
-    >>> from torch import nn
-    >>> distances_from_head(nn.Sequential(nn.Linear(4, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 2)))
-    {'0.weight': 1, '1.weight': 1, '1.bias': 1, '2.weight': 0, '2.bias': 0}
-    """
+    """Number each parameter's layer by its distance from the head, the head itself being 0."""
     parameters = dict(model.named_parameters())
     head = head_names(model)
     keys = {name: _layer(name) for name in parameters if not lies_in(name, head)}

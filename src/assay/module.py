@@ -1,5 +1,3 @@
-"""The one LightningModule: every task is a choice of the parts it is given."""
-
 from __future__ import annotations
 
 import logging
@@ -103,23 +101,14 @@ class Module(L.LightningModule):
             self.model.to(memory_format=torch.channels_last)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs of the model; of a regression standardised, where the targets are.
-
-        Args:
-            inputs: `[B, ...]`, normalised.
-        """
+        """Outputs of the model; of a regression standardised, where the targets are."""
         if self._memory_format is not None and inputs.ndim == 4:
             inputs = inputs.contiguous(memory_format=self._memory_format)
         outputs: Tensor = self.model(inputs)
         return outputs
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Loss of a batch, or of a piece of it; pieces are taken in their order.
-
-        Args:
-            batch: `(inputs, targets)` or a mapping of the two.
-            batch_idx: Lightning's.
-        """
+        """Loss of a batch, or of a piece of it; pieces are taken in their order."""
         del batch_idx
         step, piece = self._step, self.piece
         inputs, targets = self.augmented(batch)
@@ -132,26 +121,12 @@ class Module(L.LightningModule):
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Track a validation batch.
-
-        Args:
-            batch: As in training.
-            batch_idx: Lightning's.
-        """
+        """Track a validation batch."""
         del batch_idx
         self.val_tracker.update(*self.evaluated(batch))
 
     def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
-        """Track a test batch.
-
-        Args:
-            batch: As in training.
-            batch_idx: Lightning's.
-
-        Returns:
-            `predictions` and `targets`, as the metrics see them; of reconstructions, what the task says of
-            them, and the samples' labels.
-        """
+        """Track a test batch."""
         del batch_idx
         observed = self.evaluated(batch)
         self.test_tracker.update(*observed)
@@ -163,11 +138,7 @@ class Module(L.LightningModule):
         return {"predictions": self.task.described(self.model, inputs, outputs), "targets": labels}
 
     def evaluated(self, batch: Any) -> Observation:
-        """Loss, outputs and targets of a batch that is not trained on, as the trackers take them.
-
-        Args:
-            batch: As in training.
-        """
+        """Loss, outputs and targets of a batch that is not trained on, as the trackers take them."""
         inputs, targets = self._supervised(batch)
         if self._augment is None or not self.task.compares_views:
             return self._evaluate(inputs, targets)[1]
@@ -180,22 +151,14 @@ class Module(L.LightningModule):
 
     @torch.no_grad()
     def reconstructed(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and what the model makes of them, in the inputs' own unit.
-
-        Args:
-            inputs: `[B, ...]`, as the model takes them.
-        """
+        """Inputs and what the model makes of them, in the inputs' own unit."""
         self.eval()
         with self.trainer.precision_plugin.forward_context():
             observed = self.evaluated((inputs, inputs.new_zeros(len(inputs), 0)))
         return observed[2], self.scored(observed)
 
     def scored(self, observed: Observation) -> Tensor:
-        """What the metrics see of a step: probabilities, or values in the target's own unit.
-
-        Args:
-            observed: Loss, outputs and targets, as the trackers are given them.
-        """
+        """What the metrics see of a step: probabilities, or values in the target's own unit."""
         return self._predictions(observed[1]) if self._predicts_later else observed[1]
 
     def _predictions(self, outputs: Tensor) -> Tensor:
@@ -208,11 +171,7 @@ class Module(L.LightningModule):
         return kind_of_outputs(self.task, self.loss)
 
     def augmented(self, batch: Any) -> Batch:
-        """Inputs and targets after the augmentation, which is asked once a step.
-
-        Args:
-            batch: As in `training_step`.
-        """
+        """Inputs and targets after the augmentation, which is asked once a step."""
         # A closure that is called several times a step (L-BFGS) must see the same function each time.
         if self._augment is None:
             return self._supervised(batch)
@@ -243,12 +202,7 @@ class Module(L.LightningModule):
         return loss, (loss.detach() if loss.requires_grad else loss, seen, self.task.hard_targets(targets))
 
     def compared(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of outputs, in the form that the task gives them for it.
-
-        Args:
-            outputs: Of the model, `[B, ...]`.
-            targets: Of the same batch.
-        """
+        """The loss of outputs, in the form that the task gives them for it."""
         if self._for_loss is not None:
             outputs, targets = self._for_loss(outputs, targets)
         loss: Tensor = self.loss(outputs, targets)
@@ -339,10 +293,7 @@ class Module(L.LightningModule):
                 self.matrices[name] = listed(value)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimizer over the parameter groups, and the scheduler over the optimizer.
-
-        Parameters of the loss, such as a temperature, are a group of their own without weight decay.
-        """
+        """The optimizer over the parameter groups, and the scheduler over the optimizer."""
         learnt = [p for p in self.loss.parameters() if p.requires_grad]
         if self._param_groups is None:
             parameters: Any = [*(p for p in self.model.parameters() if p.requires_grad), *learnt]
@@ -367,11 +318,7 @@ class Module(L.LightningModule):
         }
 
     def load_epoch_state(self, state: dict[str, Any]) -> None:
-        """Go on with what `epoch_state` gave.
-
-        Args:
-            state: From a checkpoint.
-        """
+        """Go on with what `epoch_state` gave."""
         self.train_tracker.restore(state["train"], self.device)
         self.matrices, self._step.losses = dict(state["matrices"]), list(state.get("losses", ()))
 
@@ -387,7 +334,6 @@ class _Step:
         self.forget()
 
     def forget(self) -> None:
-        """Let it count for nothing."""
         self.raw: Any = None
         self.augmented: Any = None
         self.observed: Observation | None = None

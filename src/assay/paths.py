@@ -12,11 +12,7 @@ CONF_DIR: Path = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE
 
 
 def project_conf(folder: Path | None = None) -> Path | None:
-    """The `conf` folder of a project, if there is one beside assay's own.
-
-    Args:
-        folder: Of the project; the current directory by default.
-    """
+    """The `conf` folder of a project, if there is one beside assay's own."""
     found = (folder or Path.cwd()) / "conf"
     return found if found.is_dir() and found.resolve() != CONF_DIR.resolve() else None
 

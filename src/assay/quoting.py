@@ -37,9 +37,6 @@ def is_dotted_path(text: str) -> bool:
 def reads_as_number(text: str) -> bool:
     """Whether text reads as a number.
 
-    Args:
-        text: Of a value that was typed, or of a cell.
-
     >>> reads_as_number("1e-3"), reads_as_number("-inf"), reads_as_number("adam")
     (True, True, False)
     """
@@ -51,11 +48,7 @@ def reads_as_number(text: str) -> bool:
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe.
-
-    >>> spreadsheet_cell("=1+1"), spreadsheet_cell("-1.5"), spreadsheet_cell(-1.5)
-    ("'=1+1", '-1.5', -1.5)
-    """
+    """A cell of a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe."""
     runs = isinstance(value, str) and _FORMULA.match(value) and not reads_as_number(value)
     return f"'{value}" if runs else value
 
@@ -70,29 +63,12 @@ def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """A number of things, in words.
-
-    Args:
-        number: How many.
-        thing: What one is called.
-        things: What several are called, where that is not `thing` with an s.
-
-    >>> counted(1, "job"), counted(2000, "batch", "batches")
-    ('1 job', '2,000 batches')
-    """
+    """A number of things, in words."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
 def number_text(value: float, digits: int = 4) -> str:
-    """A number as people write it: all digits before the point, and after it as many as are significant.
-
-    Args:
-        value: Any number.
-        digits: Significant ones.
-
-    >>> number_text(607270.0), number_text(607270.4), number_text(0.0432184), number_text(1e-05)
-    ('607,270', '607,270', '0.04322', '1e-05')
-    """
+    """A number as people write it: all digits before the point, and after it as many as are significant."""
     if not math.isfinite(value) or not 1e-4 <= abs(value) < 1e15:
         return f"{value + 0.0:.{digits}g}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
@@ -101,11 +77,7 @@ def number_text(value: float, digits: int = 4) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time, roughly.
-
-    >>> duration(4.2), duration(42.3), duration(600), duration(7260), duration(200_000)
-    ('4.2 s', '42 s', '10 min', '2 h 1 min', '2 d 7 h')
-    """
+    """A length of time, roughly."""
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -118,30 +90,14 @@ def duration(seconds: float) -> str:
 
 
 def override(key: str, value: str | Sequence[str]) -> str:
-    """An override, as it is typed in a shell.
-
-    Args:
-        key: Full key.
-        value: Text, or a list of it.
-
-    >>> print(override("a", ["plain", "module load, cuda"]), override("b", "$(x)"))
-    'a=[plain,"module load, cuda"]' 'b="$(x)"'
-    """
+    """An override, as it is typed in a shell."""
     if isinstance(value, str):
         return shlex.quote(f"{key}={_one(value)}")
     return shlex.quote(f"{key}=[{','.join(map(_one, value))}]")
 
 
 def typed(key: str, text: str) -> str:
-    """An override whose value was read from one that was typed, as it is typed again.
-
-    Args:
-        key: Full key.
-        text: The value, without the quotes that were around it.
-
-    >>> print(typed("a", "[1,b]"), typed("a.b", "0.1"), typed("sep", ";"), typed("~x", "~"))
-    'a=[1,b]' a.b=0.1 'sep=";"' '~x=~'
-    """
+    """An override whose value was read from one that was typed, as it is typed again."""
     return shlex.quote(f"{key}={text}") if _UNQUOTED.fullmatch(text) else override(key, text)
 
 
@@ -151,11 +107,6 @@ def _one(text: str) -> str:
 
 def quoted(text: str) -> str:
     r"""Text as Hydra's grammar takes any text: in quotes, nothing in it interpolated.
-
-    Backslashes count only before a quote or an interpolation.
-
-    Args:
-        text: Anything.
 
     >>> print(quoted(r"C:\my ${x}"), quoted('"'))
     "C:\my \${x}" '"'
@@ -181,26 +132,12 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def in_flops(count: int) -> str:
-    """A number of floating-point operations with three digits.
-
-    Args:
-        count: A multiplication and an addition are two.
-
-    >>> in_flops(231_702_528), in_flops(0)
-    ('232 MFLOP', '0 FLOP')
-    """
+    """A number of floating-point operations with three digits."""
     return _scaled(count, 1000, _FLOPS)
 
 
 def in_bytes(count: int) -> str:
-    """A size with three digits.
-
-    Args:
-        count: Bytes.
-
-    >>> in_bytes(4_317_502)
-    '4.12 MiB'
-    """
+    """A size with three digits."""
     return _scaled(count, 1024, _BYTES)
 
 

@@ -11,14 +11,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def splitmix64(state: int) -> int:
-    """One output of the generator: a bijection of 64-bit numbers.
-
-    Args:
-        state: Of 64 bits.
-
-    >>> hex(splitmix64(0))
-    '0xe220a8397b1dcdaf'
-    """
+    """One output of the generator: a bijection of 64-bit numbers."""
     state = state + 0x9E3779B97F4A7C15 & _MASK
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB & _MASK
@@ -26,14 +19,7 @@ def splitmix64(state: int) -> int:
 
 
 def mix(*numbers: int) -> int:
-    """Hash integers to one of 63 bits, so that neighbouring (seed, epoch) pairs share nothing.
-
-    Args:
-        numbers: Any integers; order matters.
-
-    >>> mix(0, 1) != mix(1, 0)
-    True
-    """
+    """Hash integers to one of 63 bits, so that neighbouring (seed, epoch) pairs share nothing."""
     state = 0
     for number in numbers:
         state = splitmix64(state ^ (number & _MASK))

@@ -29,22 +29,12 @@ _CONTROL = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Write control characters as they are written in Python.
-
-    Args:
-        text: Anything on its way to a terminal or a log.
-
-    >>> print(printable("loss\x1b]0;owned\x07 is nan"))
-    loss\x1b]0;owned\x07 is nan
-    """
+    r"""Write control characters as they are written in Python."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def in_a_line(text: str) -> str:
     r"""Text for a cell of a table, or the middle of a line: printable, and without line feeds.
-
-    Args:
-        text: Anything.
 
     >>> print(in_a_line("name\nbest  another"))
     name\nbest  another
@@ -53,11 +43,7 @@ def in_a_line(text: str) -> str:
 
 
 def leave_terminal() -> bool:
-    """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error.
-
-    Returns:
-        Whether there was one.
-    """
+    """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error."""
     import termios
 
     left, empty = False, os.open(os.devnull, os.O_RDWR)
@@ -141,13 +127,6 @@ _MARKS: Final = re.compile(r"([\\`*_\[\]|~#^$]|^[+-])")
 
 
 def escape_markdown(text: object) -> str:
-    r"""Text that Markdown shows letter by letter, in one line.
-
-    Args:
-        text: A name, a value.
-
-    >>> print(escape_markdown("a*b|c <script>\n# x $y$"))
-    a\*b\|c &lt;script&gt; \# x \$y\$
-    """
+    r"""Text that Markdown shows letter by letter, in one line."""
     line = printable(" ".join(str(text).split()))
     return html.escape(_MARKS.sub(r"\\\1", line), quote=False)

@@ -41,22 +41,12 @@ __all__ = [
 
 
 def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:
-    """Set `mark` to 1 where a number is not finite, as the scaler of mixed precision does; nothing waits.
-
-    Args:
-        tensors: Real and dense, of one device; written to, with what they hold.
-        mark: A float32 scalar of that device.
-        one: 1.0 as another.
-    """
+    """Set `mark` to 1 where a number is not finite, as the scaler of mixed precision does; nothing waits."""
     torch._amp_foreach_non_finite_check_and_unscale_(tensors, mark, one)
 
 
 def run_backward(loss: Tensor) -> None:
-    """As `loss.backward()`; of a plain scalar without the questions that it asks of all that may come.
-
-    Args:
-        loss: With its graph.
-    """
+    """As `loss.backward()`; of a plain scalar without the questions that it asks of all that may come."""
     if type(loss) is torch.Tensor and loss.ndim == 0 and loss.requires_grad and not loss.is_complex():
         one = (torch.ones_like(loss),)
         _engine_run_backward((loss,), one, False, False, (), allow_unreachable=True, accumulate_grad=True)
@@ -81,16 +71,7 @@ def lean_zero_grad(optimizer: Optimizer) -> Callable[[], None]:
 
 
 def lean_step(optimizer: Optimizer) -> tuple[Callable[[], bool], Callable[[], None]] | None:
-    """`optimizer.step` where the gradients are there, without its mark for torch's profiler.
-
-    Returns:
-        Whether it may be used now, and the step. It may not where torch's profiler is on, nor where a hook of
-        torch has come that is called before the step: with a closure it would be called before that. One that
-        does not mind says so by `any_time = True`.
-
-        None for an optimizer that may call a closure more than once, or that is not torch's, and for one
-        whose step somebody has replaced: they are given a closure.
-    """
+    """`optimizer.step` where the gradients are there, without its mark for torch's profiler."""
     kind, own = type(optimizer), vars(optimizer).get("step")
     raw = getattr(kind.step, "__wrapped__", None)
     known = kind.__module__.startswith("torch.optim.") and kind is not torch.optim.LBFGS
@@ -117,35 +98,19 @@ def lean_step(optimizer: Optimizer) -> tuple[Callable[[], bool], Callable[[], No
 
 
 def end_workers(batches: Any) -> None:
-    """End the processes behind an iterator of a `DataLoader` now; nothing is done where it has none.
-
-    Args:
-        batches: What `iter(loader)` gave.
-    """
+    """End the processes behind an iterator of a `DataLoader` now; nothing is done where it has none."""
     if hasattr(batches, "_shutdown_workers"):
         batches._shutdown_workers()
 
 
 def default_store() -> Store:
-    """What the processes of a distributed job share.
-
-    Raises:
-        ValueError: No process group was made.
-    """
+    """What the processes of a distributed job share."""
     store: Store = torch.distributed.distributed_c10d._get_default_store()
     return store
 
 
 def tcp_store(*arguments: Any, **options: Any) -> TCPStore:
-    """A store that processes on other machines can reach; see `torch.distributed.TCPStore`.
-
-    Args:
-        arguments: As `torch.distributed.TCPStore` takes them.
-        options: As `torch.distributed.TCPStore` takes them.
-
-    Raises:
-        AttributeError: This build of PyTorch has no distributed training.
-    """
+    """A store that processes on other machines can reach; see `torch.distributed.TCPStore`."""
     store: TCPStore = torch.distributed.TCPStore(*arguments, **options)  # type: ignore[attr-defined]  # it is there
     return store
 
@@ -156,12 +121,7 @@ def metadata_of(state_dict: OrderedDict[Any, Any]) -> Any:
 
 
 def put_metadata(state_dict: OrderedDict[Any, Any], metadata: Any) -> None:
-    """Keep versions of modules beside the tensors, as `Module.state_dict` does.
-
-    Args:
-        state_dict: Changed in place.
-        metadata: As `metadata_of` gives them.
-    """
+    """Keep versions of modules beside the tensors, as `Module.state_dict` does."""
     state_dict._metadata = metadata  # type: ignore[attr-defined]  # an attribute of an OrderedDict
 
 

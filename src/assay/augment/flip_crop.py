@@ -1,5 +1,3 @@
-"""Random crop and horizontal flip of a whole batch in one gather."""
-
 from __future__ import annotations
 
 from typing import final
@@ -31,11 +29,6 @@ class FlipCrop(nn.Module):
 
     Raises:
         ValueError: If `padding` is negative or `flip` is not a probability.
-
-    >>> images = torch.arange(6.0).reshape(1, 1, 2, 3)
-    >>> augmented, targets = FlipCrop(padding=0, flip=1.0)(images, torch.tensor([7]))
-    >>> augmented[0, 0].tolist(), targets.tolist()
-    ([[2.0, 1.0, 0.0], [5.0, 4.0, 3.0]], [7])
     """
 
     def __init__(self, padding: float = 4, flip: float = 0.5) -> None:
@@ -55,19 +48,7 @@ class FlipCrop(nn.Module):
         return f"padding={self.padding}, flip={self.flip}"
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Augments the inputs and, where these are masks, the targets.
-
-        Args:
-            inputs: Images `[B, C, H, W]` of any dtype.
-            targets: Masks `[B, H, W]`, of which 255 is left out, are cut and flipped in the same way;
-                anything else stays as it is.
-
-        Returns:
-            New images of the same shape, dtype and memory format, and the targets.
-
-        Raises:
-            ValueError: If the inputs are no images.
-        """
+        """Augments the inputs and, where these are masks, the targets."""
         if inputs.ndim != 4:
             shape = list(inputs.shape)
             raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")

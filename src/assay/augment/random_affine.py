@@ -1,5 +1,3 @@
-"""Rotation, shift, scale and shear, drawn for each image of a batch."""
-
 from __future__ import annotations
 
 import math
@@ -29,10 +27,6 @@ class RandomAffine(nn.Module):
 
     Raises:
         ValueError: A number is out of its range.
-
-    >>> images = torch.arange(4.0).reshape(1, 1, 2, 2)
-    >>> RandomAffine(degrees=0.0, translate=0.0, scale=(1.0, 1.0), shear=0.0)(images).tolist()
-    [[[[0.0, 1.0], [2.0, 3.0]]]]
     """
 
     def __init__(
@@ -56,14 +50,7 @@ class RandomAffine(nn.Module):
         self.scale = float(scale[0]), float(scale[1])
 
     def forward(self, images: Tensor) -> Tensor:
-        """Resample each image in its own way.
-
-        Args:
-            images: `[B, C, H, W]`, floating-point.
-
-        Raises:
-            ValueError: They are not images of floating-point numbers.
-        """
+        """Resample each image in its own way."""
         if images.ndim != 4 or not images.is_floating_point():
             raise ValueError(f"images [B,C,H,W] of floats were expected, got {list(images.shape)}")
         grid = F.affine_grid(self._draw(images), list(images.shape), align_corners=False)

@@ -1,5 +1,3 @@
-"""Soft labels of a finished run: knowledge distillation."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, final
@@ -76,18 +74,7 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Replaces the targets; the inputs pass through.
-
-        Args:
-            inputs: `[B, ...]`, normalised.
-            targets: Class indices `[B]` (int64), or class probabilities `[B, C]` (float).
-
-        Returns:
-            The inputs, and float32 class probabilities `[B, C]`.
-
-        Raises:
-            ValueError: If the teacher does not return one logit per class, or the targets are no classes.
-        """
+        """Replaces the targets; the inputs pass through."""
         first_use = self._device is None
         if self._device != inputs.device:
             self.model.to(inputs.device)

@@ -1,5 +1,3 @@
-"""Two views of each sample."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
@@ -26,10 +24,6 @@ class TwoViews(nn.Module):
 
     Raises:
         ValueError: There are no transforms, so that both views would be the same.
-
-    >>> views, samples = TwoViews([nn.Dropout(0.5)], one_by_one=False)(torch.ones(3, 2), torch.zeros(3))
-    >>> views.shape, samples.tolist()
-    (torch.Size([6, 2]), [0, 1, 2, 0, 1, 2])
     """
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], *, one_by_one: bool = True) -> None:
@@ -42,18 +36,7 @@ class TwoViews(nn.Module):
         self.transforms, self.one_by_one = list(transforms), one_by_one
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw both views.
-
-        Args:
-            inputs: `[B, ...]`.
-            targets: Anything; not looked at.
-
-        Returns:
-            Views `[2B, ...]`, and which sample each is of, int64 `[2B]`.
-
-        Raises:
-            ValueError: A transform gives samples of another shape, or not every time the same.
-        """
+        """Draw both views."""
         del targets
         views = torch.cat([self._view(inputs), self._view(inputs)])
         if views.shape[0] != 2 * len(inputs):

@@ -32,15 +32,7 @@ if TYPE_CHECKING:
 
 
 def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
-    """Assay's own module over the parts of a job, or somebody's own.
-
-    Args:
-        config: The job, with its `spec`; the number of outputs that the model needs is added to that.
-        trainer: Says of what dtype, and where, the weights are made.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written, or the parts do not go together.
-    """
+    """Assay's own module over the parts of a job, or somebody's own."""
     if config.module._target_ != OUR_MODULE:
         if "spec" in config:
             with open_dict(config):
@@ -94,14 +86,7 @@ def notes_on_hyper_parameters(
 
 
 def build_optimization(config: DictConfig) -> dict[str, Any]:
-    """What `assay.module.Module` is told about optimizing.
-
-    Returns:
-        `optimizer`, `param_groups`, `scheduler` and `schedule`.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written.
-    """
+    """What `assay.module.Module` is told about optimizing."""
     node = config.get("scheduler") or {}
     return {
         "optimizer": build(config, "optimizer"),
@@ -113,14 +98,7 @@ def build_optimization(config: DictConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Assembly:
-    """What a config stands for.
-
-    Attributes:
-        module: What is trained.
-        datamodule: What it is trained on.
-        trainer: What trains it.
-        config: The config with its `spec` node filled in.
-    """
+    """What a config stands for."""
 
     module: L.LightningModule
     datamodule: L.LightningDataModule
@@ -143,17 +121,6 @@ def assemble(
     """Build datamodule, module and trainer.
 
     The data comes first, because the other parts ask for its `spec`. Nothing is written.
-
-    Args:
-        config: One job, without its `hydra` node.
-        prepare: Let the data be downloaded; further ranks find it there.
-        datamodule: What `open_data` gave for this job, where it was read already.
-        trainer_for: Gives what `build_trainer` gave for this job with its `spec`, where it was built already.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written.
-        DataError: The data cannot be read or used.
-        DeviceError: This machine lacks what `device` or `precision` ask for.
     """
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")

@@ -34,26 +34,12 @@ _STATED = (
 
 
 def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
-    """How many values the model must return for a sample: data and loss decide together.
-
-    Args:
-        config: The job, with its `spec`.
-        loss: Its `kind`, where it has one, tells one logit per label from one per class; None for a module of
-            somebody's own.
-    """
+    """How many values the model must return for a sample: data and loss decide together."""
     return task_of(config.spec.task).num_outputs(config.spec, getattr(loss, "kind", None))
 
 
 def check_fit(config: DictConfig, loss: Any) -> None:
-    """Refuse a loss that cannot take the data's targets, or an augmentation its inputs.
-
-    Args:
-        config: The job, with its `spec`.
-        loss: Its class (or what makes it): one that does not fit may not even be made with this data.
-
-    Raises:
-        ConfigError: The message says which loss and metrics suit the data.
-    """
+    """Refuse a loss that cannot take the data's targets, or an augmentation its inputs."""
     task, name = task_of(config.spec.task), getattr(loss, "__name__", str(loss))
     takes_values = task.has_real_targets or task.reconstructs
     if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and not takes_values:
@@ -109,16 +95,7 @@ def _check_tokens(config: DictConfig) -> None:
 
 
 def check_parts(config: DictConfig, model: nn.Module | None, augment: Any) -> None:
-    """Refuse a model or an augmentation with which the data's task would learn nothing.
-
-    Args:
-        config: The job, with its `spec`.
-        model: As it will be used, perhaps without its weights; None: it is not looked at.
-        augment: As it will be used; None for none.
-
-    Raises:
-        ConfigError: Naming the part.
-    """
+    """Refuse a model or an augmentation with which the data's task would learn nothing."""
     task = task_of(config.spec.task)
     if model is not None and (problem := task.model_problem(model)):
         raise ConfigError(problem[0], key="model", hint=problem[1])
@@ -127,16 +104,7 @@ def check_parts(config: DictConfig, model: nn.Module | None, augment: Any) -> No
 
 
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
-    """Refuse a model that returns something else than this loss compares with the targets.
-
-    Args:
-        config: The job, with its `spec`.
-        loss: As it will be used.
-        outputs: Shape of the model's outputs for a batch.
-
-    Raises:
-        ConfigError: Naming both shapes. (torch would broadcast a wrong shape without a word.)
-    """
+    """Refuse a model that returns something else than this loss compares with the targets."""
     task, kind = task_of(config.spec.task), getattr(loss, "kind", None)
     if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
         return  # an embedding, or a loss of somebody's own, takes any width
@@ -155,7 +123,6 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
 
 
 def _sized(config: DictConfig, size: int) -> list[str]:
-    """Where the model's node says so many."""
     return [
         entry.key
         for entry in walk(config.model, "model")
@@ -164,15 +131,7 @@ def _sized(config: DictConfig, size: int) -> list[str]:
 
 
 def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
-    """Refuse data that is not what its YAML states, which the job was checked with.
-
-    Args:
-        stated: The `spec` of the check; empty for none.
-        config: The job, with the `spec` of the data that was read.
-
-    Raises:
-        DataError: Naming the difference.
-    """
+    """Refuse data that is not what its YAML states, which the job was checked with."""
     for name in _STATED if stated else ():
         if name == "class_counts" and not task_of(stated["task"]).by_class:
             continue  # how often each label is on is not stated
@@ -186,19 +145,7 @@ def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
 
 
 def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
-    """Statistics and size of the inputs that the weights of a job were trained with.
-
-    Args:
-        config: The job; its data need not be known.
-
-    Returns:
-        `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words; of a network
-        for texts `tokenizer` and `padding`, see `assay.model.hf_text`, and `source`; None where there are no
-        weights, or nobody knows.
-
-    Raises:
-        ConfigError: The model refuses its name or its weights.
-    """
+    """Statistics and size of the inputs that the weights of a job were trained with."""
     if not has_weights(config):
         return None
     return _of_run(Path(str(config.model.weights))) or asked_of_model(config, "trained_on")

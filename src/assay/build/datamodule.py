@@ -32,16 +32,7 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
 
 def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
-    """Build the datamodule and let it read.
-
-    Args:
-        config: One job.
-        prepare: Let the data be downloaded.
-
-    Raises:
-        ConfigError: The node cannot be built as it is written.
-        DataError: The data cannot be read or used.
-    """
+    """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
     datamodule: L.LightningDataModule = build(config, "data", **_of_model(config))
     try:
@@ -59,15 +50,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
 
 
 def open_declared(config: DictConfig) -> L.LightningDataModule:
-    """The datamodule over the data as its YAML's `spec` describes it: nothing is read.
-
-    Args:
-        config: One job, whose `data` has a `spec`; changed in place.
-
-    Raises:
-        ConfigError: The description, or another key of the node, cannot be used.
-        DataError: Not with so many samples.
-    """
+    """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
     if not isinstance(config.data.spec, DictConfig):
         raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
     stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
@@ -105,16 +88,7 @@ def _of_stated(config: DictConfig, text: str) -> ConfigError:
 
 
 def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = None) -> None:
-    """Put what the data tells into the config as node `spec`.
-
-    Args:
-        config: The job; changed in place.
-        spec: Of the data; None where a datamodule of somebody's own tells nothing.
-        own: What the loaders of such a datamodule say.
-
-    Raises:
-        ConfigError: There is none, and assay's own module needs it.
-    """
+    """Put what the data tells into the config as node `spec`."""
     if spec is not None:
         with open_dict(config):
             config.spec = {**spec.as_config(), **(own.as_config() if own is not None else {})}
@@ -131,12 +105,7 @@ def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = Non
 @final
 @dataclass(frozen=True)
 class OwnBatches:
-    """What the loaders of training say.
-
-    Attributes:
-        count: Batches of an epoch and process; None where they do not tell.
-        size: Samples of a batch; None where they do not tell.
-    """
+    """What the loaders of training say."""
 
     count: int | None = None
     size: int | None = None
@@ -147,14 +116,7 @@ class OwnBatches:
 
 
 def own_batches(datamodule: L.LightningDataModule) -> OwnBatches | None:
-    """Ask the loaders of a datamodule; nothing is read from them.
-
-    Args:
-        datamodule: After its `setup`; assay's own cuts its batches as the config says.
-
-    Returns:
-        None for assay's own.
-    """
+    """Ask the loaders of a datamodule; nothing is read from them."""
     if isinstance(datamodule, DataModule):
         return None
     try:

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def build_model(config: DictConfig) -> tuple[nn.Module, FineTuning | None]:
-    """The model with its initial weights, frozen and adapted as `finetune` says, and what does so.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written, or the two do not go together.
-    """
+    """The model with its initial weights, frozen and adapted as `finetune` says, and what does so."""
     model: nn.Module = build(config, "model")
     finetune: FineTuning | None = build(config, "finetune") if config.get("finetune") else None
     if finetune is not None:
@@ -43,16 +39,7 @@ def build_model(config: DictConfig) -> tuple[nn.Module, FineTuning | None]:
 
 
 def build_trained(config: DictConfig, state: Mapping[str, Tensor]) -> nn.Module:
-    """The model of a run with its trained weights, as plain as one that was never fine-tuned.
-
-    Args:
-        config: Of the run, with its `spec`.
-        state: Of the model.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written.
-        RuntimeError: The weights are not those of the model.
-    """
+    """The model of a run with its trained weights, as plain as one that was never fine-tuned."""
     if has_weights(config):
         config = config.copy()
         with open_dict(config):
@@ -77,15 +64,7 @@ def has_weights(config: DictConfig) -> bool:
 
 
 def asked_of_model(config: DictConfig, method: str) -> Any:
-    """What the model's class answers before it is built; None where it has no such method, or no weights.
-
-    Args:
-        config: The job.
-        method: `trained_on` or `to_download`; called with what it asks for of the model's node.
-
-    Raises:
-        ConfigError: It refuses the name or the weights.
-    """
+    """What the model's class answers before it is built; None where it has no such method, or no weights."""
     if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is told elsewhere
         return None
     kind = resolve("model", str(config.model._target_), trusted_in(config))
@@ -100,11 +79,7 @@ def asked_of_model(config: DictConfig, method: str) -> Any:
 
 
 def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
-    """Refuse what would undo a fine-tuning without a word.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse what would undo a fine-tuning without a word."""
     if finetune is None:
         return
     if config.trainer.get("sync_batchnorm"):
@@ -122,13 +97,7 @@ def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
 
 
 def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
-    """What is probably a mistake.
-
-    Args:
-        config: The job.
-        finetune: Of the job.
-        model: As `finetune` left it; its weights do not matter.
-    """
+    """What is probably a mistake."""
     found: list[str] = []
     if finetune is None:
         return found
@@ -164,13 +133,7 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
 
 
 def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
-    """What is trained, and from where its weights come.
-
-    Args:
-        config: The job, with its `spec`.
-        finetune: Of the job.
-        model: As `finetune` left it; its weights do not matter, and it is not changed.
-    """
+    """What is trained, and from where its weights come."""
     notes: list[str] = []
     if (download := asked_of_model(config, "to_download")) is not None:
         notes.append(f"model.weights={config.model.weights}: training will download {download.in_words()}")

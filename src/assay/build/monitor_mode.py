@@ -37,22 +37,7 @@ def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]]) -> Mode | None:
-    """What the `mode` of a node comes to.
-
-    `auto`, or none, is as the metric has it. `min` or `max` must agree with the metric, where that says
-    anything; `force_min` and `force_max` need not.
-
-    Args:
-        config: A job.
-        key: Of the node.
-        known: Says which way each metric is better; asked where it is needed.
-
-    Returns:
-        None for a node that follows no metric, or whose class has no `mode`.
-
-    Raises:
-        ConfigError: The mode contradicts its metric, has to be stated, or is none.
-    """
+    """What the `mode` of a node comes to."""
     metric = dict(monitors(config)).get(key)
     if metric is None and OmegaConf.select(config, f"{key}.mode") in (AUTO, *FORCED):
         raise ConfigError(
@@ -64,11 +49,7 @@ def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]
 
 
 def mode_argument(config: DictConfig, key: str) -> dict[str, Mode]:
-    """What to call a node's target with, beside what the node says: its `mode`, or nothing.
-
-    Raises:
-        ConfigError: As for `mode_of`.
-    """
+    """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
     mode = mode_of(config, key, lambda: known_directions(config))
     return {} if mode is None else {"mode": mode}
 
@@ -84,9 +65,6 @@ def known_directions(config: DictConfig) -> dict[str, Mode]:
 
 def is_loss(metric: str) -> bool:
     """Whether a score is a loss, by its name.
-
-    Args:
-        metric: Such as `val/loss`.
 
     >>> is_loss("val/loss"), is_loss("g_loss"), is_loss("val/accuracy")
     (True, True, False)
@@ -127,18 +105,7 @@ def _mode(config: DictConfig, key: str, metric: str, better: Mode | None) -> Mod
 
 
 def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:
-    """Which way each score of a stage is better, as torchmetrics' `higher_is_better` says.
-
-    A loss is minimised. A metric that says nothing is not there, nor is one of several values.
-
-    Args:
-        metrics: Names without a prefix, as `assay.metrics.tracker.Tracker` takes them.
-        stage: `train`, `val` or `test`.
-
-    >>> from torchmetrics import MeanAbsoluteError, MetricCollection, R2Score
-    >>> directions(MetricCollection({"mae": MeanAbsoluteError(), "r2": R2Score()}), "val")
-    {'val/loss': 'min', 'val/mae': 'min', 'val/r2': 'max'}
-    """
+    """Which way each score of a stage is better, as torchmetrics' `higher_is_better` says."""
     found: dict[str, Mode] = {f"{stage}/loss": "min"}
     named = metrics.clone(prefix=f"{stage}/")
     for name, metric in named.items(keep_base=False, copy_state=False):

@@ -33,13 +33,7 @@ _NOT_IN_SPEC = re.compile(r"Interpolation key '(spec\.\w+)' not found")
 
 
 def build_error(error: BaseException, config: DictConfig, key: str) -> AssayError:
-    """Find the cause, and the value at fault, of a failed call.
-
-    Args:
-        error: What OmegaConf or the call raised.
-        config: The job.
-        key: Of the node that was to be built.
-    """
+    """Find the cause, and the value at fault, of a failed call."""
     cause = error
     while not isinstance(cause, AssayError) and isinstance(cause.__cause__, Exception):
         cause = cause.__cause__
@@ -155,19 +149,7 @@ NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
-    """Make what a node of a config describes.
-
-    Args:
-        config: The job.
-        key: Dotted path of the node.
-        **objects: Arguments of its target that are no config; they come before its keys.
-
-    Returns:
-        The object; a `functools.partial` for `_partial_` nodes; None for an empty node.
-
-    Raises:
-        ConfigError: A target in it is not allowed, or a call failed; the message names the full key.
-    """
+    """Make what a node of a config describes."""
     try:
         node = OmegaConf.select(config, key)
         if not node:

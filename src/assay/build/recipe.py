@@ -36,15 +36,7 @@ _SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
 
 
 def add_recipe(config: DictConfig, spec: Spec) -> None:
-    """Put what `auto` comes to into node `spec`.
-
-    Args:
-        config: The job, with its `spec` but for the recipe; changed in place.
-        spec: Of its data.
-
-    Raises:
-        ConfigError: A number of `recipe` is out of its range.
-    """
+    """Put what `auto` comes to into node `spec`."""
     _balance_loss(config)
     steps, least = (_number(config, name, whole=True) for name in ("steps", "epochs"))
     lr, weight_decay = _number(config, "lr"), _number(config, "weight_decay", least=0)
@@ -108,17 +100,12 @@ def _number(config: DictConfig, name: str, *, whole: bool = False, least: float 
 
 
 def _trains_all(config: DictConfig) -> bool:
-    """Whether the pretrained layers learn, too."""
     finetune = value_of(config, "finetune._target_")
     return finetune is None or str(finetune).endswith("Gradual")
 
 
 def notes_on_length(config: DictConfig) -> list[str]:
-    """What the recipe has chosen, and whether a run is too short to learn; a sentence each.
-
-    Args:
-        config: The job, with its `spec`.
-    """
+    """What the recipe has chosen, and whether a run is too short to learn; a sentence each."""
     if "spec" not in config or config.spec.get("batch_size") is None:
         return []
     length = run_length(config, config.spec.num_train)
@@ -143,11 +130,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
 
 
 def notes_on_pictures(config: DictConfig) -> list[str]:
-    """How pictures are changed in training, and that a pretrained network would help; a sentence each.
-
-    Args:
-        config: The job, with its `spec`.
-    """
+    """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
     if (
         value_of(config, "data.source._target_") != "assay.data.image_folder.ImageFolder"
         or "spec" not in config

@@ -28,16 +28,7 @@ _OF_TOTAL, _OF_EPOCH = "spec.total_steps", "spec.steps_per_epoch"
 @final
 @dataclass(frozen=True)
 class RunLength:
-    """What a run comes to.
-
-    Attributes:
-        batches: Training batches of an epoch and process, before a limit; 0 where somebody's own data
-            does not tell.
-        used_batches: Of these, how many are trained on.
-        accumulated: Batches of an optimizer step.
-        epochs: At most; None for no bound.
-        total_steps: Optimizer steps of the run, at most; None for no bound.
-    """
+    """What a run comes to."""
 
     batches: int
     used_batches: int
@@ -64,21 +55,12 @@ class RunLength:
         return epochs * self.used_batches + steps * self.accumulated
 
     def batch_of(self, step: int) -> int:
-        """How many batches of its epoch are done after an optimizer step.
-
-        Args:
-            step: Of the run, from 1.
-        """
+        """How many batches of its epoch are done after an optimizer step."""
         return min(((step - 1) % self.steps_per_epoch + 1) * self.accumulated, self.used_batches)
 
 
 def run_length(config: DictConfig, num_train: int) -> RunLength:
-    """Count a job's batches and steps.
-
-    Args:
-        config: The job; of data of somebody's own with its `spec`.
-        num_train: Training samples.
-    """
+    """Count a job's batches and steps."""
     trainer = config.trainer
     batches = batches_of(config, num_train)
     used = _limited(batches, trainer.get("limit_train_batches"))
@@ -118,14 +100,7 @@ def _limited(batches: int, limit: Any) -> int:
 
 
 def check_length(config: DictConfig) -> list[str]:
-    """Refuse a run that would have less than one batch of something, or whose length nobody knows who asks.
-
-    Returns:
-        What may be meant, but should be said.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse a run with less than one batch of something, or without a length where one is asked for."""
     length = run_length(config, config.spec.num_train)
     if length.total_steps is None:
         _check_unbounded(config, length)
@@ -183,14 +158,7 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
 
 
 def check_plateau(config: DictConfig) -> None:
-    """Refuse a scheduler that asks for a metric before there is one.
-
-    Args:
-        config: The job, with its `spec`; its monitors are those of metrics that will be logged.
-
-    Raises:
-        ConfigError: Lightning would end the run at the scheduler's first step.
-    """
+    """Refuse a scheduler that asks for a metric before there is one."""
     node = config.get("scheduler") or {}
     monitor = node.get("monitor")
     if (

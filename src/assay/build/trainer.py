@@ -37,14 +37,7 @@ if TYPE_CHECKING:
 
 
 def check_device(trainer: DictConfig) -> None:
-    """Refuse early, in one line, what Lightning would refuse late.
-
-    Args:
-        trainer: The `trainer` node.
-
-    Raises:
-        DeviceError: There is no such device here, not so many, or it cannot compute in this precision.
-    """
+    """Refuse early, in one line, what Lightning would refuse late."""
     # What is left out is what Lightning takes by itself.
     accelerator = trainer.get("accelerator", "auto")
     precision = str(trainer.get("precision"))
@@ -132,26 +125,22 @@ VARIABLE: Final = "PYTORCH_NVML_BASED_CUDA_CHECK"
 
 @final
 class WithoutNvmlCheck(Callback):
-    """Takes `PYTORCH_NVML_BASED_CUDA_CHECK` away from when a run is set up until it ends.
+    """Takes `PYTORCH_NVML_BASED_CUDA_CHECK` away from when a run is set up until it ends."""
 
-    Lightning sets the variable when it is imported, so that a process can ask for GPUs and be forked
-    afterwards: torch then asks NVML in place of the CUDA runtime, which no fork survives. torch's optimizers
-    ask in each step, and each time NVML is loaded anew, which takes as long as a small step or longer. Each
-    rank is set up after it was forked or started, with its device settled, so nothing needs the variable
-    until the run ends.
-    """
+    # Lightning sets the variable when it is imported, so that a process can ask for GPUs and be forked
+    # afterwards: torch then asks NVML in place of the CUDA runtime, which no fork survives. torch's
+    # optimizers ask in each step and load NVML anew each time, which takes as long as a small step. Each
+    # rank is set up after it was forked, with its device settled.
 
     def __init__(self) -> None:
         self._before: str | None = None
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Take the variable away."""
         self._before = os.environ.pop(VARIABLE, self._before)
 
     @override
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Put it back as it was."""
         if self._before is not None:
             os.environ[VARIABLE], self._before = self._before, None
 
@@ -164,11 +153,7 @@ class WithoutNvmlCheck(Callback):
 
 
 def build_trainer(config: DictConfig) -> L.Trainer:
-    """Lightning's trainer with its callbacks, and without its loggers: some write to disk at once.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written.
-    """
+    """Lightning's trainer with its callbacks, and without its loggers: some write to disk at once."""
     L.seed_everything(config.seed, workers=True, verbose=False)  # a callback may draw, too
     keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
     callbacks = [build(config, key, **mode_argument(config, key)) for key in keys]
@@ -199,11 +184,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
 
 
 def build_loggers(config: DictConfig) -> list[Logger]:
-    """What the trainer logs to.
-
-    Raises:
-        ConfigError: A node cannot be built as it is written.
-    """
+    """What the trainer logs to."""
     chosen = config.get("logger") or {}
     made = [build(config, f"logger.{name}") for name, node in chosen.items() if node is not None]
     if chosen.get("csv") is None:  # a run directory always has its metrics.csv

@@ -24,12 +24,6 @@ _DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
 def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
     """What `trainer.devices` says, as Lightning reads it.
 
-    Args:
-        trainer: The `trainer` node.
-
-    Returns:
-        A number of devices, the indices of some, or None for all that there are.
-
     >>> [requested_devices({"devices": given}) for given in ("2", "0,2", "2,", -1, "auto", [1])]
     [2, [0, 2], [2], None, None, [1]]
     """
@@ -45,23 +39,13 @@ def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
 
 
 def num_devices(trainer: Mapping[str, Any], available: int) -> int:
-    """How many devices `trainer.devices` asks for.
-
-    Args:
-        trainer: The `trainer` node.
-        available: The answer where all are asked for.
-    """
+    """How many devices `trainer.devices` asks for."""
     devices = requested_devices(trainer)
     return max(1, available if devices is None else devices if isinstance(devices, int) else len(devices))
 
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
-    """Processes that train together, one per device.
-
-    Args:
-        trainer: The `trainer` node.
-        available: As for `num_devices`.
-    """
+    """Processes that train together, one per device."""
     distributed = str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED)
     return num_devices(trainer, available) if distributed else 1
 
@@ -89,11 +73,7 @@ def is_rank() -> bool:
 
 
 def refuse_foreign_ranks() -> None:
-    """Refuse to run as one of several processes of another launcher, each of which would do the whole job.
-
-    Raises:
-        AssayError: The environment says that there are several.
-    """
+    """Refuse to run as one of several processes of another launcher, each of which would do the whole job."""
     for name in () if is_rank() else WORLD_SIZES:
         if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
             raise AssayError(
@@ -104,11 +84,7 @@ def refuse_foreign_ranks() -> None:
 
 
 def has_no_end(values: Mapping[str, Any]) -> bool:
-    """Whether neither a number of epochs nor of steps ends a run.
-
-    Args:
-        values: Of the `trainer` node.
-    """
+    """Whether neither a number of epochs nor of steps ends a run."""
     epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
     if steps is not None and steps != -1:
         return False

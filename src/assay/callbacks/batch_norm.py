@@ -45,7 +45,6 @@ class BatchNormStatistics(L.Callback):
 
     @override
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Recompute them, unless nothing is being trained."""
         data = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
         fitting = trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking
         sample = getattr(data, "sample_inputs", None)
@@ -64,12 +63,10 @@ class BatchNormStatistics(L.Callback):
 
     @override
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Let go of the samples."""
         self._inputs = None
 
 
 def _layers(model: nn.Module) -> list[Any]:
-    """Those that keep statistics and are trained."""
     return [
         one
         for one in model.modules()

@@ -69,7 +69,6 @@ class DeferredReweighting(Callback):
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Check that the loss can be re-weighted and that the start is known."""
         if not callable(getattr(getattr(pl_module, "loss", None), "set_class_weight", None)):
             raise ValueError(
                 "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
@@ -84,28 +83,23 @@ class DeferredReweighting(Callback):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Set the weights of the epoch that a run begins in, or is resumed in the middle of."""
         self._apply(trainer, pl_module)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Set the epoch's weights."""
         self._apply(trainer, pl_module)
 
     @override
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take the weights away."""
         self._clear(pl_module)
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Set the epoch's weights again."""
         if trainer.state.fn == TrainerFn.FITTING:
             self._apply(trainer, pl_module)
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take the weights away."""
         self._clear(pl_module)
 
     def _clear(self, pl_module: L.LightningModule) -> None:
@@ -122,20 +116,7 @@ class DeferredReweighting(Callback):
 
 
 def effective_number_weight(class_counts: Sequence[int], beta: float) -> Tensor:
-    """Class weights by the effective number of samples (Cui et al. 2019, https://arxiv.org/abs/1901.05555).
-
-    Args:
-        class_counts: Training samples of each class; 0 counts as 1.
-        beta: β, in [0, 1).
-
-    Returns:
-        Weights `[C]`, float32, that sum to C.
-
-    >>> effective_number_weight([90, 10], beta=0.0)
-    tensor([1., 1.])
-    >>> effective_number_weight([90, 10], beta=0.999999)
-    tensor([0.2000, 1.8000])
-    """
+    """Class weights by effective number of samples (Cui et al. 2019, https://arxiv.org/abs/1901.05555)."""
     if beta == 0.0:
         return torch.ones(len(class_counts))
     # 1 - β^n loses most of its digits for β near 1; expm1 keeps them.

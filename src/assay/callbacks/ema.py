@@ -1,5 +1,3 @@
-"""Exponential moving average of the weights, with a horizon that grows with the run."""
-
 from __future__ import annotations
 
 from typing import Any, final
@@ -62,7 +60,6 @@ class EMA(WeightAveraging):
 
     @override
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
-        """Once in `update_every_n_steps` optimizer steps, counted from the first."""
         if step_idx is None:
             return False
         # Not a multiple: a module that steps two optimizers by hand comes by every second number.
@@ -75,14 +72,7 @@ class EMA(WeightAveraging):
         return True
 
     def decay_at(self, update: int) -> float:
-        """The decay of an update.
-
-        Args:
-            update: From 1.
-
-        >>> [round(EMA(decay=0.9).decay_at(n), 3) for n in (1, 10, 20, 50, 200)]
-        [0.0, 0.0, 0.5, 0.8, 0.9]
-        """
+        """The decay of an update."""
         if self.warmup_fraction is None:
             return self.decay
         return min(self.decay, 1.0 - 1.0 / max(1.0, self.warmup_fraction * update))

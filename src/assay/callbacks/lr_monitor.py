@@ -1,5 +1,3 @@
-"""The learning rate in the log of every run, however short."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
@@ -37,13 +35,11 @@ class LRMonitor(LearningRateMonitor):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Log before the first batch of an optimizer step."""
         if batch_idx % trainer.accumulate_grad_batches == 0:
             super().on_train_batch_start(trainer)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Log, by the epoch's own interval and where the steps of one are too few."""
         interval = self.logging_interval
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
         if interval is None and trainer.num_training_batches < every:

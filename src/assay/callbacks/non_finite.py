@@ -24,20 +24,7 @@ if TYPE_CHECKING:
 
 
 def note_non_finite(tensors: Sequence[Tensor], mark: Tensor, one: Tensor) -> None:
-    """Set `mark` to 1 where a number is not finite; nothing waits for the device.
-
-    Args:
-        tensors: Floating, of one device.
-        mark: A float32 scalar of that device.
-        one: 1.0 as another.
-
-    >>> one, mark = torch.ones(()), torch.zeros(())
-    >>> for value in (3e38, math.nan):
-    ...     note_non_finite([torch.tensor([1.0, value])], mark, one)
-    ...     mark.item()
-    0.0
-    1.0
-    """
+    """Set `mark` to 1 where a number is not finite; nothing waits for the device."""
     # Asked for by type first: this is done in each step, and looking attributes up costs more.
     plain = [
         value if type(value) is Tensor and not (value.is_sparse or value.is_complex()) else _dense(value)
@@ -54,11 +41,7 @@ def _dense(tensor: Any) -> Tensor:
 
 
 def floating(value: Any) -> Iterator[Tensor]:
-    """Every floating tensor in nested containers.
-
-    Args:
-        value: A batch, or what a module returned.
-    """
+    """Every floating tensor in nested containers."""
     if isinstance(value, Tensor):
         if value.is_floating_point() or value.is_complex():
             yield value
@@ -71,20 +54,12 @@ def floating(value: Any) -> Iterator[Tensor]:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether all numbers in nested containers are finite; waits for the device.
-
-    Args:
-        value: As for `floating`.
-    """
+    """Whether all numbers in nested containers are finite; waits for the device."""
     return all(bool(one.isfinite().all()) for one in floating(value))
 
 
 def spoilt_rows(batch: Any) -> list[int]:
-    """Positions in a batch whose values are not finite.
-
-    Args:
-        batch: Tensors with the samples along the first dimension.
-    """
+    """Positions in a batch whose values are not finite."""
     found: set[int] = set()
     for one in floating(batch):
         if one.ndim:
@@ -94,17 +69,7 @@ def spoilt_rows(batch: Any) -> list[int]:
 
 
 def first_output(trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> str:
-    """The first module whose output is not finite when a batch is run again.
-
-    Args:
-        trainer: In training, its generators seeded as at the start of the step.
-        module: Its weights as they were in that step.
-        batch: As the step got it.
-        batch_idx: As the step got it.
-
-    Returns:
-        Such as `model.head (Linear)`; empty when it cannot be told.
-    """
+    """The first module whose output is not finite when a batch is run again."""
     if not module.automatic_optimization:
         return ""  # its step would train
     found: list[str] = []
@@ -134,11 +99,7 @@ def first_output(trainer: L.Trainer, module: L.LightningModule, batch: Any, batc
 
 
 def gradients(module: nn.Module) -> list[str]:
-    """Names of the parameters whose gradient is not finite, those near the output first.
-
-    Args:
-        module: After a backward pass.
-    """
+    """Names of the parameters whose gradient is not finite, those near the output first."""
     named = [(name, one.grad) for name, one in module.named_parameters() if one.grad is not None]
     return [name for name, grad in reversed(named) if not is_finite(grad)]
 
@@ -213,7 +174,6 @@ class NonFinite(Callback):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """See what the run is made of."""
         default = 1 if pl_module.device.type == "cpu" else _ON_ACCELERATOR
         self._every = self.every_n_steps or default
         self._one = torch.ones((), device=pl_module.device)
@@ -227,7 +187,6 @@ class NonFinite(Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Note the batch."""
         number = trainer.fit_loop.epoch_loop.batch_progress.total.completed
         self._batch = (number, batch, batch_idx)
         if self.skip_batches and number in self.skip_batches:
@@ -237,7 +196,6 @@ class NonFinite(Callback):
 
     @override
     def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
-        """Look at the loss, or leave it to be looked at."""
         if self._skipping:
             return
         if self._every > 1:
@@ -291,7 +249,6 @@ class NonFinite(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Look at what is pending, when it is time."""
         if self._skipping:
             self._leave_out(trainer, pl_module, batch_idx)
         elif len(self._pending) >= self._every:
@@ -315,7 +272,6 @@ class NonFinite(Callback):
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Look at the values of a validation before the best checkpoint is chosen by one of them."""
         if trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
             self._look(trainer)
             _look_at_metrics(trainer)
@@ -324,7 +280,6 @@ class NonFinite(Callback):
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Let no checkpoint be saved that holds what is not finite."""
         self._look(trainer)
         _look_at_metrics(trainer)
         spoilt = weights(pl_module)
@@ -333,7 +288,6 @@ class NonFinite(Callback):
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Look at the last steps."""
         self._look(trainer)
         _look_at_metrics(trainer)
 
@@ -384,11 +338,7 @@ def _where(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
 
 
 def _few(things: Sequence[Any]) -> str:
-    """The first of many, and how many more there are.
-
-    >>> _few([1, 2, 3]), _few(range(10))
-    ('1, 2, 3', '0, 1, 2, 3, 4, 5, 6, 7 and 2 more')
-    """
+    """The first of many, and how many more there are."""
     shown = ", ".join(str(one) for one in things[:_SHOWN])
     return f"{shown} and {len(things) - _SHOWN} more" if len(things) > _SHOWN else shown
 

@@ -26,10 +26,7 @@ _WAIT: Final = 60
 
 
 class _Connection(sqlite3.Connection):
-    """Keeps the file that a transaction can be undone from: four times as fast as making it anew.
-
-    Not SQLite's write-ahead log, which cannot be shared by several machines.
-    """
+    """Keeps the file that a transaction can be undone from: four times as fast as making it anew."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -38,12 +35,7 @@ class _Connection(sqlite3.Connection):
 
 
 def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
-    """Open the storage of a study, in this process for itself: a connection does not survive a fork.
-
-    Args:
-        storage: A URL as Optuna takes it; or the path of a journal file, ending in `.log` or `.journal`.
-        is_new: It may have to be made first; false leaves out what only that needs.
-    """
+    """Open the storage of a study, in this process for itself: a connection does not survive a fork."""
     from optuna.storages import JournalStorage, RDBStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -86,16 +78,7 @@ def sqlite_url(path: Path) -> str:
 
 
 def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
-    """A sampler or a pruner of Optuna's.
-
-    Args:
-        kind: `sampler` or `pruner`.
-        node: `_target_` and the arguments, as its YAML has them.
-        given: Arguments that are not for the YAML, used where the class takes them.
-
-    Raises:
-        ValueError: It is not one of Optuna's, or takes no such arguments.
-    """
+    """A sampler or a pruner of Optuna's."""
     with no_news():
         part = _class(kind, str(node.get("_target_")))
         takes = inspect.signature(part).parameters
@@ -110,16 +93,7 @@ def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
 
 
 def takes_argument(kind: str, node: Mapping[str, Any], name: str) -> bool:
-    """Whether a sampler or a pruner takes an argument.
-
-    Args:
-        kind: `sampler` or `pruner`.
-        node: As for `build_part`.
-        name: Of the argument.
-
-    Raises:
-        ValueError: It is not one of Optuna's.
-    """
+    """Whether a sampler or a pruner takes an argument."""
     return name in inspect.signature(_class(kind, str(node.get("_target_")))).parameters
 
 

@@ -1,5 +1,3 @@
-"""A progress bar that costs the training step next to nothing."""
-
 from __future__ import annotations
 
 import math

@@ -21,65 +21,34 @@ _STAGES = ("train", "val", "test")
 
 
 def number(value: float) -> str:
-    """Four digits after the point, or four significant ones for the very small and the very large.
-
-    >>> number(0.48213), number(3e-5), number(123456.0), number(float("nan"))
-    ('0.4821', '3e-05', '123,456', 'nan')
-    """
+    """Four digits after the point, or four significant ones for the very small and the very large."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
         return f"{value:.4f}"
     return number_text(value)
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds as on a clock.
-
-    >>> duration(11.4), duration(760), duration(12010)
-    ('0:11', '12:40', '3:20:10')
-    """
+    """Hours, minutes and seconds as on a clock."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
 def rate(steps_per_second: float) -> str:
-    """Steps a second, or seconds a step where that is more than one.
-
-    >>> rate(1234.5), rate(41.23), rate(0.4)
-    ('1,234 steps/s', '41.2 steps/s', '2.5 s/step')
-    """
+    """Steps a second, or seconds a step where that is more than one."""
     if steps_per_second >= 1.0:
         return f"{steps_per_second:,.{0 if steps_per_second >= 1000 else 1}f} steps/s"
     return f"{1 / steps_per_second:,.1f} s/step"
 
 
 def epoch(trainer: L.Trainer, number: int) -> str:
-    """`epoch  3/20`, or `epoch 3` in a run without an end.
-
-    Args:
-        trainer: Knows how many there are.
-        number: From 1.
-    """
+    """`epoch  3/20`, or `epoch 3` in a run without an end."""
     limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
     return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
 
 
 def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
-    """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train.
-
-    Learning rates, step values and the second name of an epoch's value are left out, and stages not asked
-    for.
-
-    Args:
-        metrics: Names to tensors or numbers; reading a tensor waits for its device.
-        stages: The stages wanted.
-
-    Returns:
-        For each stage that has any (and for `""`, those of no stage) names to values.
-
-    >>> scalars({"train/loss": 0.5, "val/loss": 0.6, "val/accuracy": 0.8, "lr-SGD": 0.1, "grad": 2.0})
-    {'': {'grad': 2.0}, 'train': {'loss': 0.5}, 'val': {'loss': 0.6, 'accuracy': 0.8}}
-    """
+    """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
     wanted = tuple(stages)
     groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
     for key, value in metrics.items():
@@ -98,11 +67,7 @@ def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict
 
 
 def pairs(values: Mapping[str, float]) -> Text:
-    """Names and numbers side by side; what is not finite stands out.
-
-    >>> pairs({"loss": 0.5, "accuracy": 0.9}).plain
-    'loss 0.5000  accuracy 0.9000'
-    """
+    """Names and numbers side by side; what is not finite stands out."""
     text = Text()
     for name, value in values.items():
         text.append("  " if text else "")
@@ -114,19 +79,7 @@ def pairs(values: Mapping[str, float]) -> Text:
 def line(
     label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: float = math.inf
 ) -> Text:
-    """What remains of an epoch: as much as fits, but the first metric of each stage.
-
-    Args:
-        label: Such as `epoch 3/20`.
-        seconds: That it took.
-        groups: From `scalars`.
-        width: Of the terminal.
-
-    >>> line("epoch 3/20", 12.34, {"train": {"loss": 0.5}, "val": {"loss": 0.6}}).plain
-    'epoch 3/20    12.3s   train loss 0.5000   val loss 0.6000'
-    >>> line("epoch 3/20", 12.34, {"val": {"loss": 0.6, "accuracy": 0.9}}, width=40).plain
-    'epoch 3/20    12.3s   val loss 0.6000'
-    """
+    """What remains of an epoch: as much as fits, but the first metric of each stage."""
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
     for stage, values in groups.items():
         text.append("   " if values else "").append(f"{stage} " if stage and values else "", style="bold")
@@ -141,15 +94,7 @@ def line(
 
 
 def with_bar(label: str, text: Text, done: float, total: float, width: int) -> Table | Text:
-    """The live line: label, bar where there is room for one, and numbers, cut to a width.
-
-    Args:
-        label: Of the stage.
-        text: How far, how fast, how long, how good.
-        done: Batches done.
-        total: Batches of the stage; infinity where that is not known.
-        width: Of the terminal.
-    """
+    """The live line: label, bar where there is room for one, and numbers, cut to a width."""
     name = Text(label, style="bold")
     room = width - name.cell_len - text.cell_len - 6
     if room < 8:

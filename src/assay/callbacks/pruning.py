@@ -26,13 +26,7 @@ _TRAIN: Final = "train/"
 
 
 class Pruned(Exception):  # noqa: N818 - it is not an error
-    """The study's pruner has ended the run.
-
-    Args:
-        monitor: What it watched.
-        value: What that was.
-        where: Such as `epoch 3`.
-    """
+    """The study's pruner has ended the run."""
 
     def __init__(self, monitor: str, value: float, where: str) -> None:
         super().__init__(f"pruned at {where}: {monitor} was {value:.6g}")
@@ -40,22 +34,7 @@ class Pruned(Exception):  # noqa: N818 - it is not an error
 
 @final
 class Pruning(Callback):
-    """Reports a score to an Optuna study after each validation, and ends the run when its pruner says so.
-
-    The step of a report is the epoch, counted from 0, where there is one validation per epoch, and the
-    number of optimizer steps otherwise. The run ends where the next epoch or batch would begin: by then the
-    epoch's checkpoints and rows are written. Where nothing would have followed, it ends as any other does.
-
-    The storage is opened by the process that trains, when training starts; with several processes the first
-    one alone asks, and the others follow it. A study that cannot be reached prunes nothing.
-
-    Args:
-        monitor: Metric to report; None for the one that the best checkpoint is chosen by.
-        storage: As `assay.callbacks.optuna_study.open_storage` takes it.
-        study: Its name.
-        trial: Number of the trial in it.
-        pruner: `_target_` of one of Optuna's pruners and its arguments.
-    """
+    """Reports a score to an Optuna study after each validation, and ends the run when its pruner says so."""
 
     def __init__(
         self, monitor: str | None, storage: str, study: str, trial: int, pruner: Mapping[str, Any]
@@ -70,7 +49,6 @@ class Pruning(Callback):
 
     @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Find out what is watched."""
         self._end = None
         if not self.monitor:
             self.monitor = next((m for m in map(_monitor, trainer.checkpoint_callbacks) if m), "")
@@ -82,7 +60,6 @@ class Pruning(Callback):
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Report and ask."""
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         if not self.monitor.startswith(_TRAIN):
@@ -99,19 +76,16 @@ class Pruning(Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """End the run within an epoch."""
         self._raise()
 
     @override
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Close the storage."""
         self._close()
 
     @override
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
-        """Close the storage."""
         self._close()
 
     def _raise(self) -> None:
@@ -139,7 +113,6 @@ class Pruning(Callback):
             self._end = Pruned(self.monitor, value, where)
 
     def _report(self, value: float, step: int) -> bool:
-        """Whether the run is to end."""
         from optuna.exceptions import StorageInternalError
 
         if self._unreachable:
@@ -182,11 +155,7 @@ class Pruning(Callback):
 
 
 def pruning_from(trial: Mapping[str, Any]) -> Pruning:
-    """The callback for a job of a study.
-
-    Args:
-        trial: `Task.trial`: the arguments of `Pruning`, as `OptunaSearch` gives them.
-    """
+    """The callback for a job of a study."""
     return Pruning(**trial)
 
 

@@ -35,15 +35,7 @@ _ENDS = ("total_steps", "T_max", "total_iters")
 
 @final
 class RunLog(Callback):
-    """Writes each epoch's line into the log, and says there and on the screen what would be seen nowhere.
-
-    This is an early stop, a learning rate that was lowered, a schedule that is over while training goes on,
-    and patience that could not run out. Every run has it. An epoch's line is written when the next one
-    begins, since a module may log in its own `on_train_epoch_end`.
-
-    Args:
-        patience_is_typed: Early stopping that could not stop the run is told.
-    """
+    """Writes each epoch's line into the log, and says there and on the screen what would be seen nowhere."""
 
     def __init__(self, *, patience_is_typed: bool = True) -> None:
         self._patience_is_typed = patience_is_typed
@@ -63,7 +55,6 @@ class RunLog(Callback):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin to watch."""
         self._started, self._finished, self._validated = perf_counter(), None, False
         self._rates, self._over = _rates(trainer), set()
         # How often an earlier part of the run has looked is not known.
@@ -71,7 +62,6 @@ class RunLog(Callback):
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write the last epoch's line, and what its end has changed."""
         self._write(trainer)
         self._say_rates(trainer)
         self._say_over(trainer)
@@ -79,19 +69,16 @@ class RunLog(Callback):
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Note that the epoch's line has something to say of it."""
         self._validated = True
         if self._validations is not None and not trainer.sanity_checking:
             self._validations += 1
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Note how long the epoch took."""
         self._finished = trainer.current_epoch + 1, perf_counter() - self._started, self._validated
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write the last line, and why there is none after it."""
         self._write(trainer)
         self._say_rates(trainer)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
@@ -103,20 +90,17 @@ class RunLog(Callback):
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write the line of the test."""
         groups = progress_layout.scalars(trainer.callback_metrics, ["test"])
         log.info("%s", progress_layout.line("test", perf_counter() - self._started, groups).plain)
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Take the time."""
         self._started = perf_counter()
 
     @override
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
-        """Write the line of an epoch that has none yet."""
         if isinstance(exception, (KeyboardInterrupt, SystemExit)):
             # After any other exception the device may be in no state to be read.
             self._write(trainer)

@@ -1,5 +1,3 @@
-"""The epoch from which on a callback acts, given as such or as a share of the run."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -9,17 +7,7 @@ if TYPE_CHECKING:
 
 
 def start_epoch(trainer: L.Trainer, epoch: int | None, fraction: float, name: str) -> float:
-    """The epoch, or the share of `trainer.max_epochs`; not rounded.
-
-    Args:
-        trainer: Knows the length of the run.
-        epoch: From 0; wins over `fraction`.
-        fraction: Share of the run.
-        name: Of the option, for the message.
-
-    Raises:
-        ValueError: A share of a run without a number of epochs was asked for.
-    """
+    """The epoch, or the share of `trainer.max_epochs`; not rounded."""
     if epoch is not None:
         return epoch
     if trainer.max_epochs is None or trainer.max_epochs < 0:

@@ -1,5 +1,3 @@
-"""Stochastic weight averaging over the last epochs."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, final
@@ -62,34 +60,29 @@ class SWA(Callback):
 
     @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Check that the start is known."""
         self._first_epoch(trainer)
 
     @override
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Take in the weights after the last batch of an epoch, before they are validated."""
         if trainer.is_last_batch and trainer.current_epoch >= self._first_epoch(trainer):
             self._take_in(pl_module.state_dict())
 
     @override
     def on_validation_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Validate the mean."""
         if self.count and trainer.state.fn == TrainerFn.FITTING:
             self._aside = _copy(pl_module.state_dict())
             pl_module.load_state_dict(self._mean)
 
     @override
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Put the weights to train on from back."""
         if self._aside:
             pl_module.load_state_dict(self._aside)
             self._aside = {}
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Leave the mean in the module."""
         if self.count:
             pl_module.load_state_dict(self._mean)
 
@@ -97,7 +90,6 @@ class SWA(Callback):
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Save the mean, and the weights to train on from beside it."""
         if self.count:
             checkpoint[_RAW] = checkpoint["state_dict"]
             checkpoint["state_dict"] = _copy(self._mean)
@@ -116,12 +108,10 @@ class SWA(Callback):
 
     @override
     def state_dict(self) -> dict[str, Any]:
-        """How many epochs the mean is over."""
         return {"count": self.count}
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the number of epochs."""
         self.count = state_dict["count"]
 
     @torch.no_grad()

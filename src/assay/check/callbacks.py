@@ -47,18 +47,7 @@ _KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
 
 
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
-    """Refuse what Lightning would start processes for by itself.
-
-    It replays the command line, or forks or spawns: in a sweep, in a notebook and beside a run directory that
-    is there already, neither can work. `assay.run.ranks` starts the processes of a job.
-
-    Args:
-        config: The job.
-        trainer: As it is built from it; it has started nothing yet.
-
-    Raises:
-        ConfigError: Naming the key, and what to type.
-    """
+    """Refuse what Lightning would start processes for by itself."""
     strategy, devices = trainer.strategy, trainer.num_devices
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
@@ -126,14 +115,7 @@ _LEFT: Final = 0.01
 
 
 def check_callbacks(config: DictConfig) -> None:
-    """Refuse callbacks that contradict each other, and loggers that write into one file.
-
-    Args:
-        config: The job, with its `spec` where the data tells one.
-
-    Raises:
-        ConfigError: Naming the key of one, and what to type.
-    """
+    """Refuse callbacks that contradict each other, and loggers that write into one file."""
     chosen = dict(kinds(config, "callbacks"))
     for key, kind in chosen.items():
         for name, (why, instead) in _OTHERWISE.items():
@@ -155,11 +137,7 @@ def check_callbacks(config: DictConfig) -> None:
 
 
 def notes_on(config: DictConfig) -> list[str]:
-    """What a job will do that is hardly meant: averages that look back further than the run is long.
-
-    Args:
-        config: The job, with its `spec` where the data tells one.
-    """
+    """What a job will do that is hardly meant: averages that look back further than the run is long."""
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     found = []
     for key, kind in kinds(config, "callbacks"):
@@ -186,12 +164,7 @@ def notes_on(config: DictConfig) -> list[str]:
 
 
 def kinds(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
-    """Key and class of each callback or logger; those made by a function are left out.
-
-    Args:
-        config: The job.
-        group: `callbacks` or `logger`.
-    """
+    """Key and class of each callback or logger; those made by a function are left out."""
     for name, node in (config.get(group) or {}).items():
         if isinstance(node, DictConfig):
             kind = resolve(f"{group}.{name}", str(node._target_), trusted_in(config))
@@ -288,27 +261,14 @@ _COUNTS: Final = ("epoch", "step")
 
 
 def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names of the metrics that a job will log.
-
-    Args:
-        config: The job, with its `spec`.
-        names: As for `check_monitors`.
-    """
+    """Names of the metrics that a job will log."""
     is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
     tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
     return [*names["train"], *(() if why_no_validation(config)[0] else names["val"]), *tested]
 
 
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
-    """Refuse the name of a metric that nobody will log.
-
-    Args:
-        config: The job, with its `spec`.
-        names: Of the stages `train` and `val`, see `assay.check.smoke_batch.try_parts`.
-
-    Raises:
-        ConfigError: Naming the key of the monitor.
-    """
+    """Refuse the name of a metric that nobody will log."""
     without, instead = why_no_validation(config)
     known = [*names["train"], *(() if without else names["val"])]
     for node, monitor in monitors(config):
@@ -323,13 +283,7 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
 
 
 def no_metric(key: str, metric: str, known: Sequence[str]) -> ConfigError:
-    """What to tell of a metric that nothing logs.
-
-    Args:
-        key: That names it.
-        metric: Its name.
-        known: Those that are logged.
-    """
+    """What to tell of a metric that nothing logs."""
     return ConfigError(
         f"there is no metric {metric!r}{did_you_mean(metric, known, '; ')}",
         key=key,
@@ -382,7 +336,6 @@ def _early_stopping_looks(config: DictConfig, key: str, length: RunLength) -> in
 
 
 def _plateau_looks(config: DictConfig, length: RunLength) -> int:
-    """Each time that Lightning steps it."""
     total = length.total_batches or 0
     every = int(value_of(config, "scheduler.frequency") or 1)
     if value_of(config, "scheduler.interval") != "step":
@@ -398,18 +351,7 @@ _HINT: Final = "'best-{epoch:02d}'"
 
 
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
-    """Refuse a `filename` that no checkpoint can have, and two that write one file.
-
-    Lightning writes 0 where there is no metric of a name, and ends the run at the first checkpoint where a
-    format cannot be read. Of two callbacks that write one file each overwrites, or removes, the other's.
-
-    Args:
-        config: The job.
-        names: Of the metrics that will be logged; None where nobody knows.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse a `filename` that no checkpoint can have, and two that write one file."""
     chosen = [key for key, kind in kinds(config, "callbacks") if issubclass(kind, ModelCheckpoint)]
     written: dict[str, tuple[str, bool]] = {}
     for key in chosen:

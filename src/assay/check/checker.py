@@ -31,14 +31,7 @@ _MOST: Final = 10
 
 @final
 class Checker:
-    """Checks jobs: names and values first, without torch, then all the rest.
-
-    Args:
-        config_dir: The user's folder of config groups, to say where a wrong value stands.
-        curve: Follow the learning rate of each job through the whole run.
-        prove: Does what needs torch, for jobs whose names are right; done in this process by default.
-        accept: Refuses a job for what was found out about it.
-    """
+    """Checks jobs: names and values first, without torch, then all the rest."""
 
     def __init__(
         self,
@@ -56,11 +49,7 @@ class Checker:
         self._proven: dict[str, Report] = {}
 
     def job(self, overrides: Sequence[str]) -> Job:
-        """Compose a job and refuse what can be seen without torch: a mistyped word costs no wait.
-
-        Raises:
-            AssayError: It cannot run, or not where or from what it is asked to.
-        """
+        """Compose a job and refuse what can be seen without torch: a mistyped word costs no wait."""
         job = compose_job(overrides, self._config_dir)
         self.names({0: job})
         refuse_existing(Path(job.config["run_dir"]))
@@ -69,14 +58,7 @@ class Checker:
         return job
 
     def names(self, jobs: Mapping[int, Job]) -> None:
-        """Refuse what can be seen without torch; a job whose every word was seen before is left for later.
-
-        Args:
-            jobs: By number.
-
-        Raises:
-            ConfigError: Of the first one that is wrong: most words are typed for all of them.
-        """
+        """Refuse what can be seen without torch; a job whose every word was seen before is left for later."""
         for job in jobs.values():
             # A number is not a mistyped word: what is wrong with it is seen soon enough.
             words = (one for one in job.overrides if not reads_as_number(one.partition("=")[2]))
@@ -87,15 +69,7 @@ class Checker:
                 self._words |= new
 
     def all(self, jobs: Mapping[int, Job]) -> dict[int, Report]:
-        """Check jobs one after another, whatever becomes of each.
-
-        Args:
-            jobs: By number.
-
-        Raises:
-            AssayError: At least one of them cannot run; of several jobs each is named, with its error.
-            ProcessError: Nothing can be checked.
-        """
+        """Check jobs one after another, whatever becomes of each."""
         reports: dict[int, Report] = {}
         failures: list[Failure] = []
         for number, job in jobs.items():
@@ -110,11 +84,7 @@ class Checker:
         return reports
 
     def report(self, job: Job) -> Report:
-        """Check a job; what another one has told that differs in the seed alone is not asked again.
-
-        Raises:
-            AssayError: It cannot run.
-        """
+        """Check a job; what another one has told that differs in the seed alone is not asked again."""
         alike = _but_for_the_seed(job)
         if alike not in self._proven:
             report = self.check(job).report
@@ -128,11 +98,7 @@ class Checker:
         )
 
     def check(self, job: Job) -> Proof:
-        """Check a job whose run gets what was made for that.
-
-        Raises:
-            AssayError: It cannot run.
-        """
+        """Check a job whose run gets what was made for that."""
         with located(job.overrides, self._config_dir):
             self._check_names(job)
             proof = self._prove(job)
@@ -161,12 +127,7 @@ def _but_for_the_seed(job: Job) -> str:
 
 
 def summary_of(failures: Sequence[Failure], total: int) -> AssayError:
-    """One error for all; those with the same message are told once.
-
-    Args:
-        failures: At least one.
-        total: Jobs that were checked.
-    """
+    """One error for all; those with the same message are told once."""
     by_message: dict[str, list[Failure]] = {}
     for failure in failures:
         by_message.setdefault(str(failure[2]), []).append(failure)

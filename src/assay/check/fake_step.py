@@ -47,11 +47,7 @@ _PRODUCTS = {
 
 @final
 class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    """Refuses products of tensors of different types.
-
-    Raises:
-        RuntimeError: As torch does for real tensors.
-    """
+    """Refuses products of tensors of different types."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Look at the types, then run the operation."""
@@ -68,17 +64,7 @@ class SameType(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch lea
 
 @final
 class LiveMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    """Counts the bytes of the storages that are alive, and the most there were at once.
-
-    Fake tensors count as what they stand for. What an operation takes within itself is not seen.
-
-    Args:
-        already: Tensors that are there from the start.
-
-    Attributes:
-        live: Bytes now.
-        peak: Most bytes so far.
-    """
+    """Counts the bytes of the storages that are alive, and the most there were at once."""
 
     def __init__(self, already: Iterable[torch.Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -122,11 +108,7 @@ _MOST_TEXT = 60
 @final
 @dataclass
 class Layers:
-    """The modules that are inside their forward, outermost first.
-
-    Attributes:
-        running: Name, module and shapes of the inputs of each.
-    """
+    """The modules that are inside their forward, outermost first."""
 
     running: list[tuple[str, nn.Module, str]] = field(default_factory=list)
 
@@ -161,11 +143,7 @@ class Layers:
 
 @contextmanager
 def watched(model: nn.Module) -> Iterator[Layers]:
-    """Follow the forward of a model and of all that is in it.
-
-    Args:
-        model: Hooks are put on its modules and taken off at the end.
-    """
+    """Follow the forward of a model and of all that is in it."""
     layers = Layers()
     handles = []
 
@@ -200,11 +178,7 @@ def _kind(tensor: torch.Tensor) -> str:
 
 
 def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
-    """The model and its fine-tuning; with weights where it computes with them while it is made.
-
-    Raises:
-        ConfigError: The model cannot be made.
-    """
+    """The model and its fine-tuning; with weights where it computes with them while it is made."""
     try:
         with torch.device("meta"):
             model, finetune = build_model(config)
@@ -216,11 +190,7 @@ def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, 
 
 
 def module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
-    """A LightningModule of somebody's own, likewise.
-
-    Raises:
-        ConfigError: The module cannot be made.
-    """
+    """A LightningModule of somebody's own, likewise."""
     try:
         with torch.device("meta"):
             built: nn.Module = build(config, "module")
@@ -234,19 +204,7 @@ _FAR, _NEAR = 1.5, 0.8
 
 
 def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) -> list[str]:
-    """Refuse a step far beyond the memory of the device.
-
-    Args:
-        memory: Of a step in one process, as it was estimated.
-        trainer: Of the job.
-        whole: Whether batches are computed whole; else only what does not grow with them is counted.
-
-    Returns:
-        A warning where it is near.
-
-    Raises:
-        ConfigError: It is far beyond.
-    """
+    """Refuse a step far beyond the memory of the device."""
     if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
         return []  # sharded, so that each device holds a part of it
     device = trainer.strategy.root_device
@@ -278,14 +236,7 @@ _DEPENDS_ON_DATA = (
 @final
 @dataclass(frozen=True)
 class Batch:
-    """What the batches of training look like.
-
-    Attributes:
-        inputs: Shape with the batch.
-        input_dtype: Of the inputs.
-        targets: Shape with the batch.
-        target_dtype: Of the targets.
-    """
+    """What the batches of training look like."""
 
     inputs: tuple[int, ...]
     input_dtype: torch.dtype
@@ -344,15 +295,7 @@ class Step:
 
 
 class StepError(Exception):
-    """A step cannot be done.
-
-    Args:
-        stage: `model`, `loss`, `backward` or `optimizer`.
-        text: What went wrong, in one line.
-        where: The layer, in words.
-        key: Config key of the part, as far as it is known.
-        depends_on_data: Whether only fake tensors are at fault, which hold no values to decide on.
-    """
+    """A step cannot be done."""
 
     def __init__(self, stage: str, text: str, where: str, key: str, *, depends_on_data: bool) -> None:
         super().__init__(f"{where}: {text}" if where else text)
@@ -366,12 +309,7 @@ def new_mode() -> FakeTensorMode:
 
 
 def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """Replace each parameter and buffer by a fake one on the CPU; tied ones stay tied.
-
-    Args:
-        module: On the meta device, or real; changed in place.
-        mode: Of the fake tensors.
-    """
+    """Replace each parameter and buffer by a fake one on the CPU; tied ones stay tied."""
     made: dict[int, torch.Tensor] = {}
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
@@ -393,18 +331,7 @@ def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
 def take_step(
     module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
 ) -> Step:
-    """Two optimizer steps, the second one counted: from then on every step is like it.
-
-    Args:
-        module: Its model and loss, of the precision's type, are changed; fake where there is a mode.
-        batch: What to feed.
-        precision: Lightning's plugin.
-        node: The model's config node.
-        mode: Of the fake tensors; None: the steps are really done.
-
-    Raises:
-        StepError: Some part cannot do its share.
-    """
+    """Two optimizer steps, the second one counted: from then on every step is like it."""
     run = _Run(module, batch, precision, node)
     with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimizer = run.optimizer()
@@ -425,18 +352,7 @@ def take_step(
 def try_sizes(
     module: Module, batch: Batch, sizes: Mapping[bool, Sequence[int]], precision: Precision, node: Any
 ) -> None:
-    """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation.
-
-    Args:
-        module: As for `take_step`.
-        batch: Of training.
-        sizes: Numbers of samples in training (True) and in evaluation (False).
-        precision: Lightning's plugin.
-        node: The model's config node.
-
-    Raises:
-        StepError: The model or the loss cannot take one of them, or gives outputs of another shape.
-    """
+    """Forward passes with the other batches that there will be: the last of an epoch, those of evaluation."""
     with torch.no_grad(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
         for training, numbers in sizes.items():
             module.train(training)

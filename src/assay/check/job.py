@@ -46,18 +46,7 @@ _LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
 @final
 @dataclass(frozen=True)
 class Range:
-    """Where a number may lie.
-
-    Attributes:
-        least: The smallest number.
-        most: The largest one.
-        above: Whether `least` itself is left out.
-        below: Whether `most` itself is left out.
-        never: A number in between that is left out.
-        such_as: What to type, where `least` is left out.
-        whole: Whether only whole numbers are meant.
-        instead: What to do, where no number is to be typed.
-    """
+    """Where a number may lie."""
 
     least: float
     most: float = math.inf
@@ -79,11 +68,7 @@ class Range:
         return low and high and value != self.never and (not self.whole or float(value).is_integer())
 
     def in_words(self) -> str:
-        """As a person would say it.
-
-        >>> Range(0, 1, below=True).in_words(), Range(0, above=True).in_words(), Range(-1, never=0).in_words()
-        ('from 0 to below 1', 'above 0', 'of at least -1, not 0')
-        """
+        """As a person would say it."""
         if self.most == self.least:
             text = f"of {self.least:g}"
         elif self.most == math.inf:
@@ -158,11 +143,7 @@ _RANGES: Mapping[str, Mapping[str, Range]] = {
 
 
 def check_ranges(config: DictConfig) -> None:
-    """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
     for entry in walk(config):
         if not isinstance(entry.parent, DictConfig) or isinstance(entry.node, DictConfig):
             continue
@@ -189,11 +170,7 @@ def _is_of_a_library(node: DictConfig) -> bool:
 
 
 def _taken_from(config: DictConfig, key: str) -> tuple[str, Any]:
-    """The key to blame for an interpolated value, and its node; none where it comes with the data.
-
-    This is where it is written; of another argument of a library's class, which may well be as it is there,
-    the place that takes it.
-    """
+    """The key to blame for an interpolated value, and its node; none where it comes with the data."""
     at = written_at(config, key)
     parent, _, name = at.rpartition(".")
     around = OmegaConf.select(config, parent) if parent else config
@@ -240,11 +217,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 
 
 def check_values(config: DictConfig) -> None:
-    """Refuse values that no run can use, whatever else was chosen.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse values that no run can use, whatever else was chosen."""
     _check_name_and_tags(config)
     _check_predictions(config)
     check_whole_number("seed", OmegaConf.select(config, "seed"), 0, LARGEST_SEED)
@@ -314,15 +287,7 @@ _NAMES_OF_FILES = ("name", "run_dir", "dirpath", "filename", "save_dir", "path")
 
 
 def check_job(config: DictConfig) -> None:
-    """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here.
-
-    Args:
-        config: A job without its `hydra` node.
-
-    Raises:
-        ConfigError: Naming the key.
-        AssayError: Another launcher has started several processes.
-    """
+    """Refuse a job with holes, dangling interpolations, values out of range, or things that are not here."""
     refuse_foreign_ranks()
     if "seed" not in config:  # data and others ask for it
         check_whole_number("seed", None, 0, LARGEST_SEED)

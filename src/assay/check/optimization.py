@@ -38,15 +38,7 @@ _IDLE_SHARE, _LOW, _HIGH = 0.1, 0.5, 10.0
 @final
 @dataclass(frozen=True)
 class Curve:
-    """What a learning rate does.
-
-    Attributes:
-        rates: At each step, of the parameter group with the highest one.
-        note: What they do not show, in words.
-        complete: Whether they are those of the whole run.
-        given: The highest learning rate that the optimizer was given.
-        scheduled: Whether a scheduler that follows no metric changes them.
-    """
+    """What a learning rate does."""
 
     rates: Sequence[float] = ()
     note: str = ""
@@ -82,19 +74,7 @@ def lr_curve(
     *,
     given: float | None = None,
 ) -> Curve:
-    """Step a scheduler as Lightning will.
-
-    Args:
-        optimizer: Its steps are left out.
-        scheduler: Over this optimizer; None for a constant learning rate.
-        schedule: Lightning's `interval` and `frequency`.
-        length: Of the run.
-        seconds: The longest time to take.
-        given: The highest learning rate before there was a scheduler; that of now by default.
-
-    Raises:
-        ValueError: A learning rate is negative or not finite, or none is above zero.
-    """
+    """Step a scheduler as Lightning will."""
     total = length.total_steps
     notes = [] if total is not None else [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
     steps = total if total is not None else _UNBOUNDED_EPOCHS * length.steps_per_epoch
@@ -154,17 +134,7 @@ def _check_moves(rates: Sequence[float], given: float) -> None:
 
 
 def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: float) -> Curve:
-    """Make the optimizer and step its scheduler through the run.
-
-    Args:
-        config: The job, with its `spec`.
-        model: Its parameters, real or fake, are left as they are.
-        length: Of the run.
-        seconds: The longest time to take.
-
-    Raises:
-        ConfigError: Naming the value that is out of its range.
-    """
+    """Make the optimizer and step its scheduler through the run."""
     parts = build_optimization(config)
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         return Curve(note="the parameters are known only after a first batch")

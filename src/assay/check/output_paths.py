@@ -25,14 +25,7 @@ _TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
 
 
 def check_data_root(config: DictConfig) -> None:
-    """Refuse paths of nothing, and paths of something else than what is read from them.
-
-    Args:
-        config: A job; relative paths are relative to the current directory.
-
-    Raises:
-        ConfigError: Naming the key and the absolute path.
-    """
+    """Refuse paths of nothing, and paths of something else than what is read from them."""
     for key, node in called_nodes(config):
         target = str(node.get("_target_"))
         try:
@@ -117,15 +110,7 @@ TEMPORARY: Final = len(f"..{'0' * 12}.tmp")
 
 
 def check_output_paths(config: DictConfig) -> None:
-    """Refuse a job that could not write its run directory, or what its callbacks and loggers are to write.
-
-    Args:
-        config: A job with its `run_dir`.
-
-    Raises:
-        ConfigError: Naming the key: it is a file where a folder has to be made, or the reverse, cannot be
-            written to, is too long or malformed; or checkpoints would lie where nothing looks for them.
-    """
+    """Refuse a job that could not write its run directory, or what its callbacks and loggers are to write."""
     run_dir = str(config.get("run_dir") or "")
     check_folder("hydra.run.dir", run_dir, str(config.get("name")))
     _check_checkpoint_dirs(config, run_dir)
@@ -142,17 +127,7 @@ def check_output_paths(config: DictConfig) -> None:
 
 
 def check_folder(key: str, path: str, name: str = "", instead: str = "SOMEWHERE/ELSE") -> None:
-    """Refuse a directory for a run or a sweep that cannot be made, or cannot be written to.
-
-    Args:
-        key: That says it.
-        path: The directory; it may be there.
-        name: Of the experiment, which may be a part of the path.
-        instead: What to type.
-
-    Raises:
-        ConfigError: Naming the key; `name`, where this is what makes it too long.
-    """
+    """Refuse a directory for a run or a sweep that cannot be made, or cannot be written to."""
     why = _why_not(path, room=_ROOM) if path else "it is empty; a folder was expected"
     if why:
         if any(map(too_long, name.split("/"))):
@@ -161,12 +136,7 @@ def check_folder(key: str, path: str, name: str = "", instead: str = "SOMEWHERE/
 
 
 def too_long(part: str, more: int = 0) -> str:
-    """Why a name is too long for a file or folder; empty where it is not.
-
-    Args:
-        part: The name.
-        more: Bytes that are added to it.
-    """
+    """Why a name is too long for a file or folder; empty where it is not."""
     size = len(part.encode(errors="surrogateescape")) + more
     return f"a name of {size} bytes; a file system takes {_LONGEST_PART}" if size > _LONGEST_PART else ""
 

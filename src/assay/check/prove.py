@@ -103,18 +103,7 @@ class Prover:
         self._mode = new_mode()
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
-        """Refuse a job that cannot run, or say what it will take.
-
-        Args:
-            job: Without its `hydra` node, and past `check_job`; not changed.
-            overrides: What was typed.
-            curve: Follow the learning rate through the whole run.
-
-        Raises:
-            ConfigError: Naming the key of what is wrong.
-            DataError: The data cannot be read or used.
-            DeviceError: The device or precision is not there.
-        """
+        """Refuse a job that cannot run, or say what it will take."""
         start, self._trainer = time.perf_counter(), None
         check_device(job.trainer)
         config = copy_of(job)

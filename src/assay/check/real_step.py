@@ -52,18 +52,7 @@ def error_of_step(
     of_values: bool = False,
     steps: bool = True,
 ) -> StepError | None:
-    """The error of small real batches, if there is one: fake tensors may be at fault themselves.
-
-    Args:
-        config: The job, with its `spec`.
-        loss: As it will be used.
-        batch: Of training.
-        precision: Lightning's plugin.
-        sizes: Of the other batches, see `assay.check.real_step.batch_sizes`.
-        of_values: What the model does depends on values. Then an error of the first batch tells nothing, as
-            real values may do, and only one in evaluation or with another number of samples counts.
-        steps: Take optimizer steps first; else the model is only called.
-    """
+    """The error of small real batches, if there is one: fake tensors may be at fault themselves."""
     module = _real_module(config, loss, precision)
     base = batch.of_size(*few_of(config, [batch.inputs[0]]))
     try:
@@ -93,35 +82,19 @@ def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precisi
 
 
 def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
-    """Numbers of samples that are few enough to be computed for real.
-
-    Args:
-        config: The job, with its `spec`.
-        sizes: Of batches.
-        otherwise: What to take where all are too large.
-    """
+    """Numbers of samples that are few enough to be computed for real."""
     most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
 
 
 def bytes_of(model: nn.Module) -> int:
-    """Of the parameters that have a shape.
-
-    Args:
-        model: Real, fake or on the meta device.
-    """
+    """Of the parameters that have a shape."""
     known = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
     return sum(p.numel() * p.element_size() for p in known)
 
 
 def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
-    """The run's module over parts that may be fake.
-
-    Args:
-        config: The job, with its `spec`.
-        model: Of the precision's type.
-        loss: As `model`.
-    """
+    """The run's module over parts that may be fake."""
     metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     return Module(
         model=model,
@@ -199,11 +172,7 @@ def evaluated(config: DictConfig, batch: Batch) -> Batch:
 
 
 def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
-    """Numbers of samples on one device, each once.
-
-    Returns:
-        Those of training (True) other than `data.batch_size`, and those of evaluation (False).
-    """
+    """Numbers of samples on one device, each once."""
     data, spec, processes = config.data, config.spec, world_size(config)
     if data.get("_target_") != OUR_DATA:
         return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
@@ -235,21 +204,7 @@ _STEPS: Final = ("validation_step", "test_step")
 def try_eval_steps(
     config: DictConfig, module: L.LightningModule, precision: Precision, base: int, sizes: Sequence[int]
 ) -> None:
-    """Refuse a module whose step fails in evaluation mode or with another batch, and not otherwise.
-
-    A step may need what only a run has: its trainer, a logger, real values. So one that fails in training
-    mode with a batch of training, too, tells nothing.
-
-    Args:
-        config: The job, with its `spec`.
-        module: Real, on the CPU; changed.
-        precision: Lightning's plugin.
-        base: Samples in a batch of training.
-        sizes: Samples in each batch of evaluation.
-
-    Raises:
-        ConfigError: Naming the step and the batch.
-    """
+    """Refuse a module whose step fails in evaluation mode or with another batch, and not otherwise."""
     for name in _STEPS:
         if not is_overridden(name, module) or _eval_error(
             config, module, precision, name, base, training=True

@@ -52,20 +52,12 @@ def plain_node(config: DictConfig, key: str) -> Any:
 
 
 def trainer_key(config: DictConfig) -> str:
-    """What a job's trainer and its callbacks are made from.
-
-    Args:
-        config: A job with its `spec`.
-    """
+    """What a job's trainer and its callbacks are made from."""
     return json.dumps([plain_node(config, key) for key in ("trainer", "callbacks")], default=str)
 
 
 def but_for_rates(node: Any) -> Any:
-    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape.
-
-    Args:
-        node: As plain data.
-    """
+    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
     if not isinstance(node, dict):
         return node
     return {key: _is_zero(value) if key in _RATES else value for key, value in node.items()}
@@ -78,12 +70,7 @@ def _is_zero(value: Any) -> Any:
 
 
 def elsewhere(node: Any, run_dir: str) -> Any:
-    """A node without the run directory that paths in it begin with: each job has another one.
-
-    Args:
-        node: As plain data.
-        run_dir: Of the job.
-    """
+    """A node without the run directory that paths in it begin with: each job has another one."""
     if isinstance(node, dict):
         return {key: elsewhere(value, run_dir) for key, value in node.items()}
     if isinstance(node, list):
@@ -146,24 +133,14 @@ class Report:
 @final
 @dataclass(frozen=True)
 class Proof:
-    """A job that can run.
-
-    Attributes:
-        report: What was found.
-        datamodule: What had to be read to know the `spec`; its run need not read it again.
-        trainer: What was built to be looked at, what it was made from, and what it had to say.
-    """
+    """A job that can run."""
 
     report: Report
     datamodule: L.LightningDataModule | None = None
     trainer: tuple[L.Trainer, str, Sequence[warnings.WarningMessage]] | None = None
 
     def trainer_for(self, config: DictConfig) -> L.Trainer | None:
-        """The trainer for the job's run; None where another one is needed, now that its data was read.
-
-        Args:
-            config: The job with its `spec`.
-        """
+        """The trainer for the job's run; None where another one is needed, now that its data was read."""
         if self.trainer is None or self.trainer[1] != trainer_key(config):
             return None
         for one in self.trainer[2]:
@@ -207,12 +184,7 @@ def show_job(console: Console, report: Report) -> None:
 
 
 def show_sweep(console: Console, reports: Sequence[Report]) -> None:
-    """Print a table of jobs: what differs, and what each takes.
-
-    Args:
-        console: Where to.
-        reports: One per job.
-    """
+    """Print a table of jobs: what differs, and what each takes."""
     common = set(reports[0].overrides).intersection(*(report.overrides for report in reports))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
@@ -249,15 +221,7 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
 
 
 def save_curve(report: Report, path: Path) -> None:
-    """Draw the learning rate over the steps into an image file.
-
-    Args:
-        report: Of a check with a curve.
-        path: A new file; its ending says the format (`.png`, `.svg`, `.pdf`).
-
-    Raises:
-        AssayError: matplotlib is not installed, there is no such format, or the file cannot be written.
-    """
+    """Draw the learning rate over the steps into an image file."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -35,13 +35,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Supplied:
-    """What a call gets beside what its node says.
-
-    Attributes:
-        by_position: How many values come first, after the node's own `_args_`.
-        by_name: Names of the others, each with what to type instead of it.
-        otherwise: What to do where a call does not take them.
-    """
+    """What a call gets beside what its node says."""
 
     by_position: int = 0
     by_name: Mapping[str, str] | None = None
@@ -86,12 +80,7 @@ def is_called_later(key: str, node: DictConfig) -> bool:
 
 
 def supplied(config: DictConfig, key: str) -> Supplied | None:
-    """What comes later to the call of a node; None where nobody can tell.
-
-    Args:
-        config: The job.
-        key: Full key of a node with a `_target_`.
-    """
+    """What comes later to the call of a node; None where nobody can tell."""
     ours = OmegaConf.select(config, "module._target_", default=OUR_MODULE) == OUR_MODULE
     if key == "trainer":
         return Supplied(by_name=_TRAINER)
@@ -124,16 +113,7 @@ _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
-    """Refuse arguments that no call would take, and calls that lack one.
-
-    Args:
-        config: A job; values that wait for the data (`${spec.…}`) are not looked at while it has no `spec`.
-        nodes: Top-level keys to look at; all of them when not given.
-
-    Raises:
-        ConfigError: A target cannot be imported, has no such argument, lacks one, gets one twice, or wants
-            another type.
-    """
+    """Refuse arguments that no call would take, and calls that lack one."""
     resolve_targets(config, nodes)
     import_tasks(config)
     left_alone: list[str] = []

@@ -38,16 +38,7 @@ if TYPE_CHECKING:
 
 
 def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
-    """Refuse what is not the same for a batch and for its pieces together.
-
-    Args:
-        config: The job.
-        loss: As it will be used.
-        trainer: Of the job.
-
-    Raises:
-        ConfigError: Naming what does not go together.
-    """
+    """Refuse what is not the same for a batch and for its pieces together."""
     asked = config.trainer.get("micro_batch")
     if asked is None:
         return
@@ -77,20 +68,7 @@ _SAMPLES, _FAR = 16, 10.0
 def far_from_targets(
     model: nn.Module, input_shape: Sequence[int], mean: Sequence[float], std: Sequence[float]
 ) -> str:
-    """A warning where targets lie further from the model's initial outputs than a run may bring them.
-
-    Layers of torch's own start with outputs around 0 of a deviation below 1, and an optimizer's step changes
-    them by about its learning rate.
-
-    Args:
-        model: Untrained, on the CPU; left as it is.
-        input_shape: Of one sample.
-        mean: Of each target, over the training subset.
-        std: As `mean`.
-
-    Returns:
-        A sentence; empty where the targets are near, or the model's outputs cannot be known from noise.
-    """
+    """A warning where targets lie further from the model's initial outputs than a run may bring them."""
     training = model.training
     dtype = next((value.dtype for value in model.parameters()), torch.float32)
     try:
@@ -124,14 +102,7 @@ _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 @final
 @dataclass(frozen=True)
 class Trial:
-    """What a made-up batch showed.
-
-    Attributes:
-        names: Scalars that training (`train/…`) and evaluation (`val/…`) will log.
-        targets: Shape of one sample's target as the loss gets it in training.
-        target_dtype: Its type.
-        num_views: Rows of a batch that the augmentation makes of each sample.
-    """
+    """What a made-up batch showed."""
 
     names: dict[str, list[str]]
     targets: tuple[int, ...]
@@ -157,19 +128,7 @@ def try_parts(
     metrics: Mapping[str, MetricCollection],
     augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
 ) -> Trial:
-    """Refuse parts that cannot take this data's batches, or each other's outputs.
-
-    Real parts, made-up numbers, a stand-in for the model: it takes milliseconds, whatever the model.
-
-    Args:
-        config: The job, with its `spec`.
-        loss: As it will be used.
-        metrics: Collections `train` and `eval`; not changed.
-        augment: As it will be used.
-
-    Raises:
-        ConfigError: Naming the part.
-    """
+    """Refuse parts that cannot take this data's batches, or each other's outputs."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
         torch.manual_seed(0)
@@ -203,16 +162,7 @@ def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Numbers of the shape and type that the data will give.
-
-    Args:
-        config: The job, with its `spec`.
-        rows: Samples.
-        shape: Of one of them.
-
-    Returns:
-        Inputs `[rows, *shape]`, and targets of the data's task.
-    """
+    """Numbers of the shape and type that the data will give."""
     spec = config.spec
     task = task_of(spec.task)
     labels = int(spec.get("num_classes") or 0)

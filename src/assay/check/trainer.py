@@ -24,11 +24,7 @@ OFF = f"{KEY}=null"
 
 
 def check_micro_batch(config: DictConfig) -> None:
-    """Refuse values that are not a size, and jobs whose steps are not assay's.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse values that are not a size, and jobs whose steps are not assay's."""
     asked = value_of(config, KEY)
     if asked is None:
         return
@@ -58,14 +54,7 @@ def is_lbfgs(config: DictConfig) -> bool:
 
 
 def check_loggers(config: DictConfig) -> None:
-    """Refuse settings that Weights & Biases would refuse once the run has begun.
-
-    Args:
-        config: A job, past `check_installed`.
-
-    Raises:
-        ConfigError: Naming the setting.
-    """
+    """Refuse settings that Weights & Biases would refuse once the run has begun."""
     for name, node in (config.get("logger") or {}).items():
         if not isinstance(node, DictConfig) or not str(node.get("_target_")).endswith(".WandbLogger"):
             continue
@@ -118,14 +107,7 @@ _MANY_DEVICES = re.compile(r"\s*\d+\s*(,\s*\d+\s*)*,?\s*")
 
 
 def check_trainer(config: DictConfig) -> None:
-    """Refuse values with which Lightning's trainer fails late, hangs, or finishes without having trained.
-
-    Args:
-        config: A job; a trainer of somebody's own is left alone but for what assay itself reads.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse values with which Lightning's trainer fails late, hangs, or finishes without having trained."""
     node = config.get("trainer")
     if not isinstance(node, DictConfig):
         return
@@ -165,14 +147,7 @@ def check_trainer(config: DictConfig) -> None:
 
 
 def seconds_of(value: Any) -> float | None:
-    """A duration as Lightning takes it, in seconds; None where it is not one.
-
-    Args:
-        value: `DD:HH:MM:SS`, or a mapping of `timedelta`'s arguments.
-
-    >>> seconds_of("00:01:30:00"), seconds_of({"minutes": 2}), seconds_of("90 min")
-    (5400.0, 120.0, None)
-    """
+    """A duration as Lightning takes it, in seconds; None where it is not one."""
     if isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
         if match is None:
@@ -188,15 +163,7 @@ def seconds_of(value: Any) -> float | None:
 
 
 def check_manual(config: DictConfig, module: Any) -> None:
-    """Refuse what Lightning does not do for a module that steps its optimizers by hand.
-
-    Args:
-        config: A job.
-        module: A `LightningModule` of the user's own.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse what Lightning does not do for a module that steps its optimizers by hand."""
     if getattr(module, "automatic_optimization", True):
         return
     idle = {

@@ -32,16 +32,7 @@ _WORD = 8
 
 @final
 class Snapshot:
-    """Copies of the memory behind tensors, each piece once, whatever shares it.
-
-    A save of what another one has just copied (the best and the last checkpoint of one step) shares the
-    copies: comparing costs less than copying, and no further memory.
-
-    Args:
-        earlier: A snapshot that is still being written; None when there is none.
-        release: Called, at most once, before much is copied that the earlier snapshot does not have; it
-            should wait until that is written and its memory is free.
-    """
+    """Copies of the memory behind tensors, each piece once, whatever shares it."""
 
     def __init__(self, earlier: Snapshot | None = None, release: Callable[[], None] = lambda: None) -> None:
         self._copies: dict[tuple[str, int, int], torch.UntypedStorage] = {}
@@ -55,11 +46,7 @@ class Snapshot:
         return sum(copy.nbytes() for copy in self._copies.values())
 
     def copy(self, value: Any) -> Any:
-        """The same value with tensors in the CPU's memory, of which nothing changes any more.
-
-        Args:
-            value: What `assay.checkpoint.container.plain` returned.
-        """
+        """The same value with tensors in the CPU's memory, of which nothing changes any more."""
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, OrderedDict):
@@ -127,13 +114,11 @@ class _Step:
 
 @final
 class BackgroundWriter:
-    """Does steps one after the other in a thread, which ends when nothing is left to do.
+    """Does steps one after the other in a thread, which ends when nothing is left to do."""
 
-    A file that was written before is written again after a pause only. Of several versions that come in
-    between, the last is written, so that short epochs are not held up by checkpoints that nobody will read.
-    The files of one moment (the best and the last checkpoint of a step) go together: no version is left
-    out before all files of a later moment are known.
-    """
+    # Of several versions of a file that come in quick succession only the last is written, so that short
+    # epochs are not held up. The files of one moment go together: none is left out before all files of a
+    # later moment are known.
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -149,14 +134,7 @@ class BackgroundWriter:
     def put(
         self, work: Callable[[], None], path: Path, moment: Hashable = None, *, may_wait: bool = False
     ) -> None:
-        """Have something done after what was put before.
-
-        Args:
-            work: Raises nothing.
-            path: The file that it writes or removes.
-            moment: Equal for all files that are saved at the same time; None: as the last one.
-            may_wait: It writes the whole file, and need not be done if a later step writes it again.
-        """
+        """Have something done after what was put before."""
         with self._changed:
             if moment not in (None, self._moment):
                 self._leave_out()
@@ -218,22 +196,7 @@ _SMALL = 32 << 20
 
 @final
 class CheckpointFile(CheckpointIO):
-    """Reads and writes checkpoints, each with its SHA-256 beside it as `sha256sum` writes it.
-
-    Lightning's own writer goes through the system's temporary directory, and its file can be torn where that
-    is another filesystem.
-
-    The two files cannot be replaced at one instant. So the sum of the new content is put before the old one
-    first, then the checkpoint is replaced, then the old sum is dropped: whatever moment a process dies at,
-    the sum of what lies there is listed.
-
-    Args:
-        background: Take a copy and write that while training goes on, one file at a time, in the order of
-            the saves. A checkpoint below 32 MiB that replaces one is written a second after that at the
-            earliest, and left out where a newer one comes before. A larger one waits for earlier ones unless
-            it holds the same tensors. `teardown` waits for the last. Of several ranks the first always
-            writes before it goes on: the others may read the file.
-    """
+    """Reads and writes checkpoints, each with its SHA-256 beside it as `sha256sum` writes it."""
 
     def __init__(self, *, background: bool = False) -> None:
         self._background = background
@@ -244,19 +207,7 @@ class CheckpointFile(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Write a checkpoint; the previous one stays until this one is on disk.
-
-        Args:
-            checkpoint: Plain containers and tensors; of hyper-parameters the plain ones are kept.
-            path: The final name, on a file system of this machine. One process at a time writes to it.
-            storage_options: Must be None.
-
-        Raises:
-            TypeError: The checkpoint holds something that could not be loaded without running code, or
-                storage options were given.
-            AssayError: This one, or an earlier one in the background, could not be written: the disk is
-                full, or fails. What lies there, old or new, can be read.
-        """
+        """Write a checkpoint; the previous one stays until this one is on disk."""
         if storage_options is not None:
             raise TypeError(
                 "storage_options are for remote file systems; a checkpoint is written to a local one"
@@ -284,17 +235,7 @@ class CheckpointFile(CheckpointIO):
         map_location: Callable[..., Any] | torch.device | str | dict[str, str] | None = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
-        """Read a checkpoint without running anything in it.
-
-        Args:
-            path: The file. One without a sum beside it, from elsewhere, is read all the same, and the log
-                says so.
-            map_location: As for `torch.load`; the CPU by default.
-            weights_only: Always true, whatever is asked for.
-
-        Raises:
-            AssayError: The file is missing, damaged, or holds more than tensors and plain containers.
-        """
+        """Read a checkpoint without running anything in it."""
         del weights_only
         self._writer.wait()
         self._raise()
@@ -310,20 +251,12 @@ class CheckpointFile(CheckpointIO):
             return read(file, source, map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a checkpoint and its sum, after what was saved before is on disk.
-
-        Args:
-            path: The file; nothing happens when there is none.
-        """
+        """Remove a checkpoint and its sum, after what was saved before is on disk."""
         target = _local(path)
         self._do(partial(_remove, target), target)
 
     def teardown(self) -> None:
-        """Wait until all is on disk.
-
-        Raises:
-            AssayError: Something could not be written.
-        """
+        """Wait until all is on disk."""
         self._writer.wait()
         self._raise()
 
@@ -355,17 +288,7 @@ class CheckpointFile(CheckpointIO):
 def read(
     file: BufferedReader | Path, source: Path, map_location: Any = None, *, mmap: bool = False
 ) -> dict[str, Any]:
-    """Read tensors and plain containers, and run nothing.
-
-    Args:
-        file: Open for reading; a path where `mmap`.
-        source: For messages.
-        map_location: As for `torch.load`; the CPU by default.
-        mmap: Read from the disk only what is looked at.
-
-    Raises:
-        AssayError: It holds something else, or is not a checkpoint.
-    """
+    """Read tensors and plain containers, and run nothing."""
     if not zipfile.is_zipfile(file):
         raise AssayError(f"{source} is cut short, or is not a file that torch.save wrote")
     if not isinstance(file, Path):
@@ -431,11 +354,7 @@ def _local(path: str | Path) -> Path:
 
 @final
 class _Hashing:
-    """Takes the SHA-256 of what is written, so that nothing has to be read again.
-
-    Small pieces, of which PyTorch writes some twenty a tensor, are put together. Not by a buffer of Python's
-    own: a process forked in between would write what is in that once more when it ends.
-    """
+    """Takes the SHA-256 of what is written, so that nothing has to be read again."""
 
     def __init__(self, file: Output) -> None:
         self._file, self._digest, self._pieces = file, hashlib.sha256(), bytearray()

@@ -42,25 +42,7 @@ class EmptyBytes:
 
 
 def plain(value: Any, key: str = "") -> Any:
-    """A copy that `torch.load` reads back equal with its restricted reader; tensors are shared, not copied.
-
-    Subclasses of containers, numbers and text become what they are a subclass of (a named tuple a tuple, an
-    enum its value), a bytearray bytes, NumPy's scalars become Python's, paths text, parameters tensors.
-    `OrderedDict` keeps the versions of the modules that PyTorch hangs on a `state_dict`; `Counter` stays
-    one, for `MultiStepLR` counts with it.
-
-    Args:
-        value: Any nesting of containers, numbers, text and tensors.
-        key: Where it stands, for messages.
-
-    Raises:
-        TypeError: Something could not be loaded without running code, or contains itself; the message names
-            its key.
-
-    >>> from pathlib import Path
-    >>> plain({"epoch": np.int64(3), "path": Path("a/b"), "betas": [0.9, 0.999]})
-    {'epoch': 3, 'path': 'a/b', 'betas': [0.9, 0.999]}
-    """
+    """A copy that `torch.load` reads back equal with its restricted reader; tensors are shared."""
     try:
         return _plain(value, key)
     except RecursionError as error:
@@ -70,15 +52,7 @@ def plain(value: Any, key: str = "") -> Any:
 
 
 def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
-    """The hyper-parameters that a checkpoint can hold, and the names of those that it cannot.
-
-    Args:
-        values: A mapping: what `save_hyperparameters` has kept of a module or datamodule.
-
-    >>> import functools
-    >>> plain_part({"net": {"width": 64, "layer": functools.partial(torch.nn.Linear, 2)}, "lr": 0.1})
-    ({'net': {'width': 64}, 'lr': 0.1}, ['net.layer'])
-    """
+    """The hyper-parameters that a checkpoint can hold, and the names of those that it cannot."""
     kept: dict[Any, Any] = {}
     dropped: list[str] = []
     if OmegaConf.is_config(values):
@@ -166,19 +140,7 @@ def _refused(value: Any, key: str) -> TypeError:
 
 
 def weights_sha256(state: Mapping[str, Any]) -> str:
-    """SHA-256 over name, dtype, shape and bytes of every tensor, by name.
-
-    The device does not matter, nor the memory format, nor in which order the tensors come.
-
-    Args:
-        state: A module's `state_dict()`; what is not a tensor does not count.
-
-    >>> one = {"a": torch.zeros(2), "b": torch.ones(1)}
-    >>> weights_sha256(one) == weights_sha256(dict(reversed(one.items())))
-    True
-    >>> weights_sha256(one) == weights_sha256({"a": torch.zeros(2), "b": -torch.ones(1)})
-    False
-    """
+    """SHA-256 over name, dtype, shape and bytes of every tensor, by name."""
     digest = hashlib.sha256()
     for name, value in sorted(state.items()):
         if isinstance(value, torch.Tensor):
@@ -191,10 +153,6 @@ def weights_sha256(state: Mapping[str, Any]) -> str:
 
 def relative_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> float:
     """The largest difference of two tensors' elements to the largest element, over all tensors.
-
-    Args:
-        then: A module's `state_dict()`.
-        now: Another one's; infinite where it has not the same tensors.
 
     >>> one = {"a": torch.tensor([4.0, 0.0]), "n": torch.tensor(3)}
     >>> relative_difference(one, {**one, "a": torch.tensor([4.0, 0.5])})

@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Newest:
-    """What was found.
-
-    Attributes:
-        path: The valid checkpoint that is furthest on; None when the run has saved none yet.
-        step: Optimizer steps done in it.
-        refused: Files that cannot be used, and why, as a sentence without its subject.
-        followed: Whether another one is as far on.
-        midway: Those in the middle of an epoch of data that can only be read from the start of one.
-    """
+    """What was found."""
 
     path: Path | None
     step: int = 0
@@ -37,20 +29,7 @@ class Newest:
 
 
 def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
-    """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one.
-
-    Nothing is unpickled before its sum was found right, and the weights are not read then either.
-
-    Args:
-        run_dir: Run directory; no other process may be saving there.
-        expected: Names of files that the record says are there, relative to `checkpoints/`.
-
-    Raises:
-        AssayError: There are checkpoints, but none can be used: the message names each and says why.
-
-    Example:
-        >>> found = newest_valid(run_dir, RunRecord.load(run_dir).checkpoints.values())  # doctest: +SKIP
-    """
+    """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one."""
     folder, wanted = RunDirectory(run_dir).checkpoints, set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []
@@ -81,7 +60,6 @@ def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
 
 
 def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
-    """Every checkpoint, and what should be one."""
     there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     named = {name.removesuffix(SUFFIX) for name in there if not name.startswith(".")}
     named |= {name for name in wanted if Path(name).name == name}  # a record may be anybody's

@@ -53,11 +53,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: BaseException) -> Problem | None:
-        """What an exception that ends a command says; None of one that ends it well.
-
-        Args:
-            error: As it leaves the command.
-        """
+        """What an exception that ends a command says; None of one that ends it well."""
         if isinstance(error, typer.Exit):
             if not error.exit_code:
                 return None
@@ -81,36 +77,18 @@ class Problem:
 @final
 @dataclass
 class Document:
-    """What a verb prints under `--json`, gathered until its end.
-
-    Attributes:
-        body: `kind`, and the fields of what was said.
-        error: Why the verb did not do what it was asked to.
-        next: What to type next, a line each.
-    """
+    """What a verb prints under `--json`, gathered until its end."""
 
     body: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
     next: Sequence[str] = ()
 
     def say(self, kind: str, value: Any) -> None:
-        """Have this printed at the end; without `--json` it goes nowhere.
-
-        Args:
-            kind: What the document is, such as `compare`.
-            value: A dataclass or a mapping: its fields are those of the document. In it: what JSON has,
-                paths, tuples, numbers of numpy and further dataclasses.
-        """
+        """Have this printed at the end; without `--json` it goes nowhere."""
         self.body = {"kind": kind, "schema_version": SCHEMA_VERSION, **plain(value)}
 
     def fail(self, message: str, *, hint: str = "", code: int = 1) -> None:
-        """Say why the exit code is not 0 although there is something to print.
-
-        Args:
-            message: One sentence.
-            hint: What to do next.
-            code: The exit code.
-        """
+        """Say why the exit code is not 0 although there is something to print."""
         self.error = Problem(redact(message), hint=redact(hint), code=code)
 
     def to_json(self) -> str:
@@ -126,17 +104,7 @@ class Document:
 
 @contextmanager
 def printed_document(as_json: bool) -> Iterator[Document]:
-    """Point standard output at standard error in this block, and print one document where it ends.
-
-    This holds for what child processes and extension modules write, too. The document is printed however
-    the block ends: an exception is told in it, and goes on.
-
-    Args:
-        as_json: Whether there is to be a document; else nothing changes.
-
-    Raises:
-        AssayError: Standard output is closed or cannot be written.
-    """
+    """Point standard output at standard error in this block, and print one document where it ends."""
     document = Document()
     if not as_json:
         yield document
@@ -154,25 +122,13 @@ def printed_document(as_json: bool) -> Iterator[Document]:
 
 
 def print_problem(words: list[str], problem: Problem | None) -> None:
-    """Print what keeps a verb from beginning, such as a command line that it does not take.
-
-    Args:
-        words: As typed; without `--json` among them nothing is printed.
-        problem: What is wrong.
-    """
+    """Print what keeps a verb from beginning, such as a command line that it does not take."""
     if "--json" in words[: words.index("--") if "--" in words else None]:
         _print(sys.stdout, Document(error=problem).to_json())
 
 
 def plain(value: Any) -> Any:
-    """Something as JSON's own types.
-
-    Args:
-        value: As for `Document.say`.
-
-    Raises:
-        TypeError: There is something else in it.
-    """
+    """Something as JSON's own types."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):

@@ -85,20 +85,7 @@ def reported(
     *,
     as_json: bool = False,
 ) -> Iterator[Document]:
-    """Turn an error into one message and an exit code; with `debug`, let it through.
-
-    Args:
-        debug: Let it through.
-        overrides: What is wrong with a job composed from these is told with the file and line of its key.
-        config_dir: The user's folder of config groups.
-        as_json: Print one JSON document on standard output, and everything else on standard error.
-
-    Returns:
-        The document; the verb has it say what came of it.
-
-    Raises:
-        typer.Exit: With the exit code, where there was an error.
-    """
+    """Turn an error into one message and an exit code; with `debug`, let it through."""
     note_given(overrides or [])
     with _told(debug), printed_document(as_json) as document, stopped_by_signals(), _interrupts_kept():
         try:

@@ -23,12 +23,7 @@ _OPTIONS_OF_A_GROUP = re.compile(r"^(\+?([\w/]+)=\[?(?:[\w/]+,)*)\w*$")
 
 
 def shell_completion(request: str, verbs: Mapping[str, Sequence[str]]) -> None:
-    """Answer `assay -sc install=bash`, `uninstall=…` and the shell's own `query=…`.
-
-    Args:
-        request: `install=SHELL`, `uninstall=SHELL` or `query=SHELL`; bash, zsh or fish.
-        verbs: Flags of each verb.
-    """
+    """Answer `assay -sc install=bash`, `uninstall=…` and the shell's own `query=…`."""
     what, _, shell = request.partition("=")
     if what != "query":
         with loader() as hydra:
@@ -40,15 +35,7 @@ def shell_completion(request: str, verbs: Mapping[str, Sequence[str]]) -> None:
 
 
 def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
-    """What the last word of a command line may become.
-
-    Args:
-        line: As typed, the program's name first.
-        verbs: Flags of each verb.
-
-    >>> complete("assay tr", {"train": [], "info": []})
-    ['train']
-    """
+    """What the last word of a command line may become."""
     words = line.split()[1:]
     last = words.pop() if words and not line[-1].isspace() else ""
     if not words:

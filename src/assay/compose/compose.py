@@ -68,13 +68,6 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
 
     Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so
     that this works inside somebody else's Hydra app and in a notebook.
-
-    Args:
-        config_dir: The user's folder of config groups. Defaults to `./conf` if that is a folder of another
-            project.
-
-    Raises:
-        ConfigError: `config_dir` is not a folder.
     """
     own = config_dir or project_conf()
     if own is not None and not own.is_dir():
@@ -96,18 +89,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
-    """Compose one job.
-
-    Args:
-        overrides: As typed: `optimizer=sgd`, `optimizer.lr=0.1`, `+experiment=x`, `~callbacks.ema`.
-        config_dir: The user's folder of config groups.
-
-    Returns:
-        The whole config with its `hydra` node; `name` and `run_dir` are filled in.
-
-    Raises:
-        ConfigError: The overrides name no such group, option or key, or cannot be parsed.
-    """
+    """Compose one job."""
     with loader(config_dir) as hydra:
         return compose_with(hydra, overrides)
 
@@ -118,17 +100,7 @@ def compose_with(
     mode: RunMode = RunMode.RUN,
     trusted: Trust | None = None,
 ) -> DictConfig:
-    """Compose with a loader that is already open; see `compose`.
-
-    Args:
-        hydra: From `loader()`.
-        overrides: As typed.
-        mode: `RunMode.MULTIRUN` leaves sweeping overrides to the sweeper.
-        trusted: Where not all of `overrides` was typed by the person who types now.
-
-    Raises:
-        ConfigError: As `compose`.
-    """
+    """Compose with a loader that is already open; see `compose`."""
     trusted = trusted or trust_for(hydra, overrides)
     with explained(hydra, overrides):
         typed = [*overrides, *suited(overrides)]
@@ -169,12 +141,7 @@ def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
 
 
 def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
-    """Which packages may be imported for a command; asked before anything is composed.
-
-    Raises:
-        ConfigError: The project's `project.yaml` or the command line names what cannot be trusted, a config
-            folder from elsewhere wants packages trusted, or configs are to be found in a package that is not.
-    """
+    """Which packages may be imported for a command; asked before anything is composed."""
     trusted = trust(overrides)
     check_project(project_folder(hydra), overrides, trusted)
     check_search_path(overrides, trusted)
@@ -184,19 +151,7 @@ def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
 def complete(
     config: DictConfig, hydra_node: DictConfig, trusted: Trust, run_dir: str | Path | None = None
 ) -> None:
-    """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock.
-
-    Args:
-        config: A composed job; changed in place.
-        hydra_node: Its `hydra` node. Hydra's own state must be set to it.
-        trusted: From `trust_for()`.
-        run_dir: Where this job writes; Hydra's `hydra.run.dir` when not given.
-
-    Raises:
-        ConfigError: An option names packages to trust, the `hydra` node what Hydra may not call, or anything
-            what nobody has typed: an address, a place to write to, lines for a shell; a group that takes one
-            option has several, or nothing reads a key.
-    """
+    """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock."""
     settle_trust(config, trusted)
     settle_own_parts(config, hydra_node)
     check_hydra(hydra_node, trusted.packages)
@@ -218,15 +173,7 @@ def complete(
 
 
 def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
-    """Leave custom parts what is theirs alone, and name them by their option or class.
-
-    A typed `data._target_` gets what was typed for it: the other keys are arguments of assay's datamodule.
-    A job with a custom module has no model, loss, optimizer and so on unless something reads them.
-
-    Args:
-        config: A composed job; changed in place.
-        hydra_node: Its `hydra` node, whose choices name the parts; changed in place.
-    """
+    """Leave custom parts what is theirs alone, and name them by their option or class."""
     words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
     typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
     data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
@@ -258,12 +205,7 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
 
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """What was composed beside what was typed, because of what has to be predicted: `task=binary`.
-
-    Args:
-        config: From `compose`.
-        overrides: As typed.
-    """
+    """What was composed beside what was typed, because of what has to be predicted: `task=binary`."""
     composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # `${…}` as typed
     return [one for one in composed if one not in overrides]
 
@@ -278,10 +220,7 @@ def _resolve_calls(config: DictConfig) -> None:
 
 
 def job_config(config: DictConfig) -> DictConfig:
-    """A copy without the `hydra` node, in which `auto` is what it stands for, or refers to the `spec`.
-
-    Plain interpolations such as `${spec.num_classes}` stay as they are.
-    """
+    """A copy without the `hydra` node, in which `auto` is what it stands for, or refers to the `spec`."""
     job = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     settle_fused(job)
     settle_network(job)
@@ -291,11 +230,7 @@ def job_config(config: DictConfig) -> DictConfig:
 
 
 def choices(hydra_node: DictConfig) -> dict[str, Any]:
-    """Which option of each group a composed config uses.
-
-    Args:
-        hydra_node: Its `hydra` node.
-    """
+    """Which option of each group a composed config uses."""
     chosen: Any = OmegaConf.to_container(hydra_node.runtime.choices)
     return {str(group): option for group, option in chosen.items() if not str(group).startswith("hydra/")}
 

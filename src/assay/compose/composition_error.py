@@ -33,13 +33,7 @@ _NAMES = {"DictConfig": "a mapping", "ListConfig": "a list"}
 
 
 def file_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError | None:
-    """What an exception says about a file; None when it is about something else.
-
-    Args:
-        error: Raised while Hydra composed.
-        overrides: What was typed.
-        loader: Hydra's.
-    """
+    """What an exception says about a file; None when it is about something else."""
     if isinstance(error, yaml.MarkedYAMLError):
         return _no_yaml(error)
     if isinstance(error, OSError) and error.filename:
@@ -55,13 +49,7 @@ def file_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader)
 
 
 def faulty_file(text: str) -> tuple[str, str]:
-    r"""The config file that one of Hydra's messages begins with, and the rest of the message.
-
-    >>> faulty_file("In 'experiment/x': ConfigTypeError raised while composing config:\nCannot merge")
-    ('experiment/x', 'Cannot merge')
-    >>> faulty_file("no file")
-    ('', 'no file')
-    """
+    r"""The config file that one of Hydra's messages begins with, and the rest of the message."""
     match = re.match(r"In '?([^\s':]+)'?: (?:\w+ raised while composing config:)?\s*(.*)", text, re.DOTALL)
     name, rest = (match[1], match[2]) if match else ("", text)
     if merged := _MERGED.search(rest):
@@ -71,13 +59,7 @@ def faulty_file(text: str) -> tuple[str, str]:
 
 
 def where_is(name: str, word: str, loader: ConfigLoader) -> str:
-    """A config file, with the line of its defaults list that names a group or option.
-
-    Args:
-        name: Hydra's name of the config, such as `experiment/x`.
-        word: The group or option.
-        loader: Hydra's.
-    """
+    """A config file, with the line of its defaults list that names a group or option."""
     for source in loader.get_sources():
         if source.scheme() == "file" and source.is_config(name):
             path = file_of(source, name)
@@ -219,13 +201,7 @@ _OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "sche
 
 @dataclass(frozen=True)
 class _Mistake:
-    """What Hydra's message says, what was typed, and what there is.
-
-    Attributes:
-        parts: Groups of the pattern that matched the message.
-        overrides: What was typed.
-        loader: Hydra's.
-    """
+    """What Hydra's message says, what was typed, and what there is."""
 
     parts: tuple[str, ...]
     overrides: Sequence[str]
@@ -254,13 +230,7 @@ class _Mistake:
 
 
 def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
-    """Turn what Hydra or OmegaConf raised while composing into one `ConfigError`.
-
-    Args:
-        error: The exception.
-        overrides: What the user typed.
-        loader: Hydra's loader, asked for the groups, options and keys there are.
-    """
+    """Turn what Hydra or OmegaConf raised while composing into one `ConfigError`."""
     if (found := file_error(error, overrides, loader)) is not None:
         return found
     name, text = faulty_file(str(error))

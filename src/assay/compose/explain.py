@@ -72,45 +72,18 @@ class Explanation:
 
 
 def show(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> None:
-    """Print a value, or a group with all its keys, and where each comes from.
-
-    Args:
-        key: Full key such as `optimizer.lr`, a node such as `callbacks.checkpoint`, or a group.
-        overrides: As typed, of one job.
-        config_dir: The user's folder of config groups.
-
-    Raises:
-        ConfigError: There is no such key, or the overrides do not compose.
-    """
+    """Print a value, or a group with all its keys, and where each comes from."""
     say(Console(highlight=False, soft_wrap=True), explain(key, overrides, config_dir))
 
 
 def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Explanation:
-    """What `show` prints.
-
-    Args:
-        key: As for `show`.
-        overrides: As for `show`.
-        config_dir: As for `show`.
-
-    Raises:
-        ConfigError: As for `show`.
-    """
+    """What `show` prints."""
     config = compose(overrides, config_dir)
     return explained(key, config, origins(overrides, config_dir, implied_overrides(config, overrides)))
 
 
 def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
-    """As `explain`, of a job that is composed already.
-
-    Args:
-        key: Full key, node or group; what tab completion puts after it does not count.
-        config: The composed job.
-        found: Where its values come from.
-
-    Raises:
-        ConfigError: There is no such key.
-    """
+    """As `explain`, of a job that is composed already."""
     key = key.rstrip("=./")
     entries = {split(entry.key): entry for entry in walk(config)}
     entry, choice = entries.get(split(key)), found.choice_of(key)
@@ -131,12 +104,7 @@ def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
 
 
 def say(console: Console, found: Explanation) -> None:
-    """Print an explanation.
-
-    Args:
-        console: Where to print.
-        found: From `explained`.
-    """
+    """Print an explanation."""
     line = Text(found.key, style="bold")
     if found.value:
         line.append(" = ", style="not bold dim").append(found.value, style="not bold cyan")

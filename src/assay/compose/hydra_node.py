@@ -72,15 +72,7 @@ _VARIABLES = re.compile(
 
 
 def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
-    """Refuse a `hydra` node that would have Hydra call, import or set anything out of the way.
-
-    Args:
-        node: The `hydra` node of a composed config.
-        packages: What the user trusts: a launcher, a sweeper or its sampler may lie there.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse a `hydra` node that would have Hydra call, import or set anything out of the way."""
     for part in _CALLED:
         for entry in _entries(node, part):
             if entry.name == "_target_":
@@ -107,7 +99,6 @@ def _entries(node: DictConfig, part: str) -> Iterator[Entry]:
 
 
 def _below(node: DictConfig | ListConfig, key: str, depth: int = 0) -> Iterator[Entry]:
-    """Every place, those behind interpolations too."""
     for entry in walk(node, key):
         yield entry
         if entry.is_interpolation and depth < 8:

@@ -55,16 +55,7 @@ _CALL_OR_HYDRA = re.compile(r"\$\{([\w.]+:|hydra\.)", re.ASCII)
 @final
 @dataclass(frozen=True)
 class Job:
-    """A composed job, as plain data.
-
-    Attributes:
-        overrides: What stands for it, without those of Hydra's own node.
-        config: All of it but the `hydra` node; interpolations as they are written.
-        choices: Which option of each group.
-        fingerprint: What makes it this job.
-        shared: Names what it has in common with the jobs composed from the same options.
-        set_by: What an option has set outside of its group, such as `experiment=mine`, by key or group.
-    """
+    """A composed job, as plain data."""
 
     overrides: tuple[str, ...]
     config: dict[str, Any]
@@ -104,13 +95,7 @@ class _Request:
 
 @final
 class JobComposer:
-    """Composes one job after another.
-
-    Args:
-        hydra: From `assay.compose.compose.loader`.
-        trusted: From `assay.compose.compose.trust_for`.
-        directory: Of the sweep.
-    """
+    """Composes one job after another."""
 
     def __init__(self, hydra: Hydra, trusted: Trust, directory: Path) -> None:
         self._hydra, self._trusted, self._directory = hydra, trusted, directory
@@ -120,15 +105,7 @@ class JobComposer:
         self._groups: dict[str, bool] = {}
 
     def job(self, overrides: Sequence[str], number: int) -> Job:
-        """Compose one, as plain data.
-
-        Args:
-            overrides: All of it, as typed, without sweeps.
-            number: Of the job; its directory is called by it.
-
-        Raises:
-            ConfigError: The job cannot be composed.
-        """
+        """Compose one, as plain data."""
         with explained(self._hydra, overrides):
             request = self._with_task(overrides)
             config = _with_values(request.template, request.values)
@@ -145,15 +122,7 @@ class JobComposer:
         return Job(own, config, chosen, fingerprint_of(config), request.template.name, set_by)
 
     def composed(self, overrides: Sequence[str], number: int) -> DictConfig:
-        """Compose one with its `hydra` node, as `assay.compose.compose.compose` does.
-
-        Args:
-            overrides: As for `job`.
-            number: As for `job`.
-
-        Raises:
-            ConfigError: The job cannot be composed.
-        """
+        """Compose one with its `hydra` node, as `assay.compose.compose.compose` does."""
         with explained(self._hydra, overrides):
             return self._completed(self._with_task(overrides), number)
 
@@ -222,15 +191,7 @@ class JobComposer:
 
 
 def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job:
-    """Compose the one job of a run.
-
-    Args:
-        overrides: As typed.
-        config_dir: The user's folder of config groups.
-
-    Raises:
-        ConfigError: It cannot be composed, or the overrides are those of a sweep.
-    """
+    """Compose the one job of a run."""
     with loader(config_dir) as hydra:
         composed = compose_with(hydra, overrides)
         check_single(overrides)
@@ -242,16 +203,7 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
 
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
-    """A sweep as a whole, whose `hydra` node says which launcher and sweeper it has, and where it is written.
-
-    Args:
-        hydra: From `assay.compose.compose.loader`.
-        overrides: As typed, sweeps among them.
-        trusted: From `assay.compose.compose.trust_for`.
-
-    Raises:
-        ConfigError: It cannot be composed, or asks Hydra for what it may not do.
-    """
+    """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
     composed = compose_with(hydra, overrides, RunMode.MULTIRUN, trusted)
     check_hydra(composed.hydra, trusted.packages)
     check_hydra_outside(composed.hydra, trusted)

@@ -46,14 +46,7 @@ def describe(path: Path) -> str:
 
 
 def list_options(group: str = "", *folders: Path) -> list[Option]:
-    """Every option of every group, sorted by group and name.
-
-    Files whose name starts with an underscore are shared parts of options and not listed.
-
-    Args:
-        group: Only this group (and its subgroups); all when empty.
-        folders: Config folders to look in, later ones after earlier; assay's own when none is given.
-    """
+    """Every option of every group, sorted by group and name."""
     options = []
     for folder in folders or (CONF_DIR,):
         for path in sorted(folder.glob("*/**/*.yaml")):
@@ -65,24 +58,12 @@ def list_options(group: str = "", *folders: Path) -> list[Option]:
 
 
 def groups(*folders: Path) -> list[str]:
-    """Names of the groups that have at least one option.
-
-    Args:
-        folders: As for `list_options`.
-    """
+    """Names of the groups that have at least one option."""
     return sorted({option.group for option in list_options("", *folders)})
 
 
 def listed(group: str, config_dir: Path | None) -> list[Option]:
-    """The options of one group and its subgroups, or of all.
-
-    Args:
-        group: Its name; all when empty.
-        config_dir: The user's folder of config groups, listed too; `./conf` by default.
-
-    Raises:
-        ConfigError: There is no such group.
-    """
+    """The options of one group and its subgroups, or of all."""
     own = config_dir or project_conf()
     folders = (CONF_DIR, *([own] if own else []))
     options = list_options(group, *folders)
@@ -97,11 +78,7 @@ def listed(group: str, config_dir: Path | None) -> list[Option]:
 
 
 def show(options: list[Option]) -> None:
-    """Print options and descriptions, a group a block.
-
-    Args:
-        options: Sorted by group.
-    """
+    """Print options and descriptions, a group a block."""
     console = Console(highlight=False)
     for name in sorted({option.group for option in options}):
         console.print(name, style="bold", markup=False)

@@ -72,14 +72,7 @@ def find_choices(
     repository: IConfigRepository,
     implied: Collection[str] = (),
 ) -> dict[str, Choice]:
-    """The choice of every group that a composition knows, Hydra's own left out.
-
-    Args:
-        merged: Hydra's defaults list.
-        typed: The overrides.
-        repository: Hydra's.
-        implied: Those of the overrides that nobody typed.
-    """
+    """The choice of every group that a composition knows, Hydra's own left out."""
     entries: dict[str, list[tuple[str, Setting]]] = {}
     changes: dict[str, list[tuple[str, Setting]]] = {}
     packages: dict[str, str] = {}
@@ -151,11 +144,7 @@ _Kind = Literal["mapping", "list", "value", "gone"]
 @final
 @dataclass
 class Origins:
-    """Every setting of a composition, in the order in which they are merged.
-
-    Attributes:
-        choices: The groups, by what is typed to choose of them, such as `optimizer` or `data/transform`.
-    """
+    """Every setting of a composition, in the order in which they are merged."""
 
     choices: dict[str, Choice] = field(default_factory=dict)
     _events: list[tuple[_Parts, _Kind, int, Setting]] = field(default_factory=list)
@@ -163,13 +152,7 @@ class Origins:
     _layer: int = 0
 
     def chain(self, key: str) -> list[Setting]:
-        """Every setting of a key, the oldest first; the last one made it what it is.
-
-        A list or null that replaced the whole mapping or list in which the key lies is one, too.
-
-        Args:
-            key: Full key, such as `optimizer.betas[0]`.
-        """
+        """Every setting of a key, the oldest first; the last one made it what it is."""
         return self._chain(split(key))
 
     def _chain(self, parts: _Parts) -> list[Setting]:
@@ -181,11 +164,7 @@ class Origins:
         return list(layers.values())
 
     def nearest(self, key: str) -> Setting | None:
-        """What is to be looked at when a key is wrong: its last setting, or that of what it lies in.
-
-        Args:
-            key: Full key; it need not exist. Of a group, its choice counts; of a class's node, the class.
-        """
+        """What is to be looked at when a key is wrong: its last setting, or that of what it lies in."""
         parts = split(key)
         target = (*parts, "_target_")
         replaced = self._kinds.get(parts) == "value" or (
@@ -202,22 +181,14 @@ class Origins:
         return None
 
     def choice_of(self, key: str) -> Choice | None:
-        """The group that goes by this name, or whose option is put there.
-
-        Args:
-            key: `optimizer`, `data/transform`, `data.transform`.
-        """
+        """The group that goes by this name, or whose option is put there."""
         if key in self.choices:
             return self.choices[key]
         packages = [one for one in self.choices.values() if one.package and split(one.package) == split(key)]
         return next(iter(packages), None)
 
     def settings_in(self, option: str) -> list[Setting]:
-        """What the file of an option sets.
-
-        Args:
-            option: Such as `device/gpu`.
-        """
+        """What the file of an option sets."""
         name = f"/{option}.yaml"
         return [
             setting
@@ -245,11 +216,7 @@ class Origins:
         self._layer += 1
 
     def set_across_groups(self) -> dict[str, str]:
-        """What an option sets outside of its own group: values, and the options of other groups.
-
-        Returns:
-            Such as `experiment=mine`, by full key or group.
-        """
+        """What an option sets outside of its own group: values, and the options of other groups."""
         found = {}
         for group, choice in self.choices.items():
             path = choice.settings[-1].path
@@ -266,14 +233,7 @@ class Origins:
         return found
 
     def check_replaced(self, typed: Collection[str]) -> None:
-        """Refuse an option whose value an option of another group replaces, both being put into one node.
-
-        Args:
-            typed: Keys whose values are typed.
-
-        Raises:
-            ConfigError: The option was chosen, or is the user's own; what `train.yaml` names may be replaced.
-        """
+        """Refuse an option whose value an option of another group replaces, both being put into one node."""
         for at, kind, _, setting in self._events:
             key, last = joined(at), self._chain(at)[-1]
             lost, won = (self._choice_of_file(one.path) for one in (setting, last))
@@ -304,17 +264,7 @@ class Origins:
 def origins(
     overrides: Sequence[str] = (), config_dir: Path | None = None, implied: Sequence[str] = ()
 ) -> Origins:
-    """Where the values of a job come from.
-
-    Args:
-        overrides: As typed, of one job.
-        config_dir: The user's folder of config groups.
-        implied: From `assay.compose.compose.implied_overrides`.
-
-    Raises:
-        ConfigError: `config_dir` is not a folder, or what is trusted cannot be.
-        HydraException: The overrides do not compose.
-    """
+    """Where the values of a job come from."""
     with loader(config_dir) as hydra:
         trust_for(hydra, overrides)  # before Hydra searches where it is told to
         return replayed(hydra, overrides, implied)
@@ -323,17 +273,7 @@ def origins(
 def set_across_groups(
     hydra: Hydra, composed: DictConfig, overrides: Sequence[str], typed: Collection[str] = ()
 ) -> dict[str, str]:
-    """What the options of a job set outside of their own groups; see `Origins.set_across_groups`.
-
-    Args:
-        hydra: From `assay.compose.compose.loader`.
-        composed: The job, with its `hydra` node.
-        overrides: It was composed of.
-        typed: Keys whose values are set besides.
-
-    Raises:
-        ConfigError: One option replaces what another one sets; see `Origins.check_replaced`.
-    """
+    """What the options of a job set outside of their own groups; see `Origins.set_across_groups`."""
     options = [
         f"{group}/{name}"
         for group, chosen in choices(composed.hydra).items()
@@ -348,13 +288,7 @@ def set_across_groups(
 
 
 def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
-    """As `origins`, with a loader that is already open.
-
-    Args:
-        hydra: From `assay.compose.compose.loader`.
-        overrides: As for `origins`.
-        implied: As for `origins`.
-    """
+    """As `origins`, with a loader that is already open."""
     merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, [*overrides, *implied])
     found = Origins(choices=find_choices(merged, parsed, repository, implied))
     for default in merged.defaults:
@@ -423,14 +357,7 @@ def _add_override(found: Origins, override: Override) -> None:
 
 
 def plain(value: Any) -> str:
-    """A value as one line of YAML.
-
-    Args:
-        value: A plain value, list or mapping.
-
-    >>> plain({"a": [1, None, "x"]})
-    '{a: [1, null, x]}'
-    """
+    """A value as one line of YAML."""
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
     )
@@ -439,12 +366,7 @@ def plain(value: Any) -> str:
 
 @contextmanager
 def located(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
-    """Say in every `ConfigError` that leaves this block in which file and line its key was written.
-
-    Args:
-        overrides: As typed, of one job.
-        config_dir: The user's folder of config groups.
-    """
+    """Say in every `ConfigError` that leaves this block in which file and line its key was written."""
     try:
         yield
     except ConfigError as error:
@@ -453,16 +375,7 @@ def located(overrides: Sequence[str], config_dir: Path | None = None) -> Iterato
 
 
 def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None = None) -> ConfigError:
-    """Add the file and line of its key to an error that has none; never raises.
-
-    Args:
-        error: Changed in place.
-        overrides: As typed, of one job.
-        config_dir: The user's folder of config groups.
-
-    Returns:
-        The same error.
-    """
+    """Add the file and line of its key to an error that has none; never raises."""
     key = error.key.partition(",")[0]
     if not key or error.file:
         return error

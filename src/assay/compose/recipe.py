@@ -27,11 +27,7 @@ OF_SPEC: Final = frozenset(f"spec.{name}" for name, _ in RECIPE.values())
 
 
 def settle_recipe(config: DictConfig) -> None:
-    """Let each key of the recipe that says `auto` refer to what the data will tell.
-
-    Args:
-        config: A job; changed in place.
-    """
+    """Let each key of the recipe that says `auto` refer to what the data will tell."""
     settle_model(config)
     for key, found in RECIPE.items():
         if _raw(config, key) == "auto":
@@ -39,11 +35,7 @@ def settle_recipe(config: DictConfig) -> None:
 
 
 def settle_model(config: DictConfig) -> None:
-    """Move the recipe of a model's YAML to the node `recipe`: it is no argument of the model's class.
-
-    Args:
-        config: A job; changed in place.
-    """
+    """Move the recipe of a model's YAML to the node `recipe`: it is no argument of the model's class."""
     model = child_node(config, "model") if "model" in config else None
     if not isinstance(model, DictConfig) or is_null(model):
         return
@@ -57,12 +49,7 @@ def settle_model(config: DictConfig) -> None:
 
 
 def is_chosen(config: DictConfig, key: str) -> bool:
-    """Whether a key of the recipe follows the data.
-
-    Args:
-        config: A job, not resolved.
-        key: One of `RECIPE`.
-    """
+    """Whether a key of the recipe follows the data."""
     return key in RECIPE and bool(_raw(config, key) == _reference(*RECIPE[key]))
 
 
@@ -99,22 +86,14 @@ _ACCELERATORS: Final = (None, "auto", "cpu", "cuda", "gpu", "mps")
 
 
 def settle_fused(config: DictConfig) -> None:
-    """Replace `optimizer.fused: auto` by true or null: what a run records is what it does everywhere.
-
-    Args:
-        config: A job; changed in place.
-    """
+    """Replace `optimizer.fused: auto` by true or null: what a run records is what it does everywhere."""
     name = _class_of(config)
     if name and value_of(config, "optimizer.fused") == AUTO:
         config.optimizer.fused = True if _suits(config, name) else None
 
 
 def check_fused(config: DictConfig) -> None:
-    """Refuse a fused optimizer where torch or Lightning would do so in the first step.
-
-    Raises:
-        ConfigError: It cannot be fused here.
-    """
+    """Refuse a fused optimizer where torch or Lightning would do so in the first step."""
     name = _class_of(config)
     if not name or value_of(config, "optimizer.fused") is not True:
         return
@@ -136,11 +115,7 @@ def _class_of(config: DictConfig) -> str:
 
 
 def _suits(config: DictConfig, name: str) -> bool:
-    """Whether torch and Lightning do with a fused kernel what they do without one.
-
-    Where the loss is scaled, a fused optimizer unscales the gradients by itself, and callbacks would see them
-    scaled. There is no kernel for sparse gradients, and none of Adagrad for Apple's GPU.
-    """
+    """Whether torch and Lightning do with a fused kernel what they do without one."""
 
     def given(key: str) -> Any:
         return value_of(config, key)

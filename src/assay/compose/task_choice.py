@@ -29,20 +29,7 @@ _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collection[str]) -> list[str]:
-    """The overrides that choose the loss and metrics of the data's task, and a model that suits it.
-
-    Hydra lets what an experiment, the data or the person chooses win: group `task` comes first in
-    `train.yaml`. The option of a task of the user's own, `my_project.survival.CoxModel`, is `cox_model`.
-
-    Args:
-        config: A job as it was composed.
-        overrides: As typed.
-        options: Of group `task`; none is for what every job starts from.
-
-    Returns:
-        Such as `task=regression`, with what the data would choose otherwise; empty where nothing has to be
-        chosen, or a task was.
-    """
+    """The overrides that choose the loss and metrics of the data's task, and a model that suits it."""
     if _typed("task", overrides) or _typed("data.task", overrides):
         return []
     try:
@@ -73,11 +60,7 @@ def _says_several(overrides: Sequence[str]) -> bool:
 
 
 def suited(overrides: Sequence[str]) -> list[str]:
-    """What goes with a typed task that takes the place of the data's own, for which the data has chosen.
-
-    Returns:
-        Such as `model=autoencoder`, as far as it was not typed; nothing with an experiment, which chooses.
-    """
+    """What goes with a typed task that takes the place of the data's own, for which the data has chosen."""
     named = [
         one.partition("=")[2] for one in overrides if one.lstrip("+").startswith(("task=", "data.task="))
     ]
@@ -203,13 +186,7 @@ _TARGET: Final = "assay.model.hf_text.HFText"
 
 
 def settle_network(config: DictConfig) -> None:
-    """Replace `model.config: auto` by what the folder in `model.weights` says: a run needs it no more then.
-
-    Where it says nothing the word stays, and the model tells why when it is built.
-
-    Args:
-        config: A job; changed in place.
-    """
+    """Replace `model.config: auto` by what the folder in `model.weights` says: the run no longer needs it."""
     if value_of(config, "model._target_") != _TARGET or value_of(config, "model.config") != "auto":
         return
     try:

@@ -33,24 +33,7 @@ _RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt"
 
 
 def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
-    """`did you mean 'x'?` or an empty string.
-
-    Args:
-        word: What was typed.
-        known: What could have been meant.
-        before: Joins the question to what it follows.
-
-    >>> did_you_mean("optimizr", ["optimizer", "model"])
-    "did you mean 'optimizer'?"
-    >>> did_you_mean("modle", ["module", "model"])
-    "did you mean 'model'?"
-    >>> did_you_mean("val/acc", ["val/auroc", "val/accuracy"])
-    "did you mean 'val/accuracy'?"
-    >>> did_you_mean("path", ["root", "patch"])
-    "did you mean 'root'?"
-    >>> did_you_mean("zzz", ["optimizer", "model"])
-    ''
-    """
+    """`did you mean 'x'?` or an empty string."""
     names = list(known)
     swapped = [name for name in names if sorted(name) == sorted(word)]
     longer = sorted((name for name in names if word and name.startswith(word)), key=len)
@@ -60,17 +43,7 @@ def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
 
 
 def named(known: Iterable[str], word: str = "") -> str:
-    """Names in one line; of very many only those nearest to what was typed.
-
-    Args:
-        known: All of them, in their order.
-        word: What was typed.
-
-    >>> named(["adam", "sgd"])
-    'adam, sgd'
-    >>> named([f"name{n}" for n in range(30)], "name17").count("name")
-    12
-    """
+    """Names in one line; of very many only those nearest to what was typed."""
     names = list(known)
     if len(names) <= _MOST:
         return ", ".join(names)
@@ -79,17 +52,7 @@ def named(known: Iterable[str], word: str = "") -> str:
 
 
 def key_meant(word: str, keys: Iterable[str]) -> str:
-    """The full key that was probably meant by a key that is not read, or a command; empty where none is near.
-
-    Args:
-        word: A key, such as `lr`.
-        keys: Every key that there is.
-
-    >>> key_meant("lr", ["optimizer.lr", "optimizer.eps"]), key_meant("epochs", ["trainer.max_epochs"])
-    ('optimizer.lr', 'trainer.max_epochs')
-    >>> key_meant("ckpt_path", [])
-    'assay resume RUN goes on with a run'
-    """
+    """The full key that an unread key was probably meant to be, or a command; empty where none is near."""
     every = list(keys)
     parent, _, last = word.rpartition(".")
     if not parent and word in _RESUME:

@@ -72,14 +72,7 @@ class Repository(ConfigRepository):
         return copy.copy(self)
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """Read one config.
-
-        Args:
-            config_path: Such as `optimizer/adamw`.
-
-        Returns:
-            None where there is none.
-        """
+        """Read one config."""
         found = self._load(config_path)
         return found if self.lends else copy.deepcopy(found)
 
@@ -90,27 +83,12 @@ class Repository(ConfigRepository):
         return same
 
     def version(self, config_path: str) -> tuple[object, ...] | None:
-        """What tells a config from all that may stand in its place another time.
-
-        Args:
-            config_path: Such as `optimizer/adamw`.
-
-        Returns:
-            None where nothing does.
-        """
+        """What tells a config from all that may stand in its place another time."""
         source = self._find_object_source(config_path=config_path, object_type=ObjectType.CONFIG)
         return None if source is None else self._version(source, config_path)
 
     def reaches_out(self, option: str) -> bool:
-        """Whether an option can set what is not in its own group.
-
-        Args:
-            option: Such as `experiment/mine`.
-
-        Returns:
-            True where it is the user's own, lies in the global package, or its defaults name what lies
-            elsewhere or goes there.
-        """
+        """Whether an option can set what is not in its own group."""
         found = self._load(option)
         if found is None or found.path != f"file://{CONF_DIR}":
             return True
@@ -169,10 +147,7 @@ class Repository(ConfigRepository):
 def _create_defaults_list_once(
     repo: CachingConfigRepository, config_name: str, overrides_list: list[Override], *flags: Any, **more: Any
 ) -> DefaultsList:
-    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written.
-
-    `+experiment=x` chooses as `experiment=x` does: the defaults list has the group, with no option yet.
-    """
+    """As Hydra's own, which is asked twice for the list of a job: to compose it, and where it was written."""
     delegate = repo.delegate
     if not isinstance(delegate, Repository):
         return create_defaults_list(repo, config_name, overrides_list, *flags, **more)
@@ -258,48 +233,25 @@ def open_hydra(task: str, search_path: ConfigSearchPath) -> Hydra:
 
 
 def any_reaches_out(loader: ConfigLoader, options: Iterable[str]) -> bool:
-    """Whether one of these options can set what is not in its own group.
-
-    Args:
-        loader: Hydra's, from `open_hydra`.
-        options: Such as `experiment/mine`.
-    """
+    """Whether one of these options can set what is not in its own group."""
     repository: Repository = cast("Any", loader).repository
     return any(repository.reaches_out(option) for option in options)
 
 
 def file_of(source: ConfigSource, name: str) -> Path:
-    """The file of a config within one of Hydra's folders.
-
-    Args:
-        source: One of Hydra's folders.
-        name: Such as `optimizer/adamw`.
-    """
+    """The file of a config within one of Hydra's folders."""
     return Path(source.path) / ConfigSource._normalize_file_name(name)
 
 
 def check_header(text: str) -> None:
-    """Read the `# @package` line of a config as Hydra does.
-
-    Raises:
-        ValueError: Hydra cannot read it.
-    """
+    """Read the `# @package` line of a config as Hydra does."""
     ConfigSource._get_header_dict(text)
 
 
 def defaults_of(
     loader: ConfigLoader, primary: str, overrides: Sequence[str]
 ) -> tuple[DefaultsList, list[Override], IConfigRepository]:
-    """The configs that a job is merged from, in order.
-
-    Args:
-        loader: Hydra's.
-        primary: Name of the primary config.
-        overrides: As typed.
-
-    Returns:
-        The defaults list, the parsed overrides, and where the files are, whose configs are not to be changed.
-    """
+    """The configs that a job is merged from, in order."""
     implementation: Any = loader
     parsed, repository = implementation._parse_overrides_and_create_caching_repo(primary, list(overrides))
     merged = _create_defaults_list_once(
@@ -309,35 +261,17 @@ def defaults_of(
 
 
 def apply_overrides(overrides: Sequence[Override], config: DictConfig) -> None:
-    """Set values of a composed config as Hydra does.
-
-    Args:
-        overrides: Parsed.
-        config: Changed in place.
-
-    Raises:
-        ConfigCompositionException: A key is not there, or a value does not fit.
-    """
+    """Set values of a composed config as Hydra does."""
     ConfigLoaderImpl._apply_overrides_to_config(list(overrides), config)
 
 
 def completions(loader: ConfigLoader, primary: str, line: str) -> list[str]:
-    """What Hydra's own completion makes of a line.
-
-    Args:
-        loader: Hydra's.
-        primary: Name of the primary config.
-        line: As typed so far.
-    """
+    """What Hydra's own completion makes of a line."""
     matches: list[str] = BashCompletion(loader)._query(primary, line)
     return matches
 
 
 def as_override(value: Any) -> str:
-    """A value in the grammar of Hydra's overrides.
-
-    Args:
-        value: Containers of numbers, text and None.
-    """
+    """A value in the grammar of Hydra's overrides."""
     text: str = Override._get_value_element_as_str(value)
     return text

@@ -43,21 +43,12 @@ def raw_value(node: Node) -> Any:
 
 
 def child_node(container: BaseContainer, name: Any) -> Any:
-    """The node under a key or index, unresolved; None where a mapping has no such key.
-
-    Args:
-        container: A mapping or a list.
-        name: The key or index.
-    """
+    """The node under a key or index, unresolved; None where a mapping has no such key."""
     return container._get_node(name, validate_access=False)
 
 
 def child_values(sequence: ListConfig) -> Iterator[Any]:
-    """The values of a list, unresolved.
-
-    Args:
-        sequence: A list that is one: neither null nor an interpolation.
-    """
+    """The values of a list, unresolved."""
     return sequence._iter_ex(resolve=False)
 
 
@@ -72,11 +63,7 @@ def root_of(node: Node) -> Any:
 
 
 def dereferenced(node: Node) -> Node:
-    """The node that an interpolation stands for.
-
-    Raises:
-        OmegaConfBaseException: There is no such node.
-    """
+    """The node that an interpolation stands for."""
     return node._dereference_node()
 
 

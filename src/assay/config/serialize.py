@@ -28,11 +28,7 @@ _Dumper.add_representer(str, text_representer)
 
 
 def written(config: DictConfig) -> dict[str, Any]:
-    """A mapping as plain data, as it is written.
-
-    Args:
-        config: A job, or a part of one.
-    """
+    """A mapping as plain data, as it is written."""
     plain: Any = OmegaConf.to_container(config, resolve=False)
     return {str(key): value for key, value in plain.items()}
 
@@ -44,16 +40,7 @@ def known(config: DictConfig) -> dict[str, Any]:
 
 
 def to_yaml(plain: Any) -> str:
-    """Plain data as `OmegaConf.to_yaml` writes it.
-
-    Args:
-        plain: Containers of numbers, text and None.
-
-    >>> print(to_yaml({"lr": 0.1, "tags": ["1e3"]}), end="")
-    lr: 0.1
-    tags:
-    - '1e3'
-    """
+    """Plain data as `OmegaConf.to_yaml` writes it."""
     text: str = yaml.dump(
         plain, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False
     )
@@ -71,12 +58,7 @@ def to_text_of(plain: Any) -> str:
 
 
 def from_text(text: str) -> DictConfig:
-    """Read `to_text` back.
-
-    >>> job = OmegaConf.create({"lr": 1e-5, "half": "${lr}", "weights": {0: 1.0}})
-    >>> from_text(to_text(job)) == job
-    True
-    """
+    """Read `to_text` back."""
     plain = json.loads(text) if text.startswith("{") else yaml.safe_load(text)
     config: DictConfig = OmegaConf.create(plain)
     OmegaConf.set_struct(config, True)
@@ -104,17 +86,7 @@ def value_of(config: DictConfig, key: str) -> Any:
 
 
 def check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse anything but a whole number in a range.
-
-    Args:
-        key: Full key.
-        value: What was given.
-        least: The smallest it may be.
-        most: The largest it may be; None for no bound.
-
-    Raises:
-        ConfigError: It is something else.
-    """
+    """Refuse anything but a whole number in a range."""
     if is_whole(value) and least <= value <= (value if most is None else most):
         return
     wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
@@ -139,16 +111,7 @@ def shown(value: Any) -> str:
 
 
 def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
-    """Refuse a word that is not one of the choices; what is neither text nor a whole number passes.
-
-    Args:
-        key: Full key.
-        value: What was given.
-        choices: What may be given.
-
-    Raises:
-        ConfigError: It is another word.
-    """
+    """Refuse a word that is not one of the choices; what is neither text nor a whole number passes."""
     if value is None or any(value == one and type(value) is type(one) for one in choices):
         return
     words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
@@ -176,36 +139,16 @@ REPETITIONS: Final = ("seed", "fold", "inner_fold")
 
 
 def fingerprint(config: DictConfig) -> str:
-    """SHA-256 of a job's config without what leaves its outcome alone: where it writes, its name and tags.
-
-    Args:
-        config: A job; interpolations count as written, so that it can be taken before the data is read.
-
-    >>> from omegaconf import OmegaConf
-    >>> one = OmegaConf.create({"seed": 1, "lr": 0.1, "run_dir": "a"})
-    >>> two = OmegaConf.create({"lr": 0.1, "run_dir": "b", "seed": 1})
-    >>> fingerprint(one) == fingerprint(two)
-    True
-    """
+    """SHA-256 of a job's config without what leaves its outcome alone: where it writes, its name and tags."""
     return fingerprint_of(written(config))
 
 
 def config_fingerprint(config: DictConfig) -> str:
-    """The same of a job without its seed and fold: repetitions of one configuration share it.
-
-    Args:
-        config: A job; interpolations count as written.
-    """
+    """The same of a job without its seed and fold: repetitions of one configuration share it."""
     return fingerprint_of(written(config), REPETITIONS)
 
 
 def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:
-    """The same of a job as plain data.
-
-    Args:
-        config: A job.
-        without: More top-level keys that do not count: without `seed`, jobs that differ in nothing else are
-            the same.
-    """
+    """The same of a job as plain data."""
     identity = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *without)}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

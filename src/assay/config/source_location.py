@@ -57,12 +57,7 @@ def shown(path: Path) -> str:
 
 
 def config_file(repository: IConfigRepository, name: str) -> Path | None:
-    """The file behind one of Hydra's config names; None for those that are no files.
-
-    Args:
-        repository: Hydra's.
-        name: Such as `optimizer/adamw`.
-    """
+    """The file behind one of Hydra's config names; None for those that are no files."""
     for source in repository.get_sources():
         if source.is_config(name):
             file = file_of(source, name)
@@ -71,25 +66,12 @@ def config_file(repository: IConfigRepository, name: str) -> Path | None:
 
 
 def split(key: str) -> tuple[str, ...]:
-    """Names and indices of a full key.
-
-    >>> split("model._args_[1].in_features")
-    ('model', '_args_', '1', 'in_features')
-    >>> split("optimizer.betas.0") == split("optimizer.betas[0]")
-    True
-    """
+    """Names and indices of a full key."""
     return tuple(re.findall(r"[^.\[\]]+", key))
 
 
 def joined(parts: Sequence[str]) -> str:
-    """The full key of names and indices.
-
-    Args:
-        parts: As `split` gives them.
-
-    >>> joined(("model", "_args_", "1", "in_features"))
-    'model._args_[1].in_features'
-    """
+    """The full key of names and indices."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).removeprefix(".")
 
 
@@ -101,14 +83,7 @@ _WIDEST = 80
 @final
 @dataclass(frozen=True)
 class Written:
-    """One key of a YAML file, or one item of a list.
-
-    Attributes:
-        key: Names and indices on the way to it.
-        kind: Whether its value is a mapping, a list, or a plain value.
-        text: The value as it is written, in one line.
-        line: Of the key; of an item of a list, its own.
-    """
+    """One key of a YAML file, or one item of a list."""
 
     key: tuple[str, ...]
     kind: Kind
@@ -117,15 +92,7 @@ class Written:
 
 
 def written(path: Path, package: tuple[str, ...] = ()) -> list[Written]:
-    """Every key of a config file, a mapping before what is in it; the defaults list is left out.
-
-    Args:
-        path: The file.
-        package: Where the whole file is put; comes before each key, and is the first entry itself.
-
-    Raises:
-        yaml.YAMLError: It is no YAML.
-    """
+    """Every key of a config file, a mapping before what is in it; the defaults list is left out."""
     node = _read(path)
     if node is None:
         return [Written(package, "mapping", "{}", 1)] if package else []
@@ -136,11 +103,7 @@ def written(path: Path, package: tuple[str, ...] = ()) -> list[Written]:
 
 
 def defaults(path: Path) -> list[tuple[str, int]]:
-    """The items of a file's defaults list as written, each with its line.
-
-    Raises:
-        yaml.YAMLError: It is no YAML.
-    """
+    """The items of a file's defaults list as written, each with its line."""
     for key, value in _pairs(_read(path)):
         if key.value == "defaults" and isinstance(value, yaml.SequenceNode):
             return [(text(item).strip("{}"), item.start_mark.line + 1) for item in value.value]
@@ -148,14 +111,7 @@ def defaults(path: Path) -> list[tuple[str, int]]:
 
 
 def text(node: yaml.Node) -> str:
-    """A node as one line of YAML.
-
-    Args:
-        node: From `yaml.compose`.
-
-    >>> text(yaml.compose("{lr: 1.0e-8, betas: [0.9, null]}"))
-    '{lr: 1.0e-8, betas: [0.9, null]}'
-    """
+    """A node as one line of YAML."""
     if isinstance(node, yaml.MappingNode):
         return "{" + ", ".join(f"{text(key)}: {text(value)}" for key, value in node.value) + "}"
     if isinstance(node, yaml.SequenceNode):
@@ -170,11 +126,7 @@ def text(node: yaml.Node) -> str:
 
 
 def shortened(value: str) -> str:
-    """At most eighty characters of a value, in a line.
-
-    >>> shortened("x" * 100)[-4:]
-    'xxx…'
-    """
+    """At most eighty characters of a value, in a line."""
     value = in_a_line(value)
     return value if len(value) <= _WIDEST else value[: _WIDEST - 1] + "…"
 

@@ -27,14 +27,7 @@ _OF_KEY: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
 
 @final
 class Entry(NamedTuple):
-    """One place in a config.
-
-    Attributes:
-        key: Full key, such as `optimizer.betas[0]`.
-        parent: The mapping or list it is in.
-        name: Its name or index there.
-        node: What is there, as it is written.
-    """
+    """One place in a config."""
 
     key: str
     parent: Any
@@ -71,16 +64,7 @@ class Entry(NamedTuple):
 
 
 def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
-    """Every place in a config, a container before what is in it.
-
-    Args:
-        config: A mapping or list.
-        prefix: Full key of `config`.
-
-    >>> from omegaconf import OmegaConf
-    >>> [entry.key for entry in walk(OmegaConf.create({"a": {"b": [1, 2]}, "c": "${a}"}))]
-    ['a', 'a.b', 'a.b[0]', 'a.b[1]', 'c']
-    """
+    """Every place in a config, a container before what is in it."""
     names: Any = config if isinstance(config, DictConfig) else range(len(config))
     for name in names:
         if isinstance(config, ListConfig):
@@ -94,11 +78,7 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
 
 
 def called_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
-    """Full key of each mapping with a `_target_`, and the mapping.
-
-    Args:
-        config: A job.
-    """
+    """Full key of each mapping with a `_target_`, and the mapping."""
     for entry in walk(config):
         if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
             yield entry.key, entry.node
@@ -106,13 +86,6 @@ def called_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
 
 def written_at(config: DictConfig, key: str) -> str:
     """The full key where a value is written that others only interpolate: what a person would type.
-
-    Args:
-        config: A job.
-        key: Full key of the value.
-
-    Returns:
-        The key itself where it holds no interpolation, one of more than a key, or one of what assay supplies.
 
     >>> config = OmegaConf.create({"size": 3, "crop": {"size": "${size}"}, "width": "${spec.width}"})
     >>> written_at(config, "crop.size"), written_at(config, "width")

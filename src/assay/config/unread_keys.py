@@ -89,17 +89,7 @@ _NAME: Final = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII
 
 
 def check_read(config: DictConfig) -> None:
-    """Refuse keys that would do nothing.
-
-    A top-level key of somebody's own is read where an interpolation names it; so this has to be asked before
-    interpolations are resolved.
-
-    Args:
-        config: A composed job with its `hydra` node, as it is written.
-
-    Raises:
-        ConfigError: Naming the first such key, and the one that was probably meant.
-    """
+    """Refuse keys that would do nothing."""
     entries = list(walk(config))
     if "run_dir" in config:
         raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
@@ -109,14 +99,7 @@ def check_read(config: DictConfig) -> None:
 
 
 def check_options(config: DictConfig) -> None:
-    """Refuse several options of a group that takes one: Hydra would merge them into a mixture.
-
-    Args:
-        config: A composed job with its `hydra` node.
-
-    Raises:
-        ConfigError: Naming the group.
-    """
+    """Refuse several options of a group that takes one: Hydra would merge them into a mixture."""
     values: dict[str, Any] = {one.key_or_group: one.value() for one in _typed(config)}
     listed = {group: value for group, value in values.items() if isinstance(value, list)}
     chosen = config.hydra.runtime.choices
@@ -152,15 +135,7 @@ def _one_of(group: str, options: Sequence[str]) -> str:
 
 
 def check_read_by_run(config: DictConfig, typed: Sequence[Override]) -> None:
-    """The same of a run that goes on, whose interpolations through resolvers are values by now.
-
-    Args:
-        config: Its job, with the overrides applied.
-        typed: The overrides; no other key is looked at.
-
-    Raises:
-        ConfigError: As for `check_read`.
-    """
+    """The same of a run that goes on, whose interpolations through resolvers are values by now."""
     entries = list(walk(config))
     keys = [one.key_or_group for one in typed]
     looked_at = [one for one in entries if any(_touches(one.key, key) for key in keys)]
@@ -168,14 +143,7 @@ def check_read_by_run(config: DictConfig, typed: Sequence[Override]) -> None:
 
 
 def check_single(overrides: Sequence[str]) -> None:
-    """Refuse what only a sweep reads.
-
-    Args:
-        overrides: Typed for a single run, and readable.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse what only a sweep reads."""
     for one in OverridesParser.create().parse_overrides(list(overrides)):
         key = one.key_or_group
         if any(key == part or key.startswith(f"{part}.") for part in _OF_SWEEPS) and not one.is_delete():

@@ -18,27 +18,14 @@ if TYPE_CHECKING:
 
 
 def load_yaml(path: Path) -> DictConfig | ListConfig:
-    """What a YAML file says.
-
-    Args:
-        path: A regular file.
-
-    Raises:
-        OSError: It cannot be read, or is a pipe or a device.
-        yaml.YAMLError: It is not YAML.
-        UnicodeDecodeError: It is not UTF-8.
-    """
+    """What a YAML file says."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return OmegaConf.load(path)
 
 
 def load_mapping(path: Path) -> DictConfig:
-    """What a YAML file says that holds keys and values.
-
-    Raises:
-        AssayError: It cannot be read, is not YAML, or holds something else.
-    """
+    """What a YAML file says that holds keys and values."""
     try:
         config = load_yaml(path)
     except yaml.MarkedYAMLError as error:

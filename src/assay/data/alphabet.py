@@ -1,5 +1,3 @@
-"""Texts to token ids and back, a byte or a character at a time."""
-
 from __future__ import annotations
 
 import json
@@ -23,20 +21,7 @@ _LAST: Final = 0x10FFFF
 
 @final
 class Alphabet:
-    """Token ids of texts: those of UTF-8's bytes, or the position of a character among those that are known.
-
-    Args:
-        characters: That are known, ascending; their ids go from 2 on. None: the 256 bytes.
-
-    Attributes:
-        characters: As given.
-        end: The id between two texts.
-        never: Ids that stand for no text.
-
-    >>> alphabet = Alphabet.of_texts(["banana"])
-    >>> alphabet.encode(["nab!"])[0].tolist(), alphabet.decode([4, 2, 3])
-    ([4, 2, 3, 1], 'nab')
-    """
+    """Token ids of texts: those of UTF-8's bytes, or the position of a character among the known ones."""
 
     def __init__(self, characters: str | None = None) -> None:
         self.characters = characters
@@ -47,11 +32,7 @@ class Alphabet:
 
     @classmethod
     def of_texts(cls, texts: Iterable[str]) -> Self:
-        """The characters of some texts.
-
-        Args:
-            texts: Those of the training subset.
-        """
+        """The characters of some texts."""
         found: set[str] = set()
         for text in texts:
             found.update(text)
@@ -70,11 +51,7 @@ class Alphabet:
         return [0, 0, *(len(one.encode()) for one in self.characters)]
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Token ids of each text.
-
-        Args:
-            texts: N of them; a byte 0 in one reads as the end of a text.
-        """
+        """Token ids of each text."""
         if self.characters is None:
             return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
         return [self._of_characters(text) for text in texts]
@@ -87,22 +64,14 @@ class Alphabet:
         return np.where(found, at + 2, UNKNOWN).astype(np.int32)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; what ends a text is left out, what is unknown becomes U+FFFD.
-
-        Args:
-            ids: From 0 to below `vocab_size`.
-        """
+        """The text of token ids; what ends a text is left out, what is unknown becomes U+FFFD."""
         if self.characters is None:
             return bytes(one for one in ids if one != END).decode(errors="replace")
         known = ("", "\ufffd", *self.characters)
         return "".join(known[one] for one in ids)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each token id stands for, as it can be shown: a byte that is no character as its number.
-
-        Args:
-            ids: From 0 to below `vocab_size`.
-        """
+        """What each token id stands for, as it can be shown: a byte that is no character as its number."""
         if self.characters is None:
             return ["" if one == END else chr(one) if one < 128 else f"\\x{one:02x}" for one in ids]
         return [self.decode([one]) for one in ids]
@@ -118,14 +87,7 @@ class Alphabet:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """What `as_plain` gave.
-
-        Args:
-            plain: Perhaps of a stranger's.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """What `as_plain` gave."""
         kind, characters = plain.get("kind"), plain.get("characters")
         if kind == "bytes" and characters is None:
             return cls()

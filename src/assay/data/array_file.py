@@ -22,11 +22,7 @@ _NAMES = ("inputs", "targets")
 
 
 class NoArrayError(Exception):
-    """There is no array of a name.
-
-    Args:
-        known: Names of those that there are.
-    """
+    """There is no array of a name."""
 
     def __init__(self, known: Sequence[str]) -> None:
         super().__init__(known)
@@ -34,17 +30,7 @@ class NoArrayError(Exception):
 
 
 def read_array(root: Path, name: str) -> NDArray[Any]:
-    """One array; of a folder mapped into memory, so that only what is used is read.
-
-    Args:
-        root: A .npz archive, or a folder of .npy files.
-        name: Of the array.
-
-    Raises:
-        NoArrayError: There is none of this name.
-        ValueError: It is not an array of plain values.
-        OSError: It cannot be read.
-    """
+    """One array; of a folder mapped into memory, so that only what is used is read."""
     if (given := take_from(root)) is not None:
         return _one_of(given, name)
     if root.is_dir():
@@ -62,15 +48,7 @@ def read_array(root: Path, name: str) -> NDArray[Any]:
 
 
 def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
-    """The array of a .npy file, mapped into memory, or of a .npz archive the only one or the one wanted.
-
-    Args:
-        path: Of the file.
-        wanted: Names of arrays of an archive, the first that it has is taken.
-
-    Raises:
-        DataError: It is not there or cannot be read, or an archive has several arrays.
-    """
+    """The array of a .npy file, mapped into memory, or of a .npz archive the only one or the one wanted."""
     try:
         if path.suffix.lower() == ".npy":
             mapped: NDArray[Any] = np.lib.format.open_memmap(path, mode="c")  # as in `read_array`
@@ -91,17 +69,7 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
 
 
 def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type of an array, of which no more is read.
-
-    Args:
-        root: As for `read_array`.
-        name: Of the array.
-
-    Raises:
-        NoArrayError: There is none of this name.
-        ValueError: It is not numpy's file, or one of a version without plain arrays.
-        OSError: It cannot be read.
-    """
+    """Shape and type of an array, of which no more is read."""
     if (given := take_from(root)) is not None:
         return (array := _one_of(given, name)).shape, array.dtype
     if root.is_dir():

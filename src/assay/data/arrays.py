@@ -101,12 +101,7 @@ class Arrays:
         self.class_names: tuple[str, ...] = tuple(class_names or ())
 
     def read(self) -> Mapping[str, Samples]:
-        """The subsets given.
-
-        Raises:
-            ConfigError: There is no such file or folder.
-            DataError: An array is missing, or holds something else.
-        """
+        """The subsets given."""
         check_argument("assay.data.arrays.Arrays", "root", self._root)
         raw: dict[str, tuple[Tensor, Tensor]] = {}
         for subset, (inputs_name, targets_name) in self._names.items():
@@ -169,14 +164,7 @@ class Arrays:
             ) from error
 
     def in_layout(self, inputs: Tensor) -> Tensor:
-        """Inputs as the model gets them: channels first, in the type asked for.
-
-        Args:
-            inputs: As the file has them.
-
-        Raises:
-            DataError: They have not as many dimensions as `layout`.
-        """
+        """Inputs as the model gets them: channels first, in the type asked for."""
         if self._dtype is not None:
             inputs = inputs.float()
         if self.layout is None:
@@ -190,15 +178,7 @@ class Arrays:
 
 
 def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:
-    """A tensor over an array's memory, where torch has its type.
-
-    Args:
-        array: Of numbers.
-        said_of: What a message begins with.
-
-    Raises:
-        DataError: It does not hold numbers, one or several a sample.
-    """
+    """A tensor over an array's memory, where torch has its type."""
     if array.dtype.kind not in "biuf":
         what = "text" if array.dtype.kind in "US" else f"of type {array.dtype}"
         raise DataError(

@@ -25,13 +25,6 @@ _POOL = 50
 def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
     """Whether the last training batch of an epoch, which is smaller, is left out.
 
-    Args:
-        asked: True, False, or `auto`: where it has less than a twentieth of the samples, or is a single one,
-            of which batch normalisation can take no statistics.
-        num_samples: Of the training subset.
-        batch_size: Samples a batch and rank.
-        world_size: Number of ranks.
-
     >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
     [False, True, True, False]
     """
@@ -43,11 +36,6 @@ def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size:
 
 def choose_batch_size(num_samples: int, task: Task) -> int:
     """How many samples `data.batch_size=auto` comes to: fewer for a small set, which so sees more steps.
-
-    Args:
-        num_samples: Of the training subset.
-        task: What is learnt. Masks have a target per pixel, and need fewer pictures in a batch; two views of
-            a picture are compared with all others of it, and need more.
 
     >>> from assay.task.single_label import Multiclass
     >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
@@ -61,14 +49,7 @@ def choose_batch_size(num_samples: int, task: Task) -> int:
 
 
 def left_out_note(rest: int, total: int, setting: bool | str, *, shuffled: bool) -> tuple[str, ...]:
-    """A sentence on samples that no batch takes; none where there are no such samples.
-
-    Args:
-        rest: How many in each epoch.
-        total: Of the training subset.
-        setting: What `data.drop_last` says.
-        shuffled: Whether they are other ones in each epoch.
-    """
+    """A sentence on samples that no batch takes; none where there are no such samples."""
     if not rest:
         return ()
     others = ", other ones in each epoch" if shuffled else ""
@@ -81,28 +62,11 @@ def left_out_note(rest: int, total: int, setting: bool | str, *, shuffled: bool)
 @final
 @dataclass(frozen=True)
 class BatchOrder:
-    """Cuts `num_samples` positions into batches, for one of `world_size` ranks.
+    """Cuts `num_samples` positions into batches, for one of `world_size` ranks."""
 
-    Training (`even=True`): every rank gets equally many batches of equal size; what is missing from the last
-    ones is taken from the start of the epoch's order again, or left out with `drop_last`. Evaluation
-    (`even=False`): every sample exactly once over all ranks, so that metrics are exact, in equally many
-    batches on each rank that has at least a sample for each.
-
-    Attributes:
-        num_samples: Samples of the subset.
-        batch_size: Samples a batch and rank.
-        seed: Of the shuffling.
-        shuffle: Draw a new permutation each epoch; otherwise the order is that of the subset.
-        drop_last: Leave out the last, smaller batch.
-        even: See above.
-        rank: This process.
-        world_size: Number of processes.
-        lengths: int64 `[num_samples]`, of samples that are padded: where they are shuffled for training, each
-            batch gets samples of similar lengths; evaluation goes from short to long samples. None: lengths
-            do not matter.
-        weights: float `[num_samples]`: where they are shuffled, each position of an epoch is drawn with
-            replacement and these chances. None: each sample once.
-    """
+    # Training (`even=True`) gives every rank equally many batches of equal size; what is missing comes from
+    # the start of the epoch's order, or is left out with `drop_last`. Evaluation sees every sample exactly
+    # once over all ranks, so that metrics are exact.
 
     num_samples: int
     batch_size: int
@@ -116,23 +80,11 @@ class BatchOrder:
     weights: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
-        """Batches an epoch on this rank.
-
-        >>> len(BatchOrder(10, batch_size=4)), len(BatchOrder(10, batch_size=4, drop_last=True))
-        (3, 2)
-        """
         step = self.batch_size * self.world_size
         return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
 
     def epoch(self, epoch: int) -> Tensor:
-        """The order of all samples in one epoch, the same on every rank.
-
-        Args:
-            epoch: From 0.
-
-        Returns:
-            int64 `[num_samples]`.
-        """
+        """The order of all samples in one epoch, the same on every rank."""
         if not self.shuffle:
             return torch.arange(self.num_samples)
         generator = torch.Generator().manual_seed(mix(self.seed, epoch))
@@ -141,16 +93,7 @@ class BatchOrder:
         return torch.randperm(self.num_samples, generator=generator)
 
     def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:
-        """The batches of one epoch on this rank, cut all at once.
-
-        Args:
-            epoch: From 0.
-            start: Batches already done.
-            of: What to give in place of positions, int64 `[num_samples]`.
-
-        Returns:
-            int64 positions `[batch_size]` of each batch; the last batch may be smaller.
-        """
+        """The batches of one epoch on this rank, cut all at once."""
         count = len(self)
         if not count:
             return []

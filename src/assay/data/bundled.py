@@ -1,5 +1,3 @@
-"""scikit-learn's bundled tables."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, final
@@ -36,10 +34,6 @@ class Bundled:
 
     Raises:
         ValueError: There is no such table or feature.
-
-    >>> samples = Bundled("iris").read()["all"]
-    >>> samples.inputs.shape, samples.inputs.dtype
-    (torch.Size([150, 4]), torch.float32)
     """
 
     def __init__(
@@ -52,10 +46,7 @@ class Bundled:
         self.class_names: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples]:
-        """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`.
-
-        Of several targets float32 `[N, 1 + also]`.
-        """
+        """All samples: inputs float32 `[N, F]`; targets int64 `[N]`, of diabetes float32 `[N, 1]`."""
         table = getattr(datasets, f"load_{self.name}")()
         names = tuple(str(name) for name in table.get("target_names", ()))
         columns = [str(name) for name in table.feature_names]

@@ -1,5 +1,3 @@
-"""Anybody's own map-style torch data set."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -77,11 +75,7 @@ class Custom:
         self.split_columns: Mapping[str, str] = {}
 
     def read(self) -> Mapping[str, Stream]:
-        """The subsets given, streamed.
-
-        Raises:
-            DataError: Samples or targets are not what they should be.
-        """
+        """The subsets given, streamed."""
         subsets = {}
         for subset, dataset in self._datasets.items():
             key = "data.source.dataset" if subset == "train" else f"data.source.{subset}_dataset"

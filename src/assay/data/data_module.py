@@ -1,5 +1,3 @@
-"""The one LightningDataModule: any source, split, thinned out, transformed, cut into batches."""
-
 from __future__ import annotations
 
 import functools
@@ -171,14 +169,7 @@ class DataModule(L.LightningDataModule):
         getattr(self.source, "prepare", lambda: None)()
 
     def setup(self, stage: str | None = None) -> None:
-        """Read the source and divide it; the second call does nothing.
-
-        Args:
-            stage: Lightning's; every stage needs the same subsets.
-
-        Raises:
-            DataError: The samples cannot be what the config says they are.
-        """
+        """Read the source and divide it; the second call does nothing."""
         del stage
         if hasattr(self, "spec"):
             return
@@ -222,17 +213,7 @@ class DataModule(L.LightningDataModule):
         )
 
     def setup_for(self, trained: Trained, subset: str = "", digest: str = "") -> None:
-        """Read the source for a model that is trained; nothing is learned from the samples.
-
-        Args:
-            trained: What the model's run knows of its data.
-            subset: To be tested; empty: the test subset where the source has one or the data is the run's,
-                else all samples.
-            digest: Of the run's data.
-
-        Raises:
-            DataError: The model does not take the samples, or there are none.
-        """
+        """Read the source for a model that is trained; nothing is learned from the samples."""
         if hasattr(self.source, "fitted"):
             self.source.fitted = trained.encoder
         with torch.random.fork_rng(devices=[]):
@@ -258,23 +239,14 @@ class DataModule(L.LightningDataModule):
             trained.check(self._first(self.tested, "eval"))
 
     def subset(self, name: str, chain: str = "") -> Subset:
-        """Samples as the source gives them, encoded, and neither transformed yet nor normalised.
-
-        Args:
-            name: `train`, `val` or `test`.
-            chain: `train` or `eval`: to be transformed by this; empty: by nothing.
-        """
+        """Samples as the source gives them, encoded, and neither transformed yet nor normalised."""
         rows = torch.as_tensor(self.splits.rows[name])
         given = self._transforms[chain] if chain else Transforms()
         transforms = Transforms(given.transforms, given.keys, masks=self.splits.task.has_masks)
         return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms)
 
     def sample_inputs(self, count: int) -> Tensor:
-        """Inputs of training samples drawn at random, transformed as in evaluation and not yet normalised.
-
-        Args:
-            count: At most.
-        """
+        """Inputs of training samples drawn at random, transformed as in evaluation and not yet normalised."""
         return torch.cat(list(preview(self.subset("train", "eval"), count, self.split.seed)))
 
     def _first(self, name: str, chain: str) -> Tensor:
@@ -314,11 +286,7 @@ class DataModule(L.LightningDataModule):
     # -- batches ---------------------------------------------------------------------------------------------
 
     def train_dataloader(self) -> MemoryLoader | StreamLoader:
-        """Batches of the training subset, from the trainer's position on; without one, those of epoch 0.
-
-        Raises:
-            DataError: There are fewer training samples than one batch on each device.
-        """
+        """Batches of the training subset, from the trainer's position on; without one, those of epoch 0."""
         loader = self._loader("train", self._train_position, train=True)
         if not len(loader):
             needed = self.batch_size * loader.order.world_size
@@ -338,12 +306,7 @@ class DataModule(L.LightningDataModule):
         return self._loader(self.tested, _start) if len(self.splits.rows[self.tested]) else []
 
     def ready_subset(self, name: str, chain: str) -> Subset:
-        """As `subset`; what its chain does to all samples alike has been done where memory allows.
-
-        Args:
-            name: `train`, `val`, `test` or `all`.
-            chain: `train` or `eval`.
-        """
+        """As `subset`; what its chain does to all samples alike has been done where memory allows."""
         key = name, chain
         if key not in self._ready:
             self._ready[key] = self.subset(name, chain).apply_once(self._processes())
@@ -412,27 +375,12 @@ class DataModule(L.LightningDataModule):
         return input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
 
     def prepared(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """A batch as the module gets it.
-
-        Args:
-            inputs: `[B, ...]`, as the data has them.
-            targets: Of the same samples.
-            dtype: Floating type of the result.
-
-        Returns:
-            Inputs, and targets: int64 `[B]` for classes, multi-hot `[B, L]`, or `[B, T]` in the floating
-            type, where they are standardised at least float32.
-        """
+        """A batch as the module gets it."""
         exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
         return self.normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> tuple[Tensor, Tensor]:
-        """Scale the inputs on the device and give every batch the form `(inputs, targets)`.
-
-        Args:
-            batch: A sequence or a mapping whose first two values are inputs and targets, or a `Prepared` one.
-            dataloader_idx: Lightning's.
-        """
+        """Scale the inputs on the device and give every batch the form `(inputs, targets)`."""
         del dataloader_idx
         if isinstance(batch, Prepared):
             return batch.inputs, batch.targets

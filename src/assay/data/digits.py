@@ -1,5 +1,3 @@
-"""scikit-learn's bundled handwritten digits."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
@@ -20,10 +18,6 @@ class Digits:
     """1,797 images of handwritten digits, 8×8 pixels of 17 grey levels, 10 classes.
 
     The test set of the UCI "Optical Recognition of Handwritten Digits" data, as scikit-learn bundles it.
-
-    >>> samples = Digits().read()["all"]
-    >>> samples.inputs.shape, samples.inputs.dtype
-    (torch.Size([1797, 1, 8, 8]), torch.float32)
     """
 
     task: TaskName = "multiclass"

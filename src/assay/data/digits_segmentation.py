@@ -1,5 +1,3 @@
-"""Handwritten digits on photographs, with a mask of which digit covers each pixel."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
@@ -39,10 +37,6 @@ class DigitsSegmentation:
 
     Raises:
         ValueError: A number is too small.
-
-    >>> samples = DigitsSegmentation([8, 2, 2]).read()["train"]
-    >>> samples.inputs.shape, samples.targets.shape, samples.targets.dtype
-    (torch.Size([8, 3, 32, 32]), torch.Size([8, 32, 32]), torch.uint8)
     """
 
     task: TaskName = "segmentation"

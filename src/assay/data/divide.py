@@ -40,25 +40,7 @@ def cut_fold(
     *,
     key: str = "data.split.folds",
 ) -> tuple[Rows, Rows]:
-    """The samples without fold `split.fold` of `split.folds`, and that fold.
-
-    Over all folds each sample is in exactly one. Classes are divided in proportion; groups stay whole, and
-    classes are in proportion as far as that allows.
-
-    Args:
-        indices: What there is.
-        split: Says how many folds, which one, and the seed.
-        labels: Class of every sample of the data set; None for other tasks.
-        groups: Group of every sample of the data set; None where samples stand alone.
-        class_names: For messages.
-        key: That says how many folds, for messages.
-
-    Returns:
-        The rest and the fold, each in ascending order.
-
-    Raises:
-        DataError: There are fewer samples, groups, or samples of a class than folds.
-    """
+    """The samples without fold `split.fold` of `split.folds`, and that fold."""
     folds = int(split.folds or 0)
     told = f"{key}={folds}"
     what, there = (
@@ -108,25 +90,7 @@ _ORDERS: Final = 10
 def hold_out_groups(
     indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
-    """Take whole groups away, so that the subset has the share that was asked for, of each class too.
-
-    Groups come in a random order, and one is taken where the subset's numbers of samples of each class come
-    closer to the share by it; of several orders the one that comes closest counts.
-
-    Args:
-        indices: What there is.
-        fraction: Share (0 to 1) of `indices` to take.
-        labels: Class of every sample of the data set; None where the number of samples alone counts.
-        groups: Group of every sample of the data set, numbers from 0.
-        seed: Of the draw.
-        subset: `val` or `test`, for messages.
-
-    Returns:
-        The rest and the subset, each in ascending order.
-
-    Raises:
-        DataError: There are fewer than two groups.
-    """
+    """Take whole groups away, so that the subset has the share that was asked for, of each class too."""
     if fraction == 0:
         return indices, indices[:0]
     names, group = np.unique(groups[indices], return_inverse=True)
@@ -164,20 +128,7 @@ def _drawn(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[fl
 
 
 def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
-    """Take the latest samples away; samples of one time stay together.
-
-    Args:
-        indices: What there is.
-        fraction: Share (0 to 1) of `indices` to take, as nearly as ties allow.
-        times: Of every sample of the data set.
-        subset: `val` or `test`, for messages.
-
-    Returns:
-        The rest and the subset, each in ascending order.
-
-    Raises:
-        DataError: All samples are of one time.
-    """
+    """Take the latest samples away; samples of one time stay together."""
     if fraction == 0:
         return indices, indices[:0]
     own = times.iloc[indices].to_numpy()
@@ -204,16 +155,7 @@ _SUBSETS: Final = {
 
 
 def values_of(data: Samples | Stream | Unfitted, key: str, name: str) -> pd.Series[Any]:
-    """A value for each sample.
-
-    Args:
-        data: The samples.
-        key: That names the column, for messages.
-        name: Of the column, or a regular expression over `data.names`.
-
-    Raises:
-        DataError: There is none, or a sample has no value.
-    """
+    """A value for each sample."""
     if name in data.split_values:
         values = pd.Series(data.split_values[name])
         if len(values) != len(data.targets):
@@ -266,25 +208,12 @@ def _pattern(key: str, names: Sequence[str]) -> str:
 
 
 def groups_of(values: pd.Series[Any]) -> NDArray[np.int64]:
-    """Groups as numbers from 0, in the order in which they first occur.
-
-    Args:
-        values: One for each sample.
-    """
+    """Groups as numbers from 0, in the order in which they first occur."""
     return np.asarray(pd.factorize(values)[0], dtype=np.int64)
 
 
 def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
-    """Times that can be ordered: numbers as they are, texts as dates.
-
-    Args:
-        values: One for each sample.
-        key: For messages.
-        name: Of the column.
-
-    Raises:
-        DataError: A value is neither a number nor a date.
-    """
+    """Times that can be ordered: numbers as they are, texts as dates."""
     if values.dtype.kind in "iufM":
         return values
     if isinstance(values.dtype, pd.DatetimeTZDtype):
@@ -308,16 +237,7 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
 
 
 def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
-    """`train`, `val` or `test` for each sample.
-
-    Args:
-        values: One for each sample.
-        key: For messages.
-        name: Of the column.
-
-    Raises:
-        DataError: A value is none of these.
-    """
+    """`train`, `val` or `test` for each sample."""
     texts = values.astype(str).str.strip().str.casefold()
     subsets = texts.map(_SUBSETS)
     if (wrong := subsets.isna().to_numpy()).any():
@@ -354,21 +274,7 @@ def divide(
     labels: Rows | None,
     class_names: Sequence[str] = (),
 ) -> tuple[dict[str, Rows], list[str]]:
-    """Divide samples into train, val and test.
-
-    Args:
-        whole: What is divided.
-        given: Subsets of its own that the source has.
-        split: How.
-        labels: Class of each sample of `whole`; None for other tasks.
-        class_names: For messages.
-
-    Returns:
-        Rows of `whole`, or of the subsets given, in each subset, ascending; and a sentence for each choice.
-
-    Raises:
-        DataError: The samples cannot be divided so.
-    """
+    """Divide samples into train, val and test."""
     state = _Divided(whole, given, split, labels, class_names)
     state.rows = {subset: np.arange(len(data.targets)) for subset, data in given.items()}
     state.rows["train"] = np.arange(len(whole.targets))

@@ -99,11 +99,7 @@ class ImageFolder:
         self.notes: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples | Stream]:
-        """The subsets the folder has: `all`, or `train` and any of `val` and `test`.
-
-        Raises:
-            DataError: The folder is missing or no such folder, a class has no image, files are bad.
-        """
+        """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
         self.notes = ()
         listed = {subset: self._list(subset, folder) for subset, folder in self._subset_folders().items()}
         files = [file for some in listed.values() for file in some]

@@ -42,20 +42,7 @@ _SIDEWAYS = 5
 def check_reading(
     image_size: Sequence[int] | str | None, mode: str, in_memory: bool | str, on_bad: str
 ) -> tuple[int, int] | None:
-    """Refuse what a folder of pictures cannot be read with.
-
-    Args:
-        image_size: Height and width to scale to; None for none; `auto`.
-        mode: `RGB` or `GRAY`.
-        in_memory: `auto`, True or False.
-        on_bad: `auto`, `error` or `skip`.
-
-    Returns:
-        The size; None for none, and where it is to be found.
-
-    Raises:
-        ValueError: An argument is not one of its choices.
-    """
+    """Refuse what a folder of pictures cannot be read with."""
     if on_bad not in ("auto", "error", "skip"):
         raise ValueError(f"on_bad={on_bad!r}: auto, error or skip was expected")
     if mode not in MODES:
@@ -72,15 +59,7 @@ def check_reading(
 
 
 def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
-    """The size that pictures are scaled to where `auto` is asked for, and a sentence on it.
-
-    Args:
-        paths: Of the files; the headers of up to 1,000 are read.
-
-    Returns:
-        Nothing, where all have one size that is not too large; else the median of heights and widths, no
-        longer than 224 pixels, in steps of 8.
-    """
+    """The size that pictures are scaled to where `auto` is asked for, and a sentence on it."""
     found = [size for path in paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1] if (size := size_of(path))]
     sizes = set(found)
     if not sizes or (len(sizes) == 1 and max(found[0]) <= _LARGE):
@@ -103,22 +82,7 @@ def too_many(bad: int, total: int, on_bad: str) -> bool:
 
 
 def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
-    """Decode an image file.
-
-    Turned as its EXIF orientation says. Of several frames or pages it is the first one. Transparency is left
-    out; 16 bits become 8.
-
-    Args:
-        path: A JPEG, PNG, GIF, BMP, PPM, TIFF or WebP file, whatever it is called.
-        mode: `RGB` or `GRAY`.
-        size: Height and width to scale to (bilinear, antialiased); None leaves the image as it is.
-
-    Returns:
-        uint8 `[C, H, W]`.
-
-    Raises:
-        DataError: The file is not an image, or damaged.
-    """
+    """Decode an image file."""
     try:
         return decode(read_bytes(path), mode, size)
     except ValueError as error:
@@ -129,14 +93,7 @@ def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None
 
 
 def read_bytes(path: str) -> bytes:
-    """The contents of a regular file.
-
-    Args:
-        path: Of the file; a pipe would be waited for.
-
-    Raises:
-        ValueError: It cannot be read, is empty, or is not a file; the message says which.
-    """
+    """The contents of a regular file."""
     try:
         # pathlib takes as long as reading a small picture does.
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
@@ -151,16 +108,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
-    """Decode an image.
-
-    Args:
-        content: Of a file.
-        mode: As for `read_image`.
-        size: As for `read_image`.
-
-    Raises:
-        ValueError: It is not an image, or damaged; the message says why.
-    """
+    """Decode an image."""
     try:
         with _opened(io.BytesIO(content)) as opened:
             return as_tensor(opened, mode, size)
@@ -169,16 +117,7 @@ def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
 
 
 def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Tensor:
-    """A picture of Pillow's as a tensor, as `read_image` makes it.
-
-    Args:
-        image: Of any mode; stays as it is.
-        mode: As for `read_image`.
-        size: As for `read_image`.
-
-    Raises:
-        ValueError: Its values have 32 bits, or what Pillow raises where the file behind it is damaged.
-    """
+    """A picture of Pillow's as a tensor, as `read_image` makes it."""
     name, _ = MODES[mode]
     plain = _plain(_upright(image))
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small picture does.
@@ -188,16 +127,7 @@ def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Te
 
 
 def verify(content: bytes) -> tuple[int, int]:
-    """Decode an image as cheaply as it can be found out whether it is whole.
-
-    A JPEG is decoded to an eighth of its size: all of its data is read, and most of the work left out.
-
-    Returns:
-        Height and width of the upright image.
-
-    Raises:
-        ValueError: As for `decode`.
-    """
+    """Decode an image as cheaply as it can be found out whether it is whole."""
     try:
         with _opened(io.BytesIO(content)) as opened:
             size = upright_size(opened)
@@ -221,11 +151,7 @@ def size_of(path: str) -> tuple[int, int] | None:
 
 
 def has_several_frames(content: bytes) -> bool:
-    """Whether an image is an animation, or has several pages.
-
-    Args:
-        content: Of a file that can be read.
-    """
+    """Whether an image is an animation, or has several pages."""
     with _opened(io.BytesIO(content)) as image:  # a camera's MPO is one picture, and smaller ones of it
         return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
 
@@ -271,14 +197,7 @@ _SETTLED: Final = 2.0
 
 
 class Look(NamedTuple):
-    """What is known of a file.
-
-    Attributes:
-        sha256: Of its contents; empty where it could not be read.
-        several: Whether it has several frames or pages.
-        size: Height and width.
-        bad: Why it cannot be used, as a sentence; empty where it can.
-    """
+    """What is known of a file."""
 
     sha256: str = ""
     several: bool = False
@@ -287,16 +206,7 @@ class Look(NamedTuple):
 
 
 def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]]) -> list[Look]:
-    """Read every file once, by as many threads as there are cores.
-
-    Args:
-        paths: Of the files.
-        take: Called with the position of a file and its contents, returns height and width; raises a
-            ValueError where it is bad.
-
-    Returns:
-        One a file, in their order.
-    """
+    """Read every file once, by as many threads as there are cores."""
 
     def look(index: int) -> Look:
         try:
@@ -317,15 +227,7 @@ def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]])
 
 
 def survey(root: Path, paths: Sequence[str]) -> list[Look]:
-    """Verify every file, and remember of those that are whole what they held.
-
-    A file is read anew if its size, its inode or one of its times (that of its last change cannot be set by
-    hand) is another than when it was read.
-
-    Args:
-        root: The folder they lie in, which what is remembered is kept by.
-        paths: Of the files.
-    """
+    """Verify every file, and remember of those that are whole what they held."""
     if len(paths) < _FEW:
         return look_at(paths, _verify)
     kept = _remembered(root)
@@ -358,7 +260,6 @@ def _state(path: str) -> list[int]:
 
 
 def _home() -> Path:
-    """The user's cache folder."""
     told = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
 

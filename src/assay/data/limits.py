@@ -26,14 +26,7 @@ NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "thin_classes")
 
 
 def check_limits(values: Mapping[str, Any]) -> None:
-    """Refuse numbers that no data can be split, thinned out or batched by.
-
-    Args:
-        values: By `NAMES`; None, or missing, is what is not given or not known yet.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse numbers that no data can be split, thinned out or batched by."""
     for name, (least, most) in _WHOLE.items():
         value, bounds = values.get(name), f"from {least} to {most}" if most else f"of at least {least}"
         fits = isinstance(value, int) and least <= value <= (most or value)

@@ -28,16 +28,7 @@ if TYPE_CHECKING:
 
 @final
 class MemoryLoader:
-    """Batches of a data set in memory: one gather each, on the device the data lies on.
-
-    Args:
-        subset: Its data is in memory.
-        placement: Of the subset's data; shared by all subsets of the same data.
-        order: Over the positions of the subset.
-        position: Gives (epoch, batches done); asked when the first batch is asked for, not when iteration is
-            set up.
-        device: Gives the device that batches should be on.
-    """
+    """Batches of a data set in memory: one gather each, on the device the data lies on."""
 
     def __init__(
         self,
@@ -64,12 +55,7 @@ class MemoryLoader:
             yield subset.transforms.pairs(inputs, targets, order.seed, epoch, keys)
 
     def samples(self, epoch: int, batch: int) -> Tensor:
-        """Which samples make up a batch, by their index in the source.
-
-        Args:
-            epoch: From 0.
-            batch: From 0, in that epoch.
-        """
+        """Which samples make up a batch, by their index in the source."""
         return self.order.batches(epoch, batch, of=self._subset.keys)[0]
 
     def state_dict(self) -> dict[str, Any]:
@@ -82,15 +68,7 @@ class MemoryLoader:
 
 @final
 class StreamLoader:
-    """Batches of a data set that is read sample by sample: torch's DataLoader over the same order of samples.
-
-    Args:
-        subset: Its samples are read, and its transforms applied, with generators seeded from (seed, epoch,
-            sample), so that the number of workers changes nothing.
-        order: Over the positions of the subset.
-        position: As for `MemoryLoader`.
-        options: `num_workers`, `pin_memory`, … of `torch.utils.data.DataLoader`.
-    """
+    """Batches of a data set read sample by sample: torch's DataLoader over the same order of samples."""
 
     def __init__(
         self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
@@ -117,19 +95,11 @@ class StreamLoader:
             yield batch
 
     def samples(self, epoch: int, batch: int) -> Tensor:
-        """Which samples make up a batch, by their index in the source.
-
-        Args:
-            epoch: From 0.
-            batch: From 0, in that epoch.
-        """
+        """Which samples make up a batch, by their index in the source."""
         return self.order.batches(epoch, batch, of=self._subset.keys)[0]
 
     def close(self) -> None:
-        """End the processes that read samples, now; another epoch starts new ones.
-
-        Left to the garbage collector, they may live until Python ends, which waits seconds for each.
-        """
+        """End the processes that read samples, now; another epoch starts new ones."""
         running, self._running, self._loader._iterator = self._running, None, None
         end_workers(running)
 
@@ -142,11 +112,7 @@ class StreamLoader:
 
 
 def leave_signals(worker: int) -> None:
-    """Take no notice of a stop: the run needs its processes for one step more, and ends them by SIGTERM.
-
-    Args:
-        worker: torch's number of the process that this is called in.
-    """
+    """Take no notice of a stop: the run needs its processes for one step more, and ends them by SIGTERM."""
     del worker
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups
@@ -157,24 +123,14 @@ def leave_signals(worker: int) -> None:
 
 @final
 class KeyedDataset(Dataset[Any]):
-    """Reads and transforms the sample of a key (epoch, row, index in the source).
-
-    Args:
-        data: Gives the sample of a row.
-        transforms: Applied to its input.
-        seed: Of the run.
-    """
+    """Reads and transforms the sample of a key (epoch, row, index in the source)."""
 
     def __init__(self, data: Samples | Stream, transforms: Transforms, seed: int) -> None:
         self._dataset: IndexedDataset = data.dataset if isinstance(data, Stream) else data
         self._transforms, self._seed = transforms, seed
 
     def __getitem__(self, key: tuple[int, int, int]) -> Any:
-        """The sample, or the `DataError` that kept it from being read, as a worker would raise it unreadably.
-
-        Args:
-            key: Epoch, row, index in the source.
-        """
+        """The sample, or the `DataError` that kept it from being read: a worker would raise it unreadably."""
         epoch, row, index = key
         draw = (self._seed, epoch, index)
         try:
@@ -193,11 +149,7 @@ class KeyedDataset(Dataset[Any]):
 
 
 def collate(samples: list[Any]) -> Any:
-    """As torch's `default_collate`; one `DataError` among the samples stands for them all.
-
-    Args:
-        samples: Of a `KeyedDataset`.
-    """
+    """As torch's `default_collate`; one `DataError` among the samples stands for them all."""
     for sample in samples:
         if isinstance(sample, DataError):
             return sample
@@ -231,20 +183,7 @@ _MOST_AT_ONCE = 32
 
 
 def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iterator[Tensor]:
-    """Inputs of samples drawn at random, as the subset's loader would give them.
-
-    Args:
-        subset: Any subset.
-        count: Samples at most.
-        seed: Of the draw and of random transforms.
-        num_workers: Processes that read.
-
-    Yields:
-        Inputs `[B, ...]`; before the others, samples that are known to differ in shape.
-
-    Raises:
-        DataError: A sample cannot be read or transformed, is not a tensor, or has a shape of its own.
-    """
+    """Inputs of samples drawn at random, as the subset's loader would give them."""
     chosen = torch.randperm(len(subset.rows), generator=torch.Generator().manual_seed(seed))[:count]
     if isinstance(subset.data, Stream) and subset.data.unlike:
         unlike = torch.isin(subset.rows, torch.tensor(subset.data.unlike)).nonzero()[:, 0]
@@ -267,14 +206,7 @@ def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iter
 
 
 def input_of(sample: Any) -> Tensor:
-    """The input of a sample.
-
-    Args:
-        sample: Of a `KeyedDataset`.
-
-    Raises:
-        DataError: It cannot be read, or is not a tensor.
-    """
+    """The input of a sample."""
     if isinstance(sample, DataError):
         raise sample
     inputs = next(iter(sample.values())) if isinstance(sample, dict) else sample[0]

@@ -15,19 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class TargetScale:
-    """`(targets - mean) / std` for the loss, and the way back for outputs.
-
-    An untrained model returns values around 0. Without this, the loss of targets such as prices is ruled by
-    the distance to their mean, which takes an optimizer more steps than a run has.
-
-    Args:
-        mean: One value per target, or per channel of `[B, C, ...]`; empty: nothing is changed.
-        std: As `mean`; zeros count as 1, so that a constant target stays finite.
-
-    >>> scale = TargetScale([300_000.0], [50_000.0])
-    >>> scale.standardize(torch.tensor([[350_000.0]])), scale.restore(torch.tensor([[1.0]]))
-    (tensor([[1.]]), tensor([[350000.]]))
-    """
+    """`(targets - mean) / std` for the loss, and the way back for outputs."""
 
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
         self._mean, self._std = tuple(mean), tuple(value or 1.0 for value in std)
@@ -37,27 +25,13 @@ class TargetScale:
         return bool(self._mean)
 
     def standardize(self, targets: Tensor) -> Tensor:
-        """What the loss compares outputs with.
-
-        Args:
-            targets: `[B, T]` or `[B, C, ...]` in their own unit.
-
-        Returns:
-            Of the same shape, float32 or float64.
-        """
+        """What the loss compares outputs with."""
         # Subtracted first: a single multiply-add would lose the digits of targets far from 0.
         mean, std = self._statistics(targets)
         return (targets - mean) / std
 
     def restore(self, outputs: Tensor) -> Tensor:
-        """Outputs in the targets' own unit.
-
-        Args:
-            outputs: `[B, T]` or `[B, C, ...]`, standardised.
-
-        Returns:
-            Of the same shape, float32 or float64; the outputs themselves where nothing is changed.
-        """
+        """Outputs in the targets' own unit."""
         if not self._mean:
             return outputs
         mean, std = self._statistics(outputs)
@@ -91,22 +65,13 @@ _DTYPES = {"64-true": torch.float64, "bf16-true": torch.bfloat16, "16-true": tor
 
 
 def input_dtype(precision: str, stored: str = "float32") -> torch.dtype:
-    """Type of the inputs that a model gets.
-
-    Args:
-        precision: Lightning's name, such as `bf16-mixed`.
-        stored: What the data holds; integers that are not bytes, such as token ids, stay integers.
-    """
+    """Type of the inputs that a model gets."""
     dtype: torch.dtype = getattr(torch, stored)
     return torch.int64 if _is_index(dtype) else _DTYPES.get(precision, torch.float32)
 
 
 def stored_type(dtype: torch.dtype) -> str:
-    """What a data set holds, as `Spec.input_dtype` names it.
-
-    Args:
-        dtype: Of its samples. That token ids are kept in fewer bytes is nobody's business.
-    """
+    """What a data set holds, as `Spec.input_dtype` names it."""
     return "int64" if _is_index(dtype) else str(dtype).removeprefix("torch.")
 
 
@@ -117,30 +82,14 @@ def _is_index(dtype: torch.dtype) -> bool:
 
 @final
 class Normalize:
-    """`(x - mean) / std` over dimension 1 of a batch; uint8 is divided by 255 first.
-
-    torchvision's `v2.Normalize` takes images only, and copies its statistics to the device at each call.
-
-    Args:
-        mean: One value a channel (images) or feature (tables); empty: only the conversion to floats.
-        std: As `mean`; zeros count as 1, so that a constant feature stays finite.
-
-    >>> Normalize([1.0, 2.0], [1.0, 2.0])(torch.tensor([[1.0, 4.0]]), torch.float32)
-    tensor([[0., 1.]])
-    """
+    """`(x - mean) / std` over dimension 1 of a batch; uint8 is divided by 255 first."""
 
     def __init__(self, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
         self.mean, self.std = tuple(mean), tuple(std)
         self._ready: dict[tuple[torch.device, torch.dtype, int, bool], tuple[Tensor, Tensor]] = {}
 
     def __call__(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
-        """Convert and scale a batch.
-
-        Args:
-            inputs: `[B, C, ...]` or `[B, F]`, any dtype. Integers other than uint8 (token ids) become int64
-                and nothing else.
-            dtype: Floating type of the result.
-        """
+        """Convert and scale a batch."""
         if _is_index(inputs.dtype):
             return inputs.long()
         is_byte = inputs.dtype == torch.uint8
@@ -151,11 +100,7 @@ class Normalize:
         return torch.addcmul(shift, inputs.to(dtype), scale)
 
     def undone(self, inputs: Tensor) -> Tensor:
-        """What was normalised in the unit from before; bytes as floats from 0 to 1.
-
-        Args:
-            inputs: `[B, C, ...]` or `[B, F]`.
-        """
+        """What was normalised in the unit from before; bytes as floats from 0 to 1."""
         if not self.mean:
             return inputs
         shape = [1, -1] + [1] * (inputs.ndim - 2)
@@ -182,15 +127,6 @@ def statistics(blocks: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float
 
     Moments are merged block by block as in Chan, Golub and LeVeque, "Updating formulae and a pairwise
     algorithm for computing sample variances" (1979); of bytes a histogram is exact and ten times as fast.
-
-    Args:
-        blocks: Batches `[B, C, ...]`; uint8 counts as [0, 1].
-
-    Returns:
-        Mean and (population) standard deviation, C values each.
-
-    >>> statistics([torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [6.0]])])[0]
-    (3.0,)
     """
     count = 0
     mean = squares = torch.zeros((), dtype=torch.float64)

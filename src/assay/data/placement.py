@@ -38,11 +38,7 @@ def device_memory(device: torch.device) -> int:
 
 
 def free_device_memory(device: torch.device) -> int:
-    """Bytes free on an accelerator; 0 where it does not say.
-
-    Args:
-        device: Of any type but `cpu`.
-    """
+    """Bytes free on an accelerator; 0 where it does not say."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type == "mps":
@@ -56,12 +52,7 @@ _MULTIPLE = 8
 
 
 class Prepared(NamedTuple):
-    """A batch that a model can be given as it is.
-
-    Attributes:
-        inputs: `[B, ...]`, normalised.
-        targets: As `DataModule.on_after_batch_transfer` gives them.
-    """
+    """A batch that a model can be given as it is."""
 
     inputs: Tensor
     targets: Tensor
@@ -73,17 +64,6 @@ class Placement:
 
     The data set moves to the device once, for the whole run and for all subsets that share it, if it takes no
     more than half of the memory free there; otherwise each batch is gathered here and moved by itself.
-
-    What is done to each batch is done to the whole data set once it pays, which is when half as many samples
-    as there are have been taken, and if the result takes no more than a quarter of the memory that is free
-    then, shared between the processes of this machine.
-
-    Args:
-        samples: The data set.
-        pin_memory: Gather into page-locked memory on the way to a CUDA device.
-        prepare: `(inputs, targets)` to the same, sample by sample, as a model gets them; None where something
-            else comes before it.
-        processes: That hold this data set on this machine.
     """
 
     def __init__(
@@ -102,16 +82,7 @@ class Placement:
     def batches(
         self, rows: Sequence[Tensor], device: torch.device
     ) -> Iterator[tuple[Tensor, Tensor] | Prepared]:
-        """Batches of an epoch, or of the rest of one.
-
-        Args:
-            rows: int64 `[B]` of each batch, on the CPU.
-            device: Where the batches should be.
-
-        Yields:
-            Inputs `[B, ...]` in the dtype they are stored in, and targets; or both as a model gets them. Of
-            samples with lengths no more than the longest one of the batch needs.
-        """
+        """Batches of an epoch, or of the rest of one."""
         if not rows:
             return
         if device != self._device:

@@ -38,30 +38,17 @@ if TYPE_CHECKING:
 
 @final
 class SeededSamples(Dataset[Any]):
-    """A data set whose samples are asked for by (seed of what they draw, index).
-
-    Args:
-        dataset: Somebody's own.
-    """
+    """A data set whose samples are asked for by (seed of what they draw, index)."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
 
     def __getitem__(self, key: tuple[tuple[int, ...], Any]) -> Any:
-        """The sample of the index.
-
-        Args:
-            key: Seed and index.
-        """
         seed_generators(key[0])
         return self._dataset[key[1]]
 
     def __getitems__(self, keys: list[tuple[tuple[int, ...], Any]]) -> Any:
-        """The samples of a batch, from a data set that reads them together.
-
-        Args:
-            keys: Seeds and indices.
-        """
+        """The samples of a batch, from a data set that reads them together."""
         together = getattr(self._dataset, "__getitems__", None)
         if not together or not keys:
             return [self[key] for key in keys]
@@ -70,15 +57,7 @@ class SeededSamples(Dataset[Any]):
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two samples are equal, as far as they can be compared.
-
-    Args:
-        one: Tensors, arrays, numbers and texts, nested in any way.
-        other: As `one`.
-
-    >>> same((torch.tensor([1.0]), {"label": 3}), (torch.tensor([1.0]), {"label": 4}))
-    False
-    """
+    """Whether two samples are equal, as far as they can be compared."""
     if type(one) is not type(other):
         return False
     if isinstance(one, torch.Tensor | np.ndarray):
@@ -106,14 +85,7 @@ _OPTIONS: Final = (
 
 
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
-    """Have the training batches of somebody's own datamodule be a function of (seed, epoch, rank).
-
-    Each loader that its `train_dataloader` gives is put into a `SeededLoader`, however they are nested.
-
-    Args:
-        datamodule: Of any class but assay's, whose own loaders are exact by themselves; changed in place.
-        seed: Of the run.
-    """
+    """Have the training batches of somebody's own datamodule be a function of (seed, epoch, rank)."""
     original = datamodule.train_dataloader
     said: set[str] = set()
 
@@ -143,23 +115,10 @@ def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
 
 @final
 class SeededLoader:
-    """The batches of a `torch.utils.data.DataLoader` in an order that is a function of (seed, epoch, rank).
+    """Batches of a `torch.utils.data.DataLoader` in an order that is a function of (seed, epoch, rank)."""
 
-    The samplers stay the user's. Before an epoch all generators that they can draw from are seeded, the
-    indices of the epoch are drawn at once, and the batches already done are left out without being read.
-    Before each sample the generators that its data set and transforms can draw from are seeded, too, so that
-    neither the number of workers nor a stop in between changes what is drawn. With several ranks, the samples
-    of a sampler that does not divide them by itself are divided as `DistributedSampler` does it.
-
-    An `IterableDataset`, a sampler that gives another order when it is asked again, and what is no DataLoader
-    can only be read from the beginning: `exact` is false, and a run goes on at the start of an epoch.
-
-    Args:
-        loader: What `train_dataloader` gave.
-        seed: Of the run.
-        trainer: Knows epoch, batch and rank.
-        cycled: One of several loaders, of which the shorter ones begin again until the longest ends.
-    """
+    # The samplers stay the user's. Generators are seeded before each epoch and before each sample, so that
+    # neither the number of workers nor a stop in between changes what is drawn.
 
     def __init__(self, loader: Any, seed: int, trainer: L.Trainer | None, *, cycled: bool = False) -> None:
         self.loader, self._seed, self._trainer, self._cycled = loader, seed, trainer, cycled
@@ -252,11 +211,7 @@ class SeededLoader:
         seed_generators((self._seed, epoch, turn, *own))
 
     def batches(self) -> Iterator[list[Any]]:
-        """What is left of the epoch: indices of each batch, each with what its sample's draws are seeded by.
-
-        Raises:
-            DataError: The order is not that in which the run began the epoch.
-        """
+        """What is left of the epoch: indices of each batch, each with the seed of its sample's draws."""
         epoch, turn, start = self._position()
         digest, self._digests = 0, {}
         for number, indices in enumerate(self._epoch(epoch, turn)):
@@ -310,11 +265,7 @@ class SeededLoader:
         return {"epoch": epoch, "turn": turn, "batches": start, "checksum": self._digests.get(start, 0)}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Keep what the order is to be compared with.
-
-        Args:
-            state: Of `state_dict`.
-        """
+        """Keep what the order is to be compared with."""
         self._expected = dict(state)
 
     def _check_order(self, epoch: int, turn: int, start: int, digest: int) -> None:
@@ -397,11 +348,7 @@ class _Order:
 
 
 def train_batches_done(trainer: L.Trainer) -> int:
-    """Batches of the epoch that are done.
-
-    Args:
-        trainer: In fit; right before a batch is fetched.
-    """
+    """Batches of the epoch that are done."""
     return trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
 

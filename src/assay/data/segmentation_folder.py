@@ -48,18 +48,7 @@ _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 
 
 def read_mask(path: str, size: tuple[int, int] | None = None) -> Tensor:
-    """The values of a mask's pixels.
-
-    Args:
-        path: A PNG, BMP, PPM, TIFF or GIF file of grey values, of a palette, or of black and white.
-        size: Height and width to scale to, by the nearest pixel; None leaves it as it is.
-
-    Returns:
-        uint8 `[H, W]`.
-
-    Raises:
-        DataError: The file is not a mask, or is damaged.
-    """
+    """The values of a mask's pixels."""
     try:
         return decode_mask(read_bytes(path), size)
     except ValueError as error:
@@ -70,15 +59,7 @@ def read_mask(path: str, size: tuple[int, int] | None = None) -> Tensor:
 
 
 def decode_mask(content: bytes, size: tuple[int, int] | None = None) -> Tensor:
-    """The values of a mask's pixels.
-
-    Args:
-        content: Of a file.
-        size: As for `read_mask`.
-
-    Raises:
-        ValueError: It is not a mask, or is damaged; the message says why.
-    """
+    """The values of a mask's pixels."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
             opened.load()
@@ -124,19 +105,7 @@ NUM_VALUES: Final = 256
 
 @final
 class ClassValues:
-    """The values that stand for classes, given or found.
-
-    Args:
-        class_names: A name for each class; None: their numbers.
-        values: The value of each class; None: their numbers, or 0 and 255 where there are no other ones.
-        ignore_value: Of pixels that are left out; None for none.
-
-    Attributes:
-        in_words: The values of classes, once they are known.
-
-    Raises:
-        ValueError: Names or values are not what they have to be.
-    """
+    """The values that stand for classes, given or found."""
 
     def __init__(
         self, class_names: Sequence[str] | None, values: Sequence[int] | None, ignore_value: int | None
@@ -160,17 +129,7 @@ class ClassValues:
         self.in_words = ""
 
     def found(self, counts: NDArray[np.int32]) -> tuple[tuple[str, ...], Tensor, str]:
-        """Names of the classes, the class of each value, and what was decided.
-
-        Args:
-            counts: Pixels of each value in each mask, `[N, 256]`.
-
-        Returns:
-            C names; int64 `[256]`, where `IGNORED` is left out and -1 unknown; a sentence or nothing.
-
-        Raises:
-            DataError: What is there cannot be told to be classes.
-        """
+        """Names of the classes, the class of each value, and what was decided."""
         there = np.flatnonzero(counts.any(0)).tolist()
         values, note = self._values, ""
         if values is None and there == [0, 255] and (self._names is None or len(self._names) == 2):
@@ -267,11 +226,7 @@ class SegmentationFolder:
         self.notes: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples | Stream]:
-        """The subsets the folder has: `all`, or `train` and any of `val` and `test`.
-
-        Raises:
-            DataError: The folder is missing or another one, or files are bad.
-        """
+        """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
         self.notes = ()
         check_argument("assay.data.segmentation_folder.SegmentationFolder", "root", self._root)
         problems: dict[str, str] = {}
@@ -458,11 +413,7 @@ class _Files:
 
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
-    """The folders of pictures and of masks of each subset, or of `all`.
-
-    Raises:
-        DataError: There are none.
-    """
+    """The folders of pictures and of masks of each subset, or of `all`."""
     layouts = {
         "root/{train,val,test}/images": {
             subset: (root / subset / _IMAGES, root / subset / _MASKS) for subset in _SUBSETS

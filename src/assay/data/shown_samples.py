@@ -25,16 +25,7 @@ if TYPE_CHECKING:
 
 
 def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Inputs, normalised and on the device of the run, and targets.
-
-    Args:
-        data: Has been set up.
-        name: `train`, `val`, `test` or `all`.
-        positions: In the subset.
-
-    Raises:
-        DataError: A sample cannot be read.
-    """
+    """Inputs, normalised and on the device of the run, and targets."""
     subset = data.ready_subset(name, "eval")
     dataset = KeyedDataset(subset.data, subset.transforms, data.seed)
     keys = [(0, int(subset.rows[at]), int(subset.keys[at])) for at in positions]
@@ -45,12 +36,7 @@ def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> 
 
 
 def labelled_samples(data: DataModule, choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
-    """Training samples with their labels; None without labels, or of data that the model was not trained on.
-
-    Args:
-        data: Has been set up.
-        choose: From the labels of all training samples, int64 `[N]`, to the positions of those wanted.
-    """
+    """Training samples with their labels; None without labels, or of data the model was not trained on."""
     labels = data.splits.targets("train")
     if data.tested == "all" or labels.ndim != 1:
         return None
@@ -58,36 +44,20 @@ def labelled_samples(data: DataModule, choose: Callable[[Tensor], Tensor]) -> tu
 
 
 def sample_names(data: DataModule) -> list[str]:
-    """Paths within the data's folder, or rows of the source.
-
-    Args:
-        data: Has been set up.
-    """
+    """Paths within the data's folder, or rows of the source."""
     samples, rows = data.splits.data[data.tested], data.splits.rows[data.tested].tolist()
     return [to_utf8(samples.names[row]) for row in rows] if samples.names else list(map(str, rows))
 
 
 def feature_names(data: DataModule) -> Sequence[str]:
-    """What each value of a flat input is called; nothing where nobody knows.
-
-    Args:
-        data: Has been set up.
-    """
+    """What each value of a flat input is called; nothing where nobody knows."""
     encoded: Sequence[str] = getattr(data.encoder, "feature_names", ())
     names: Sequence[str] = getattr(data.splits.data[data.tested], "columns", ())
     return encoded or names
 
 
 def show_tested(data: DataModule, positions: Sequence[int]) -> list[Shown]:
-    """Some tested samples, as a person can look at them.
-
-    Args:
-        data: Has been set up.
-        positions: In the tested subset.
-
-    Raises:
-        DataError: A sample cannot be read.
-    """
+    """Some tested samples, as a person can look at them."""
     splits = data.splits
     if (pieces := getattr(data.encoder, "pieces", None)) is not None:
         targets = splits.targets(data.tested)[torch.as_tensor(positions)]
@@ -107,13 +77,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class Shown(NamedTuple):
-    """A sample to look at.
-
-    Attributes:
-        picture: A PNG file; None of what is not a picture.
-        row: Value by column; None of what has no columns, or more than 1,000.
-        target: Of the sample after the transforms; None where it is not a tensor.
-    """
+    """A sample to look at."""
 
     picture: bytes | None
     row: dict[str, Any] | None
@@ -123,21 +87,7 @@ class Shown(NamedTuple):
 def show(
     subset: Subset, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
 ) -> list[Shown]:
-    """Samples of a subset, transformed as the model gets them and not normalised.
-
-    Pictures of floating-point numbers are grey from the lowest to the highest value of all of them, where
-    these are not 0 to 1.
-
-    Args:
-        subset: What they are of.
-        positions: Which.
-        seed: Of random transforms.
-        raw: The subset's rows in a table, which are shown in place of what they became.
-        columns: Names of the features.
-
-    Raises:
-        DataError: A sample cannot be read.
-    """
+    """Samples of a subset, transformed as the model gets them and not normalised."""
     dataset = KeyedDataset(subset.data, subset.transforms, seed)
     keys = [(0, int(subset.rows[position]), int(subset.keys[position])) for position in positions]
     with torch.random.fork_rng(devices=[]):
@@ -161,18 +111,7 @@ def show_augmented(
     augment: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
     normalize: Normalize,
 ) -> list[Shown]:
-    """Samples of a subset after its transforms and what is done to batches, in the unit from before that.
-
-    Args:
-        subset: What they are of.
-        positions: Which.
-        seed: Of random transforms and of the augmentation.
-        augment: Normalises a batch and augments it.
-        normalize: By which it does.
-
-    Raises:
-        DataError: A sample cannot be read.
-    """
+    """Samples of a subset after its transforms and what is done to batches, in the unit from before that."""
     dataset = KeyedDataset(subset.data, subset.transforms, seed)
     chosen = subset.rows[list(positions)]
     with torch.random.fork_rng(devices=[]):
@@ -187,13 +126,7 @@ def show_augmented(
 
 
 def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[str]) -> list[Shown]:
-    """Samples beside what a model made of them: pictures side by side, rows with a column for each.
-
-    Args:
-        given: `[N, ...]`.
-        returned: As `given`, in the same unit.
-        columns: Names of the features.
-    """
+    """Samples beside what a model made of them: pictures side by side, rows with a column for each."""
     both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
     shown = []
     for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):

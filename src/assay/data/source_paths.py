@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class SourcePath:
-    """What an argument of a source has to name.
-
-    Attributes:
-        argument: Its name.
-        expected: What lies there, in words.
-        may_be: `file`, `folder`, or `file or folder`.
-        name: A pattern that the name has to match, where only some files can be read.
-        downloads: The source fetches what is not there, unless it is told not to.
-    """
+    """What an argument of a source has to name."""
 
     argument: str
     expected: str
@@ -68,16 +60,7 @@ def check_argument(target: str, argument: str, path: str | Path) -> None:
 
 
 def check_path(path: Path, source: SourcePath, key: str) -> None:
-    """Refuse a path of nothing, or of something else than what is read from it.
-
-    Args:
-        path: Relative to the current directory.
-        source: What it has to name.
-        key: That names it.
-
-    Raises:
-        ConfigError: Naming the key and the absolute path.
-    """
+    """Refuse a path of nothing, or of something else than what is read from it."""
     if take_from(path) is not None:
         return
     if source.name is not None and not source.name.search(path.name):

@@ -126,10 +126,6 @@ class Declared:
 
     Raises:
         ValueError: The description is incomplete or contradicts itself.
-
-    >>> source = Declared("multiclass", [1, 8, 8], class_counts={"all": [3, 2]})
-    >>> source.read()["all"].inputs.shape, source.read()["all"].targets.tolist()
-    (torch.Size([5, 1, 8, 8]), [0, 0, 0, 1, 1])
     """
 
     def __init__(
@@ -216,13 +212,7 @@ def _labels(counts: Sequence[int]) -> Tensor:
 @final
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What was learned from a run's training subset, for samples that its model is evaluated on.
-
-    Attributes:
-        spec: Of the run.
-        encoder: Of the run's raw records; None where they come as numbers.
-        notes: Sentences on how the classes of the samples differ; there after `adapted`.
-    """
+    """What was learned from a run's training subset, for samples that its model is evaluated on."""
 
     spec: Spec
     encoder: Any = None
@@ -231,17 +221,7 @@ class Trained:
     def adapted(
         self, source: Source, given: Mapping[str, _Data], asked: str | None = None
     ) -> dict[str, _Data]:
-        """The subsets of a source with the run's classes and encoder in place of their own.
-
-        Args:
-            source: Has been read.
-            given: What it gave.
-            asked: The task in place of the source's own, if any.
-
-        Raises:
-            DataError: The samples are of another task, or have classes, labels or a form that the model does
-                not know.
-        """
+        """The subsets of a source with the run's classes and encoder in place of their own."""
         task = task_of(asked or source.task)
         known = task_of(self.spec.task)
         if task.by_class and known.by_class:
@@ -368,14 +348,7 @@ class Trained:
         return replace(data, encoder=self.encoder)
 
     def check(self, first: Tensor) -> None:
-        """Refuse samples that the model does not take.
-
-        Args:
-            first: Some transformed inputs `[B, ...]`.
-
-        Raises:
-            DataError: They have another shape, or another type that is scaled in another way.
-        """
+        """Refuse samples that the model does not take."""
         shape, wanted = tuple(first.shape[1:]), tuple(self.spec.input_shape)
         stored = stored_type(first.dtype)
         trained = self.spec.input_dtype

@@ -32,16 +32,7 @@ if TYPE_CHECKING:
 
 
 def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
-    """Refuse subsets, and transforms of training, whose samples are not what is evaluated.
-
-    Args:
-        first: Some training samples after the transforms of evaluation, `[B, ...]`.
-        trained: The same after those of training; they may have another size.
-        others: Some of each other subset after the transforms of evaluation.
-
-    Raises:
-        DataError: Shape, number of channels or type differ.
-    """
+    """Refuse subsets, and transforms of training, whose samples are not what is evaluated."""
     for name, samples in others.items():
         if samples.shape[1:] != first.shape[1:] or not scaled_alike(samples, first):
             raise DataError(
@@ -59,15 +50,7 @@ def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) ->
 
 
 def ask_for_columns(source: Source, split: Split) -> None:
-    """Have a source give the values that its samples are divided by.
-
-    Args:
-        source: Not read yet.
-        split: Names the columns.
-
-    Raises:
-        DataError: The source has no columns, or divides its samples itself.
-    """
+    """Have a source give the values that its samples are divided by."""
     columns = split.columns
     if columns and isinstance(source, Declared):
         key, name = next(iter(columns.items()))
@@ -96,20 +79,7 @@ def read_for_trained(
     digest: str,
     whole: bool,
 ) -> Splits:
-    """Read a source and divide it as its run did, or take other samples as a whole.
-
-    Args:
-        source: Of the run's data, or of other data.
-        split: Of the run.
-        thin_classes: Of the run.
-        trained: What the run knows of its data.
-        asked: The task, where it is not the source's own.
-        digest: Of the run's data.
-        whole: Other samples are taken as a whole, where the source would cut them (its `divides`).
-
-    Raises:
-        DataError: The model does not take the samples.
-    """
+    """Read a source and divide it as its run did, or take other samples as a whole."""
 
     def read(by: Split) -> Splits:
         return read_splits(source, by, thin_classes, trained, asked=asked)
@@ -136,18 +106,7 @@ def read_for_trained(
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The three subsets of a data set.
-
-    Attributes:
-        task: Of the source.
-        class_names: Of the source.
-        data: What each subset's rows index; subsets may share it.
-        rows: int64 indices of each subset's samples.
-        encoder: What made the inputs of raw records; None where they come as numbers.
-        raw: Records that are to be shown, by subset, in its order, where they are a table.
-        notes: What was decided about the division, and samples that are in two subsets, a sentence each.
-        target_names: Of real-valued targets, where the source names them in `targets`.
-    """
+    """The three subsets of a data set."""
 
     task: Task
     class_names: tuple[str, ...]
@@ -159,11 +118,7 @@ class Splits:
     target_names: tuple[str, ...] = ()
 
     def targets(self, subset: str) -> Tensor:
-        """Targets of one subset, in its order.
-
-        Args:
-            subset: `train`, `val` or `test`.
-        """
+        """Targets of one subset, in its order."""
         targets, rows = self.data[subset].targets, self.rows[subset]
         whole = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
         return targets if whole else targets[torch.as_tensor(rows)]
@@ -174,15 +129,7 @@ class Splits:
         return [name for name in ("val", "test") if len(self.rows[name]) and self.data[name] is not shared]
 
     def check(self, batch_size: int) -> None:
-        """Refuse what cannot be trained on.
-
-        Args:
-            batch_size: Training samples needed for one batch.
-
-        Raises:
-            DataError: Too few samples, an empty class, a value that is not finite, a class that training
-                never sees.
-        """
+        """Refuse what cannot be trained on."""
         num_train = len(self.rows["train"])
         if num_train < 2:
             raise DataError(
@@ -221,18 +168,7 @@ class Splits:
         value_range: tuple[float, ...] = (),
         image_size: tuple[int, int] | None = None,
     ) -> Spec:
-        """The spec of these subsets.
-
-        Args:
-            first: Some transformed inputs `[B, ...]`.
-            mean: Normalisation.
-            std: Normalisation.
-            target_mean: What targets are standardised with.
-            target_std: As `target_mean`.
-            train_shape: As in `Spec`.
-            value_range: As in `Spec`.
-            image_size: As in `Spec`.
-        """
+        """The spec of these subsets."""
         return Spec(
             task=self.task.name,
             input_shape=tuple(first.shape[1:]),
@@ -278,22 +214,7 @@ def read_splits(
     compare: bool = True,
     asked: str | None = None,
 ) -> Splits:
-    """Read a source and divide what it does not come divided.
-
-    Classes are divided in proportion (stratified) unless `split` asks for an order of time.
-
-    Args:
-        source: The data set.
-        split: Shares and seed.
-        thin_classes: Ratio of the long tail; None for all samples.
-        trained: What a run knows of its data, where the samples are for its model: nothing is learned from
-            them. What comes undivided is then a subset `all`, too.
-        compare: Look for samples that are in two subsets.
-        asked: The task, where it is not the source's own; the division stays that of the source's own.
-
-    Raises:
-        DataError: The data is not what the source says it is; or see `divide` and `long_tail`.
-    """
+    """Read a source and divide what it does not come divided."""
     given = dict(source.read())
     _check_names(given)
     if trained is not None:
@@ -433,15 +354,7 @@ def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
 
 
 def check_inputs(subset: str, data: Samples) -> None:
-    """Refuse inputs without a feature dimension, and values that are not finite.
-
-    Args:
-        subset: Its name, for messages.
-        data: Its samples.
-
-    Raises:
-        DataError: Naming the first such sample.
-    """
+    """Refuse inputs without a feature dimension, and values that are not finite."""
     if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
         raise DataError(
             f"data: the {subset} subset's inputs have shape {tuple(data.inputs.shape)}; "

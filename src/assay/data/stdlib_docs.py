@@ -83,11 +83,7 @@ class StdlibDocs:
         return self.text_encoder.notes
 
     def read(self) -> Mapping[str, Unfitted]:
-        """All texts, to be encoded once the training rows are known.
-
-        Raises:
-            DataError: This Python comes without the sources of its library.
-        """
+        """All texts, to be encoded once the training rows are known."""
         topics: dict[str, dict[str, str]] = {}
         for topic, text in documentation():
             topics.setdefault(" ".join(text.split()).casefold(), {}).setdefault(topic, text)

@@ -31,25 +31,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Split:
-    """How the samples are divided that a source does not come divided.
-
-    Attributes:
-        val: Validation samples: a share of all samples, or, when the source has a test subset of its own, of
-            the samples it gives for training.
-        test: Test samples: a share of all samples; not used with folds.
-        seed: Of the draw; apart from the run's seed, so that runs over several seeds are tested on the same
-            samples.
-        group: A column; samples that share its value stay together. Of data without columns, here and below:
-            a regular expression over the paths of the files, whose one group is the value.
-        time: A column of dates or numbers; the latest samples are the test subset, those before them the
-            validation subset.
-        column: A column that says `train`, `val` or `test`.
-        folds: Into how many folds the samples are divided, one of which is tested.
-        fold: Which one, from 0.
-        inner_folds: Into how many folds the rest is divided, one of which is the validation subset; there is
-            no test subset then.
-        inner_fold: Which one, from 0.
-    """
+    """How the samples are divided that a source does not come divided."""
 
     val: float
     test: float
@@ -69,15 +51,7 @@ class Split:
         return {f"data.split.{key}": str(name) for key, name in named.items() if name is not None}
 
     def share_of_rest(self, subset: str, given: Collection[str]) -> float:
-        """Share to take of what is left for `subset`; the test subset is taken before the validation subset.
-
-        Args:
-            subset: `val` or `test`.
-            given: Subsets that the source has of its own.
-
-        >>> Split(val=0.1, test=0.5).share_of_rest("val", given=())
-        0.2
-        """
+        """Share of what is left to take for `subset`; the test subset is taken before validation."""
         if subset == "test":
             return self.test
         tested = 1 / self.folds if self.folds else self.test
@@ -87,21 +61,7 @@ class Split:
 def hold_out(
     indices: NDArray[np.int64], fraction: float, labels: NDArray[np.int64] | None, seed: int, subset: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Take a subset away.
-
-    Args:
-        indices: What there is.
-        fraction: Share (0 to 1) of `indices` to take.
-        labels: Class of every sample of the data set, for a stratified subset; None for a plain one.
-        seed: Of the draw.
-        subset: `val` or `test`, for messages.
-
-    Returns:
-        The rest and the subset, each in ascending order.
-
-    Raises:
-        DataError: There are too few samples for a subset of this size.
-    """
+    """Take a subset away."""
     if fraction == 0:
         return indices, indices[:0]
     stratify = None if labels is None else labels[indices]
@@ -125,16 +85,6 @@ def long_tail(
 
     The protocol of Cui et al., "Class-Balanced Loss Based on Effective Number of Samples" (CVPR 2019), as
     LDAM uses it.
-
-    Args:
-        indices: Samples of the training subset.
-        labels: Class of every sample of the data set.
-        num_classes: C.
-        ratio: Smallest class over largest class, in (0, 1].
-        seed: Of the choice within a class.
-
-    Returns:
-        The samples kept, in ascending order; every class keeps at least one.
     """
     generator = np.random.default_rng(seed)
     counts = np.bincount(labels[indices], minlength=num_classes)
@@ -152,14 +102,7 @@ _BLOCK_ELEMENTS = 1 << 22
 @final
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """The samples of a subset and what is still to be done to each.
-
-    Attributes:
-        data: Subsets may share it.
-        rows: int64 `[n]`, the subset's samples in `data`.
-        keys: int64 `[n]`, the same samples' indices in their source; what random draws are keyed by.
-        transforms: Still to be applied.
-    """
+    """The samples of a subset and what is still to be done to each."""
 
     data: Samples | Stream
     rows: Tensor
@@ -167,14 +110,7 @@ class Subset:
     transforms: Transforms
 
     def apply_once(self, processes: int = 1) -> Subset:
-        """Apply the deterministic transforms the chain starts with, if data and result fit in memory.
-
-        Args:
-            processes: On this machine, each of which does it.
-
-        Returns:
-            A subset with samples of its own, or this one.
-        """
+        """Apply the deterministic transforms the chain starts with, if data and result fit in memory."""
         head, tail = self.transforms.divide()
         if not head or not isinstance(self.data, Samples) or not len(self.rows):
             return self
@@ -194,15 +130,7 @@ class Subset:
 
 
 def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
-    """Samples in blocks of a few million values, so that work on them takes bounded memory.
-
-    Args:
-        inputs: `[N, ...]`.
-        rows: int64 indices.
-
-    Yields:
-        `[B, ...]`, in the order of `rows`.
-    """
+    """Samples in blocks of a few million values, so that work on them takes bounded memory."""
     if not len(rows):
         return
     size = max(1, _BLOCK_ELEMENTS // max(1, inputs[0].numel()))
@@ -222,15 +150,7 @@ _SHARED = 0.1
 
 
 def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
-    """Say how many samples of val and test are in training, too; nothing where none is.
-
-    Rows of a table are equal where their columns are, pictures in files where the files are, other samples
-    where their inputs are. Samples that are streamed from elsewhere are not looked at.
-
-    Args:
-        every: What is divided, as `train`, and the subsets that the source has of its own.
-        rows: Of each subset; a subset that `every` lacks is taken of `train`.
-    """
+    """Say how many samples of val and test are in training, too; nothing where none is."""
     hashes = _hashes(every)
     if hashes is None:
         return []
@@ -256,16 +176,9 @@ def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> l
 
 
 def near_copies(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
-    """Say how many texts and pictures of val and test are nearly in training; nothing where none is.
-
-    Texts are near copies where their words are the same, whatever the case and the signs between them.
-    Pictures in memory are where 16×16 pixels of each, in grey, are twenty times as close (by correlation) as
-    those of the closest pictures otherwise. Copies that `leaks` counts are left out.
-
-    Args:
-        every: As in `leaks`.
-        rows: As in `leaks`.
-    """
+    """Say how many texts and pictures of val and test are nearly in training; nothing where none is."""
+    # Texts: the same words, whatever their case and signs. Pictures: 16×16 grey pixels that are twenty
+    # times as close, by correlation, as those of the closest pictures otherwise.
     hashes = _hashes(every)
     if hashes is None:
         return []
@@ -322,14 +235,7 @@ def _look(data: Data) -> Any:
 def undivided_columns(
     whole: Data, given: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]], *, folds: bool
 ) -> list[str]:
-    """Say which groups of rows, such as those of a customer, and which times a random division ignores.
-
-    Args:
-        whole: What is divided.
-        given: Subsets that the source has of its own.
-        rows: Of each subset.
-        folds: Whether the division is into folds.
-    """
+    """Say which groups of rows, such as those of a customer, and which times a random division ignores."""
     drawn = [subset for subset in ("test", "val") if subset not in given and len(rows[subset])]
     notes, hints = list[str](), whole.split_hints if isinstance(whole, Unfitted) and drawn else {}
     for name, hint in hints.items():
@@ -381,11 +287,7 @@ def hashes_of(data: Samples | Stream) -> NDArray[np.int64] | None:
 
 
 def row_numbers(tensor: Tensor) -> NDArray[np.int64]:
-    """A number for each row, by its bytes.
-
-    Args:
-        tensor: `[N, ...]`.
-    """
+    """A number for each row, by its bytes."""
     numbers: list[int] = []
     for block in blocks(tensor, torch.arange(len(tensor))):
         plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()

@@ -1,5 +1,3 @@
-"""Made-up data of any size that a model can learn."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
@@ -40,10 +38,6 @@ class Synthetic:
 
     Raises:
         ValueError: An argument is out of its range.
-
-    >>> source = Synthetic("multiclass", num_samples=10, input_shape=[3, 4, 4], num_classes=2)
-    >>> source.read()["all"].inputs.shape
-    torch.Size([10, 3, 4, 4])
     """
 
     def __init__(

@@ -42,20 +42,7 @@ if TYPE_CHECKING:
 
 @final
 class TableTargets:
-    """What is to be predicted, as the task of a table wants it.
-
-    Args:
-        task: Its name.
-        names: Of the columns.
-        every: These columns of all subsets.
-
-    Attributes:
-        class_names: Of classes or labels; of several heads one name per output, see `assay.task.heads`.
-        notes: What was found about the classes, a sentence each.
-
-    Raises:
-        DataError: A column cannot be one of several targets.
-    """
+    """What is to be predicted, as the task of a table wants it."""
 
     def __init__(self, task: str, names: Sequence[str], every: pd.DataFrame) -> None:
         self._task, self._names = task_of(task), list(names)
@@ -104,11 +91,7 @@ class TableTargets:
         return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
 
     def encode(self, frame: pd.DataFrame) -> Tensor:
-        """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else.
-
-        Raises:
-            DataError: A column holds something else.
-        """
+        """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else."""
         if self._task.by_class:
             return torch.from_numpy(self._indices(frame, self._names[0]))
         numbers = [name for name in self._names if name not in self._classes]
@@ -280,11 +263,7 @@ class Table:
         self.fitted: TableEncoder | TextEncoder | None = None
 
     def read(self) -> Mapping[str, Unfitted]:
-        """The subsets given, to be encoded once the training rows are known: inputs float32 `[N, F]`.
-
-        Raises:
-            DataError: A file or a column is missing, or holds what cannot be used.
-        """
+        """The subsets given, to be encoded once the training rows are known: inputs float32 `[N, F]`."""
         self.notes = ()
         frames = {subset: self._read_subset(subset, path) for subset, path in self._paths.items()}
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
@@ -468,7 +447,6 @@ def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:
 
 
 def _check_values(frame: pd.DataFrame, names: Sequence[str], what: str) -> None:
-    """Refuse missing and infinite values."""
     for name in names:
         column = frame[name]
         wrong = _missing(column)

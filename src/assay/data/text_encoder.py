@@ -29,24 +29,7 @@ LONGEST = 65_536
 
 @final
 class TextEncoder:
-    """Token ids of a column of texts, by a tokenizer that is trained on the training rows, or pretrained.
-
-    Args:
-        column: Its name.
-        tokenizer: As `kind` of `assay.data.tokenizer.Tokenizer`; `auto`: that of the model's pretrained
-            weights, see `use`; else `word` below 10,000 training texts, and `bpe` from there on.
-        vocab_size: Tokens at most.
-        max_length: Tokens of a text; what comes after them is cut off.
-        lowercase: As for the tokenizer.
-
-    Attributes:
-        columns: The one column.
-        max_length: As given.
-        csv: As in `assay.data.tabular.table_encoder.TableEncoder`.
-
-    Raises:
-        ValueError: An argument is out of its range.
-    """
+    """Token ids of a column of texts, by a tokenizer that is trained on the training rows, or pretrained."""
 
     def __init__(
         self,
@@ -87,16 +70,7 @@ class TextEncoder:
         return self.tokenizer.vocab_size
 
     def use(self, text: str, padding: int, source: str) -> None:
-        """Have `fit` take the tokenizer that a network was trained with, in place of training one.
-
-        Args:
-            text: Of its tokenizer.json, perhaps of a stranger's.
-            padding: The id in there that fills up a text.
-            source: Where it comes from, in words.
-
-        Raises:
-            DataError: Another tokenizer was asked for, or it is not one that is taken.
-        """
+        """Have `fit` take the tokenizer that a network was trained with, in place of training one."""
         if self._asked != "auto":
             raise DataError(
                 f"data.source.tokenizer={self._asked}: the weights of {source} were trained with tokens of "
@@ -112,12 +86,7 @@ class TextEncoder:
             ) from error
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
-        """Train the tokenizer, or take the one that is there.
-
-        Args:
-            raw: The table.
-            rows: Those of the training subset.
-        """
+        """Train the tokenizer, or take the one that is there."""
         texts = raw[self.column].iloc[rows]
         kind: Any = self._asked
         if kind == "auto":
@@ -127,11 +96,7 @@ class TextEncoder:
         self._lengths = []
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
-        """Int64 `[N, max_length]`, each row filled up with zeros; each has at least one token.
-
-        Args:
-            raw: A table with the column.
-        """
+        """Int64 `[N, max_length]`, each row filled up with zeros; each has at least one token."""
         ids = torch.zeros(len(raw), self.max_length, dtype=torch.int64)
         lengths = np.zeros(len(raw), dtype=np.int64)
         for row, tokens in enumerate(self._tokens(raw[self.column])):
@@ -185,19 +150,11 @@ class TextEncoder:
         return tuple(told)
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """Refuse a table that lacks the column, or has it twice.
-
-        Raises:
-            DataError: Naming it.
-        """
+        """Refuse a table that lacks the column, or has it twice."""
         check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
-        """Sentences on what texts have that the training texts lack, or that does not fit.
-
-        Args:
-            raw: As for `transform`.
-        """
+        """Sentences on what texts have that the training texts lack, or that does not fit."""
         tokens = list(self._tokens(raw[self.column]))
         total, cut = sum(map(len, tokens)), sum(len(ids) > self.max_length for ids in tokens)
         strange = sum(ids.count(self.tokenizer.unknown) for ids in tokens)
@@ -212,11 +169,7 @@ class TextEncoder:
         return told
 
     def odd(self, ids: Tensor) -> dict[int, str]:
-        """What is odd about encoded texts, by their position.
-
-        Args:
-            ids: From `transform`.
-        """
+        """What is odd about encoded texts, by their position."""
         lengths, unknown = (ids != 0).sum(1), (ids == self.tokenizer.unknown).sum(1)
         told = dict.fromkeys(
             (2 * unknown > lengths).nonzero()[:, 0].tolist(),
@@ -234,15 +187,7 @@ class TextEncoder:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:
-        """An encoder that has learned already.
-
-        Args:
-            plain: From `as_plain`, perhaps written by somebody else.
-            tokenizer: Of the same run.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """An encoder that has learned already."""
         column, length = plain.get("column"), plain.get("max_length")
         if not isinstance(column, str) or type(length) is not int:
             raise ValueError("not what a text's encoder has learned")
@@ -253,13 +198,6 @@ class TextEncoder:
 
 
 def check_length(max_length: int) -> None:
-    """Refuse a number of tokens that no text is cut to.
-
-    Args:
-        max_length: As for `TextEncoder`.
-
-    Raises:
-        ValueError: It is out of its range.
-    """
+    """Refuse a number of tokens that no text is cut to."""
     if not 1 <= max_length <= LONGEST:
         raise ValueError(f"max_length={max_length}: 1 to {LONGEST:,} tokens were expected")

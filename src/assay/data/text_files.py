@@ -34,12 +34,7 @@ _SUBSETS: Final = ("train", "val", "test")
 
 
 class Text(NamedTuple):
-    """What a file holds, or a piece of it.
-
-    Attributes:
-        name: Of the file, within its folder.
-        text: Decoded.
-    """
+    """What a file holds, or a piece of it."""
 
     name: str
     text: str
@@ -49,11 +44,6 @@ def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> d
     """Whole texts, drawn until a subset has its share of the characters; each in the order of the texts.
 
     The draw goes by names, so that another file moves few of the others.
-
-    Args:
-        texts: All of them.
-        shares: Of `test` and `val`; one of 0 gets none.
-        seed: Of the draw.
     """
     drawn = sorted(
         range(len(texts)), key=lambda at: hashlib.sha256(f"{seed}:{texts[at].name}".encode()).digest()
@@ -71,14 +61,7 @@ def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> d
 
 
 def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
-    """The end of all texts in their order is the test subset, what comes before it the validation subset.
-
-    A text that a cut meets is cut at the end of a line.
-
-    Args:
-        texts: All of them.
-        shares: Of `test` and `val`; one of 0 gets none.
-    """
+    """The end of all texts in their order is the test subset, what comes before it the validation subset."""
     starts = [0, *accumulate(len(one.text) for one in texts)]
     total = starts[-1]
     test_from = total - round(shares["test"] * total)
@@ -113,11 +96,7 @@ _LEFT_OUT: Final = {"site-packages", "dist-packages", "test", "tests", "idlelib"
 
 
 def standard_library(pattern: str) -> list[tuple[str, Path]]:
-    """Names and paths of the modules of Python's standard library.
-
-    Args:
-        pattern: As for `find`.
-    """
+    """Names and paths of the modules of Python's standard library."""
     found = find(Path(sysconfig.get_path("stdlib")), pattern)
     parts = ((name, path, name.split("/")) for name, path in found)
     return [
@@ -128,12 +107,7 @@ def standard_library(pattern: str) -> list[tuple[str, Path]]:
 
 
 def find(root: Path, pattern: str) -> list[tuple[str, Path]]:
-    """Names within a folder and paths of its files, ordered by name; a file is itself.
-
-    Args:
-        root: The folder, or one file.
-        pattern: Of the names, as `pathlib` takes it; hidden files and folders are not found.
-    """
+    """Names within a folder and paths of its files, ordered by name; a file is itself."""
     if root.is_file():
         return [(root.name, root)]
     named = ((path.relative_to(root).as_posix(), path) for path in root.glob(pattern) if path.is_file())
@@ -141,19 +115,7 @@ def find(root: Path, pattern: str) -> list[tuple[str, Path]]:
 
 
 def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple[list[Text], str, list[str]]:
-    """What files hold.
-
-    Args:
-        files: Names and paths.
-        where: Key and value that named them, for messages.
-        skips: Leave out what is not UTF-8.
-
-    Returns:
-        Texts that are not empty, the SHA-256 of names and contents, and sentences on what was left out.
-
-    Raises:
-        DataError: A file is not UTF-8 or cannot be read, or all together need more memory than there is.
-    """
+    """What files hold."""
     size, free = sum(path.stat().st_size for _, path in files), free_memory()
     if size * _BYTES_EACH > free:
         raise DataError(
@@ -278,11 +240,7 @@ class TextFiles:
         self.notes: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples]:
-        """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32.
-
-        Raises:
-            DataError: There are no texts or too few, some are not UTF-8, or they do not fit in memory.
-        """
+        """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32."""
         files = self._files()
         texts, digest, notes = read(files, self._where, skips=self._skips)
         if not texts:
@@ -319,7 +277,6 @@ class TextFiles:
         return found
 
     def _how(self, texts: Sequence[Text]) -> str:
-        """How the texts are divided."""
         if self._split_by != "auto":
             return self._split_by
         folders = {one.name.partition("/")[0] for one in texts if "/" in one.name}

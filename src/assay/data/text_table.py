@@ -1,5 +1,3 @@
-"""A table with a column of texts, and one to predict from it."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -130,11 +128,7 @@ class TextTable:
         return (*self._table.notes, *self._said, *self.text_encoder.notes)
 
     def read(self) -> Mapping[str, Unfitted]:
-        """The subsets given, to be encoded once the training rows are known: token ids `[N, max_length]`.
-
-        Raises:
-            DataError: A file or a column is missing, or holds what cannot be used.
-        """
+        """The subsets given, to be encoded once the training rows are known: token ids `[N, max_length]`."""
         self._said = ()
         self._table.fitted = encoder = self.fitted or self.text_encoder
         try:
@@ -152,7 +146,6 @@ class TextTable:
         return subsets
 
     def _with_texts(self, subset: str, data: Unfitted) -> Unfitted:
-        """The rows that have a text."""
         texts = data.raw.iloc[:, 0]
         option = "test_path" if subset == "test" else "text"
         if is_number(texts) and texts.notna().any():

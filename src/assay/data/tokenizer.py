@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 
 def in_house(text: str | bytes, padding: int) -> dict[str, Any]:
-    """The tokenizer as plain data, in which padding has the id 0.
-
-    Args:
-        text: Of tokenizer.json.
-        padding: The id that fills up a text in there; it changes places with 0.
-
-    Raises:
-        ValueError: It is something else, or has no vocabulary of tokens and ids.
-    """
+    """The tokenizer as plain data, in which padding has the id 0."""
     plain = json.loads(text)
     try:
         return _renumbered(plain, padding)
@@ -71,15 +63,6 @@ class Tokenizer:
     - `bpe`: byte pairs (Sennrich, Haddow and Birch, 2016) over bytes as in GPT-2, so that no text has an
       unknown token, and `decode` gives back each text that was not folded;
     - `word`: the most frequent words and runs of signs.
-
-    Args:
-        backend: The library's; from `train` or `from_json`.
-
-    Attributes:
-        end: The id between two texts that follow each other, which is that of padding.
-        never: Ids that stand for no text.
-        unknown: The id of a word that is not known; -1 where there is none.
-        num_closing: Tokens that end every text.
     """
 
     end: int = PAD
@@ -94,17 +77,7 @@ class Tokenizer:
     def train(
         cls, texts: Iterable[str], *, kind: Kind = "bpe", vocab_size: int = 8192, lowercase: bool = False
     ) -> Self:
-        """A tokenizer that has learned its tokens; the same texts give the same one.
-
-        Args:
-            texts: Those of the training subset.
-            kind: See the class.
-            vocab_size: Tokens at most, padding and unknown among them.
-            lowercase: Fold capital letters, and forms that are compatible (Unicode's NFKC), into one.
-
-        Raises:
-            ValueError: A value is out of its range.
-        """
+        """A tokenizer that has learned its tokens; the same texts give the same one."""
         check_tokenizer(kind, vocab_size)
         from tokenizers import pre_tokenizers, trainers
 
@@ -147,20 +120,12 @@ class Tokenizer:
         return [found.ids for found in self._backend.encode_batch_fast(list(map(_whole, texts)))]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; padding and unknown tokens are left out.
-
-        Args:
-            ids: From 0 to below `vocab_size`.
-        """
+        """The text of token ids; padding and unknown tokens are left out."""
         text: str = self._backend.decode([one for one in ids if one >= len(_SPECIAL)])
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each token id stands for, as it can be shown: a byte that is no character as its number.
-
-        Args:
-            ids: From 0 to below `vocab_size`.
-        """
+        """What each token id stands for, as it can be shown: a byte that is no character as its number."""
         known = self.tokens
         if not _decoded(self._backend):
             return [self.decode([one]) for one in ids]
@@ -173,17 +138,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """The tokenizer that `to_json` wrote; anything else is refused before the library sees it.
-
-        The format can do far more, with regular expressions and replacements that never end. So only the
-        vocabulary is taken from the file, and the rest has to be as assay makes it.
-
-        Args:
-            text: Perhaps of a stranger's.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """The tokenizer that `to_json` wrote; anything else is refused before the library sees it."""
         plain = json.loads(text)
         if isinstance(plain, dict):
             plain.pop("sha256", None)
@@ -202,15 +157,7 @@ class Tokenizer:
 
 
 def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
-    """The tokenizer of a network that somebody has trained.
-
-    Args:
-        text: Of its tokenizer.json, perhaps of a stranger's.
-        padding: The id in there that fills up a text; it changes places with 0.
-
-    Raises:
-        ValueError: It is something else, or does what is not taken.
-    """
+    """The tokenizer of a network that somebody has trained."""
     plain = in_house(text, padding)
     backend_of = _library().Tokenizer.from_str
     try:
@@ -240,15 +187,7 @@ def _library() -> Any:
 
 
 def check_tokenizer(kind: str, vocab_size: int) -> None:
-    """Refuse what no tokenizer can be trained with.
-
-    Args:
-        kind: Of `KINDS`.
-        vocab_size: Tokens at most.
-
-    Raises:
-        ValueError: Naming the argument.
-    """
+    """Refuse what no tokenizer can be trained with."""
     if kind not in KINDS:
         raise ValueError(f"tokenizer={kind!r}: one of {', '.join(KINDS)} was expected")
     least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)

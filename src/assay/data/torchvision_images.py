@@ -1,5 +1,3 @@
-"""torchvision's data sets of small images: MNIST and its like, CIFAR."""
-
 from __future__ import annotations
 
 from tarfile import TarError
@@ -50,20 +48,12 @@ class TorchvisionImages:
         self.class_names: tuple[str, ...] = ()
 
     def prepare(self) -> None:
-        """Download what is missing.
-
-        Raises:
-            DataError: The download failed.
-        """
+        """Download what is missing."""
         if self._download:
             self._open(train=False, download=True)
 
     def read(self) -> Mapping[str, Samples]:
-        """Splits `train` and `test`: inputs uint8 `[N, C, H, W]`, targets int64 `[N]`.
-
-        Raises:
-            DataError: Files are missing or damaged.
-        """
+        """Splits `train` and `test`: inputs uint8 `[N, C, H, W]`, targets int64 `[N]`."""
         subsets = {}
         for subset in ("train", "test"):
             dataset = self._open(train=subset == "train")

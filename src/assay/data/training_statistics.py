@@ -26,13 +26,7 @@ _SAMPLES = 1024
 
 
 class InputStatistics(NamedTuple):
-    """What inputs are normalised with, and between which values they lie.
-
-    Attributes:
-        mean: A value a channel or feature; empty: inputs are not normalised.
-        std: As `mean`.
-        value_range: The lowest and the highest value; empty where nobody asked.
-    """
+    """What inputs are normalised with, and between which values they lie."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -42,19 +36,7 @@ class InputStatistics(NamedTuple):
 def input_statistics(
     subset: Subset, first: Tensor, scale: Scale | None, *, ranged: bool, seed: int, num_workers: int
 ) -> InputStatistics:
-    """Statistics of the training subset's inputs, for which it is read once at most.
-
-    Args:
-        subset: The training samples with the transforms of evaluation.
-        first: A few of them, `[B, ...]`.
-        scale: Mean and deviation that are known already; None: those of the samples.
-        ranged: Find the range of values, too. Bytes lie between 0 and 1.
-        seed: Of the draw of 1,024 samples, where not all of them lie in memory as they are.
-        num_workers: Processes that read them.
-
-    Raises:
-        DataError: A sample cannot be read or transformed.
-    """
+    """Statistics of the training subset's inputs, for which it is read once at most."""
     if scale is None and not (first.is_floating_point() or first.dtype == torch.uint8):
         scale = (), ()
     is_byte, ends = first.dtype == torch.uint8, [float("inf"), float("-inf")]
@@ -80,10 +62,7 @@ def input_statistics(
 
 
 def target_statistics(splits: Splits) -> Scale:
-    """Mean and deviation of each real target over the training subset; empty where there is none.
-
-    Beside real targets, classes count with 0 and 1: they stay what they are.
-    """
+    """Mean and deviation of each real target over the training subset; empty where there is none."""
     targets = splits.data["train"].targets
     columns = range(targets.shape[1] if targets.ndim == 2 else 1)
     real = [splits.task.standardizes(column, splits.class_names) for column in columns]

@@ -44,19 +44,7 @@ _DETERMINISTIC = (
 
 @final
 class Transforms:
-    """A chain of torchvision (v2) transforms.
-
-    A v2 transform given a batch draws its random numbers once for the whole of it, which is not what anyone
-    means by "random crop"; so a chain with a random member runs sample by sample, and one without runs on the
-    batch.
-
-    Args:
-        transforms: Callables on `[C, H, W]` or `[B, C, H, W]` tensors.
-        keys: The full key of each, for messages.
-        masks: Targets are masks `[H, W]`, which are transformed along with the pictures: each transform gets
-            a pair of torchvision's `Image` and `Mask`. What it leaves of neither, such as a border, is left
-            out of the mask.
-    """
+    """A chain of torchvision (v2) transforms."""
 
     def __init__(
         self,
@@ -80,12 +68,7 @@ class Transforms:
         return all(type(transform) in _DETERMINISTIC for transform in self.transforms)
 
     def divide(self) -> tuple[Transforms, Transforms]:
-        """The deterministic transforms the chain starts with, to be applied only once, and the rest.
-
-        >>> head, tail = Transforms([v2.Resize(8), v2.RandomCrop(4), v2.Pad(1)]).divide()
-        >>> len(head.transforms), len(tail.transforms)
-        (1, 2)
-        """
+        """The deterministic transforms the chain starts with, to be applied only once, and the rest."""
         length = 0
         while length < len(self.transforms) and type(self.transforms[length]) in _DETERMINISTIC:
             length += 1
@@ -94,30 +77,13 @@ class Transforms:
         return Transforms(first, head, masks=self.masks), Transforms(rest, tail, masks=self.masks)
 
     def sample(self, inputs: Any, key: tuple[int, ...]) -> Any:
-        """Transform one sample; the random numbers are a function of `key` alone.
-
-        Args:
-            inputs: One input.
-            key: Such as (seed, epoch, index).
-
-        Raises:
-            DataError: A transform does not take this input.
-        """
+        """Transform one sample; the random numbers are a function of `key` alone."""
         if not self.deterministic:
             seed_generators(key)
         return self._apply(inputs)
 
     def pair(self, inputs: Any, targets: Any, key: tuple[int, ...]) -> tuple[Any, Any]:
-        """Transform one sample and, where it is a mask, its target.
-
-        Args:
-            inputs: One input.
-            targets: Its target.
-            key: As for `sample`.
-
-        Raises:
-            DataError: A transform does not take them.
-        """
+        """Transform one sample and, where it is a mask, its target."""
         if not self.masks or not self.transforms or not isinstance(targets, torch.Tensor) or targets.ndim < 2:
             return self.sample(inputs, key), targets
         if not self.deterministic:
@@ -142,18 +108,7 @@ class Transforms:
     def pairs(
         self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Transform a batch and, where these are masks, its targets.
-
-        Args:
-            inputs: As for `batch`.
-            targets: `[B, ...]`.
-            seed: As for `batch`.
-            epoch: As for `batch`.
-            keys: As for `batch`.
-
-        Raises:
-            DataError: As for `batch`.
-        """
+        """Transform a batch and, where these are masks, its targets."""
         if not self.masks or not self.transforms or targets.ndim < 3:
             return self.batch(inputs, seed, epoch, keys), targets
         if self.deterministic:
@@ -165,17 +120,7 @@ class Transforms:
         return stack([one for one, _ in samples]), stack([mask for _, mask in samples])
 
     def batch(self, inputs: Tensor, seed: int, epoch: int, keys: Tensor) -> Tensor:
-        """Transform a batch.
-
-        Args:
-            inputs: `[B, C, H, W]`.
-            seed: Of the run.
-            epoch: From 0.
-            keys: int64 `[B]`, the samples' indices in their data set.
-
-        Raises:
-            DataError: A transform does not take these inputs, or makes samples of several shapes.
-        """
+        """Transform a batch."""
         if not self.transforms:
             return inputs
         if self.deterministic:
@@ -206,13 +151,7 @@ class Transforms:
 
 
 def seed_generators(key: tuple[int, ...]) -> None:
-    """Seed the global generators of torch (CPU), numpy and random.
-
-    That they are global does no harm: they are seeded again before each training step.
-
-    Args:
-        key: Such as (seed, epoch, index).
-    """
+    """Seed the global generators of torch (CPU), numpy and random."""
     seed = mix(*key)
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
@@ -220,11 +159,7 @@ def seed_generators(key: tuple[int, ...]) -> None:
 
 
 def stack(samples: list[Any]) -> Tensor:
-    """`torch.stack` with a message that tells what to do about images of several sizes.
-
-    Raises:
-        DataError: They have several shapes.
-    """
+    """`torch.stack` with a message that tells what to do about images of several sizes."""
     shapes = {tuple(sample.shape): None for sample in samples}
     if len(shapes) > 1:
         raise DataError(
@@ -244,28 +179,14 @@ def _flat(transforms: Iterable[Any]) -> Iterator[Callable[[Any], Any]]:
 
 @final
 class PretrainedScale:
-    """What `data.transform.normalize: auto` makes of the inputs that a model's weights were trained with.
-
-    Args:
-        inputs: `mean`, `std`, `size` and `source`, see `assay.build.compatibility`; None
-            where the model starts from random weights.
-        normalize: What `data.transform.normalize` says.
-
-    Attributes:
-        notes: What was decided, a sentence each; there once `scale` was called.
-    """
+    """What `data.transform.normalize: auto` makes of the inputs that a model's weights were trained with."""
 
     def __init__(self, inputs: Mapping[str, Any] | None, normalize: Any) -> None:
         self._inputs, self._normalize = inputs, normalize
         self.notes: tuple[str, ...] = ()
 
     def scale(self, first: Tensor, given: Scale | None) -> Scale | None:
-        """Mean and deviation to normalise with; None where what was given, or the data's own, counts.
-
-        Args:
-            first: Some samples as the model will see them, `[B, C, ...]`, not normalised.
-            given: What `data.transform.normalize` comes to, as far as it says so itself.
-        """
+        """Mean and deviation to normalise with; None where what was given, or the data's own, counts."""
         if self._inputs is None:
             return None
         source, (mean, std) = self._inputs["source"], (self._inputs["mean"], self._inputs["std"])
@@ -325,11 +246,7 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def given(transform: Mapping[str, Any], name: str) -> Any:
-    """What a key of it says.
-
-    Raises:
-        DataError: It is left out.
-    """
+    """What a key of it says."""
     if name not in transform:
         raise DataError(
             f"data.transform.{name}: this must be given", hint=f"leave {name} as data/transform=none has it"
@@ -338,15 +255,7 @@ def given(transform: Mapping[str, Any], name: str) -> Any:
 
 
 def chain_of(transform: Mapping[str, Any], name: str) -> Transforms:
-    """A chain of transforms.
-
-    Args:
-        transform: The node.
-        name: `train` or `eval`.
-
-    Raises:
-        DataError: It is not a list of transforms.
-    """
+    """A chain of transforms."""
     chain = given(transform, name)
     if not isinstance(chain, list | tuple) or not all(map(callable, chain)):
         raise DataError(
@@ -358,14 +267,7 @@ def chain_of(transform: Mapping[str, Any], name: str) -> Transforms:
 
 
 def given_scale(by: Any) -> Scale | None:
-    """The mean and std that are given, or None where the data's own are wanted.
-
-    Args:
-        by: What `normalize` says.
-
-    Raises:
-        DataError: It is none of its choices.
-    """
+    """The mean and std that are given, or None where the data's own are wanted."""
     if by is None:
         return (), ()
     if by in ("auto", "data"):
@@ -385,15 +287,7 @@ def given_scale(by: Any) -> Scale | None:
 
 
 def given_for(first: Tensor, scale: Scale | None) -> Scale | None:
-    """The mean and std that are given, where they fit the samples.
-
-    Args:
-        first: Some of them, `[B, C, ...]`.
-        scale: As `given_scale` gives it.
-
-    Raises:
-        DataError: They are of another number of channels.
-    """
+    """The mean and std that are given, where they fit the samples."""
     if scale is not None and len(scale[0]) not in (0, 1, first.shape[1]):
         raise DataError(
             f"data.transform.normalize: {len(scale[0])} values for inputs of {first.shape[1]} channel(s)",
@@ -403,15 +297,7 @@ def given_for(first: Tensor, scale: Scale | None) -> Scale | None:
 
 
 def check_tokens(transforms: Mapping[str, Transforms], scale: Scale | None) -> None:
-    """Refuse to do to token ids what only means anything for numbers.
-
-    Args:
-        transforms: `train` and `eval`.
-        scale: As `given_scale` gives it.
-
-    Raises:
-        DataError: There are transforms, or a scale is given.
-    """
+    """Refuse to do to token ids what only means anything for numbers."""
     for name, chain in transforms.items():
         if chain:
             raise DataError(

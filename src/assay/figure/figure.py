@@ -110,15 +110,7 @@ class Heatmap:
 @final
 @dataclass(frozen=True, eq=False)
 class ParallelCoordinates:
-    """One line per row across one axis per column.
-
-    Attributes:
-        columns: A number or a text per row, by the column's name.
-        colour: The column that colours the lines.
-        log: Columns with a logarithmic axis.
-        texts: What each row is called.
-        shares: Columns of shares of a whole, which are written in per cent.
-    """
+    """One line per row across one axis per column."""
 
     columns: Mapping[str, Sequence[float | str]]
     colour: str = ""
@@ -130,15 +122,7 @@ class ParallelCoordinates:
 @final
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """A timeline: horizontal bars from a start to an end.
-
-    Attributes:
-        rows: In which row each span lies, by the row's name.
-        starts: In seconds since the figure's beginning.
-        ends: In the same unit.
-        texts: What is said of each when the pointer is over it.
-        colours: What each span is, such as the status of a job; spans of one kind have one colour.
-    """
+    """A timeline: horizontal bars from a start to an end."""
 
     rows: Names
     starts: Numbers
@@ -207,19 +191,7 @@ _NUMBERS: Final = 5
 def parallel_axis(
     values: Sequence[float | str], *, log: bool, share: bool = False
 ) -> tuple[NDArray[Any], list[tuple[float, str]]]:
-    """Values from 0, the lowest, to 1; texts in alphabetical order.
-
-    Args:
-        values: One per row.
-        log: Whether the axis is logarithmic; what is not positive has no place on it then.
-        share: Whether these are shares of a whole, which are written in per cent.
-
-    Returns:
-        `[N]`, NaN for what has no place; and place and text of each tick.
-
-    >>> parallel_axis([0.001, 0.1, 0.01], log=True)
-    (array([0. , 1. , 0.5]), [(0.0, '0.001'), (0.5, '0.01'), (1.0, '0.1')])
-    """
+    """Values from 0, the lowest, to 1; texts in alphabetical order."""
     if any(isinstance(value, str) for value in values):
         words = sorted({str(value) for value in values})
         places = np.linspace(0, 1, len(words)) if len(words) > 1 else np.array([0.5])
@@ -248,13 +220,7 @@ def _text(tick: float, log: bool, share: bool) -> str:
 
 
 def to_csv(figure: Figure) -> str:
-    """Write what a figure draws as a table.
-
-    Returns:
-        A matrix has its row's name in the first column. Everything else is one row per point, with the
-        column `series` where the figure has several; columns that no point fills are left out. Floats are
-        written so that they read back equal.
-    """
+    """Write what a figure draws as a table."""
     import pandas
 
     tables = [_table(mark) for mark in figure.marks]

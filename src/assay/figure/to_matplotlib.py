@@ -1,5 +1,3 @@
-"""A figure drawn by matplotlib, for files and loggers; without pyplot, so nothing global is touched."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -23,14 +21,7 @@ _MOST_NAMES = 40
 
 
 def to_matplotlib(figure: Figure) -> Drawing:
-    """Draw a figure by matplotlib.
-
-    Returns:
-        Ready for `savefig`; texts are written as they are, `$` included.
-
-    Raises:
-        AssayError: matplotlib is not installed.
-    """
+    """Draw a figure by matplotlib."""
     try:
         from matplotlib.figure import Figure as Drawing
     except ImportError as error:

@@ -50,12 +50,7 @@ _FEW: Final = 6
 
 
 def to_plotly(figure: Figure) -> dict[str, Any]:
-    """Draw a figure by plotly.
-
-    Returns:
-        Plain JSON: `data` and `layout`. Texts are escaped where plotly reads markup or TeX; numbers have six
-        digits, and those that are not finite are null.
-    """
+    """Draw a figure by plotly."""
     colours = itertools.cycle(PALETTE)
     data = [trace for mark in figure.marks for trace in _traces(mark, figure, colours)]
     layout: dict[str, Any] = {
@@ -74,26 +69,14 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
 
 
 def escaped(text: str, longest: int | None = None) -> str:
-    """A text as it is, where plotly would read tags, entities and TeX in it.
-
-    Args:
-        text: Anything.
-        longest: Letters after which it is cut.
-
-    >>> escaped("<a href='x'>7 & 8</a>", longest=12)
-    "&lt;a href='x'…"
-    """
+    """A text as it is, where plotly would read tags, entities and TeX in it."""
     if longest is not None and len(text) > longest:
         text = text[: longest - 1] + "…"
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
 def plain(values: Numbers | None) -> list[float | int | None] | None:
-    """Numbers as JSON has them: six digits, null for what is not finite.
-
-    Args:
-        values: Numbers; None stays None.
-    """
+    """Numbers as JSON has them: six digits, null for what is not finite."""
     if values is None:
         return None
     return [_plain(float(value)) for value in values]
@@ -225,10 +208,7 @@ def _heatmap(mark: Heatmap, figure: Figure) -> dict[str, Any]:
 
 
 def _parallel(mark: ParallelCoordinates) -> Iterable[dict[str, Any]]:
-    """Lines of SVG: plotly's own kind needs WebGL, and compiles code, which the page forbids.
-
-    Rows of about one colour are one trace; a gap parts them.
-    """
+    """Lines of SVG: plotly's own kind needs WebGL, and compiles code, which the page forbids."""
     axes = [parallel_axis(values, log=name in mark.log)[0] for name, values in mark.columns.items()]
     rows = np.stack([*axes, np.full(len(axes[0]), np.nan)], axis=1)
     texts = list(mark.texts) or [""] * len(rows)
@@ -338,7 +318,6 @@ def _axis(figure: Figure, which: Literal["x", "y"]) -> dict[str, Any]:
 
 
 def _drawn(figure: Figure, which: Literal["x", "y"]) -> NDArray[Any]:
-    """The numbers along an axis."""
     drawn = [
         np.asarray(mark.values if isinstance(mark, Bars) else getattr(mark, which), dtype=float)
         for mark in figure.marks

@@ -25,26 +25,13 @@ _DAY = 86_400.0
 
 @final
 class Output:
-    """An open file whose every write is one system call.
-
-    Without a buffer, a process forked in between (a worker that loads data) has nothing of it to write.
-
-    Args:
-        descriptor: Of the file; the caller closes it.
-    """
+    """An open file whose every write is one system call."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Write all of it.
-
-        Args:
-            data: The bytes.
-
-        Returns:
-            How many there were.
-        """
+        """Write all of it."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         while rest:
@@ -54,18 +41,7 @@ class Output:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Output]:
-    """Open a temporary file beside a path; left well, it is synced and takes the name, else it is removed.
-
-    Args:
-        path: The final name. What it holds stays untouched until the new content is on disk.
-
-    Yields:
-        A binary file to write to.
-
-    Raises:
-        OSError: It could not be written. The old content still stands, unless only the last step failed, the
-            sync of the directory: then the new content stands, and might not survive a power cut.
-    """
+    """Open a temporary file beside a path; left well, it is synced and takes the name, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() and not path.is_dir() and path.exists():
         # Such as /dev/null, which root could replace for the whole machine.
@@ -86,24 +62,13 @@ def replacing(path: Path) -> Iterator[Output]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a whole file.
-
-    Args:
-        path: The final name.
-        data: The content.
-    """
+    """Write a whole file."""
     with replacing(path) as file:
         file.write(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole text file in UTF-8, line ends as they are.
-
-    Args:
-        path: The final name.
-        text: The content. Bytes that were no UTF-8 when it was decoded with `surrogateescape` come out as
-            they were.
-    """
+    """Write a whole text file in UTF-8, line ends as they are."""
     write_bytes(path, text.encode("utf-8", "surrogateescape"))
 
 
@@ -123,12 +88,7 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
-    """Make a folder beside a path, removed when the block is left; leftovers of killed processes go first.
-
-    Args:
-        path: What the folder is for, such as the folder that it will be renamed to.
-        mode: As for `mkdir`.
-    """
+    """Make a folder beside a path, removed when the block is left; leftovers of killed processes go first."""
     remove_unfinished(path.parent, path.name)
     folder = temporary_name(path)
     folder.mkdir(mode)
@@ -164,15 +124,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove_unfinished(folder: Path, name: str = "") -> list[Path]:
-    """Remove what processes that are gone left half written or half removed; it may be gigabytes.
-
-    Args:
-        folder: Such as a run directory.
-        name: Of the file or folder whose leftovers go; empty for all.
-
-    Returns:
-        What was removed.
-    """
+    """Remove what processes that are gone left half written or half removed; it may be gigabytes."""
     if not folder.is_dir():
         return []
     found = [(path, _TEMPORARY.fullmatch(path.name)) for path in sorted(folder.iterdir())]

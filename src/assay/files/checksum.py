@@ -20,39 +20,22 @@ _DIGITS = 64
 
 
 def seal_yaml(text: str) -> str:
-    """Add the sum as a last line, a comment.
-
-    >>> print(seal_yaml("a: 1"), end="")
-    a: 1
-    # sha256: 37b128c59f1f5097f73f82691cb519f1f568667faab5ced1b4ab979d36837eae
-    """
+    """Add the sum as a last line, a comment."""
     return _seal(text if text.endswith("\n") else text + "\n", *_YAML)
 
 
 def seal_json(text: str) -> str:
-    """Add the sum as the last field, `sha256`, of everything before it.
-
-    Args:
-        text: A JSON object that is not empty, indented by two spaces.
-    """
+    """Add the sum as the last field, `sha256`, of everything before it."""
     return _seal(text.rstrip().removesuffix("\n}") + ",\n", *_JSON)
 
 
 def yaml_is_whole(data: bytes) -> bool | None:
-    """Whether a YAML file is as it was sealed; None when it has no seal.
-
-    Args:
-        data: All of the file.
-    """
+    """Whether a YAML file is as it was sealed; None when it has no seal."""
     return _is_whole(data, *_YAML) if _YAML[0].encode() in data else None
 
 
 def json_is_whole(data: bytes) -> bool:
-    """Whether a JSON file is as it was sealed.
-
-    Args:
-        data: All of the file.
-    """
+    """Whether a JSON file is as it was sealed."""
     return _is_whole(data, *_JSON)
 
 
@@ -81,11 +64,7 @@ def sha256(path: Path) -> str:
 
 
 def read_sums(path: Path) -> list[str]:
-    """The sums that are listed for a checkpoint, the newest first; none when its sum file is damaged.
-
-    Args:
-        path: The checkpoint, no link.
-    """
+    """The sums that are listed for a checkpoint, the newest first; none when its sum file is damaged."""
     try:
         text = read_whole(sum_file(path), 1 << 20).decode("utf-8", "surrogateescape")
     except OSError:
@@ -96,12 +75,7 @@ def read_sums(path: Path) -> list[str]:
 
 
 def write_sums(path: Path, sums: list[str]) -> None:
-    """List the sums of a checkpoint.
-
-    Args:
-        path: The checkpoint.
-        sums: The newest first.
-    """
+    """List the sums of a checkpoint."""
     write_text(sum_file(path), "".join(f"{one}  {path.name}\n" for one in sums))
 
 
@@ -116,21 +90,12 @@ def sums_of_content(path: Path) -> list[str]:
 
 
 def digest_of(file: BufferedReader) -> str:
-    """SHA-256 of what is left to read.
-
-    Args:
-        file: Open for reading.
-    """
+    """SHA-256 of what is left to read."""
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def damage(path: Path, file: BufferedReader) -> str:
-    """Why a checkpoint is not whole; empty when it is.
-
-    Args:
-        path: The checkpoint, no link.
-        file: The same, open for reading at its begin.
-    """
+    """Why a checkpoint is not whole; empty when it is."""
     if not sum_file(path).is_file():
         return f"has no {SUFFIX} file beside it, so whether it is whole is not known"
     sums = read_sums(path)
@@ -144,11 +109,7 @@ def damage(path: Path, file: BufferedReader) -> str:
 
 
 def damage_of(path: Path) -> str:
-    """Why a checkpoint cannot be used, as a sentence without its subject; empty when it is whole.
-
-    Args:
-        path: The checkpoint, or a link to it.
-    """
+    """Why a checkpoint cannot be used, as a sentence without its subject; empty when it is whole."""
     source = path.resolve()
     try:
         with source.open("rb") as file:

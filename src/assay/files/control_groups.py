@@ -18,12 +18,7 @@ _FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.us
 
 
 def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
-    """Processes killed so far: those of this process's control group, or of the whole machine without one.
-
-    Args:
-        cgroups: Where control groups are mounted.
-        proc: Where the kernel tells about processes.
-    """
+    """Processes killed so far: those of this process's control group, or of the whole machine without one."""
     counters = [
         folder / name for folder in _groups(cgroups, proc) for name in ("memory.events", "memory.oom_control")
     ]
@@ -38,12 +33,7 @@ def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
 
 
 def memory_limits(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
-    """Bytes that each group of this process may take, and has taken.
-
-    Args:
-        cgroups: As for `kills`.
-        proc: As for `kills`.
-    """
+    """Bytes that each group of this process may take, and has taken."""
     for folder in _groups(cgroups, proc):
         for names in _FILES:
             with suppress(OSError, ValueError):  # without a limit it says max

@@ -26,20 +26,7 @@ _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | ge
 
 
 def appending(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
-    """Open a file to add to it, or make it; a link is not followed, and nothing else is opened either.
-
-    Args:
-        path: In a run or sweep directory.
-        mode: Of a new file.
-        readable: Open it for reading too.
-
-    Returns:
-        A descriptor.
-
-    Raises:
-        AssayError: It is a link, has a second name elsewhere, or is not a regular file.
-        OSError: It cannot be opened.
-    """
+    """Open a file to add to it, or make it; a link is not followed, and nothing else is opened either."""
     access = os.O_RDWR if readable else os.O_WRONLY
     try:
         descriptor = os.open(path, access | os.O_APPEND | os.O_CREAT | _FLAGS, mode)
@@ -55,15 +42,7 @@ def appending(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
 
 
 def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
-    """The contents of a file that is small where nobody meant harm.
-
-    Args:
-        path: In a run or sweep directory.
-        largest: Bytes from which on it is not read.
-
-    Raises:
-        OSError: It cannot be read, is larger, or is not a regular file: a pipe or a device may never end.
-    """
+    """The contents of a file that is small where nobody meant harm."""
     with _regular(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0)) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB are not read", str(path))
@@ -71,15 +50,7 @@ def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
 
 
 def check_inside(path: Path, directory: Path) -> None:
-    """Refuse to show what lies elsewhere: a report is passed on to others.
-
-    Args:
-        path: A file or folder of the directory, perhaps by links.
-        directory: Of a run or a sweep.
-
-    Raises:
-        AssayError: A link leads out of the directory.
-    """
+    """Refuse to show what lies elsewhere: a report is passed on to others."""
     if not path.resolve().is_relative_to(directory.resolve()):
         raise AssayError(
             f"{path} is a link to {path.resolve()}, outside of {directory}: what it says is not shown"
@@ -87,15 +58,7 @@ def check_inside(path: Path, directory: Path) -> None:
 
 
 def read_end(path: Path, most: int) -> bytes:
-    """The last bytes of a log of any size; a link is not followed, for they may be shown to others.
-
-    Args:
-        path: In a run or sweep directory.
-        most: Bytes.
-
-    Raises:
-        OSError: It cannot be read, or is a link, a pipe or a device.
-    """
+    """The last bytes of a log of any size; a link is not followed, for they may be shown to others."""
     with _regular(path, os.O_RDONLY | _FLAGS) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
         return file.read(most)
@@ -110,15 +73,7 @@ def _regular(path: Path, flags: int) -> BinaryIO:
 
 
 def check_links(directory: Path) -> None:
-    """Refuse a directory to write in whose links lead out of it; asked before anything in it is opened.
-
-    Args:
-        directory: Of a run or a sweep; one that is not there is fine.
-
-    Raises:
-        AssayError: Naming a link to elsewhere, a file with a second name that would be added to, a pipe, or a
-            folder where a file belongs.
-    """
+    """Refuse a directory to write in whose links lead out of it; asked before anything in it is opened."""
     if not directory.is_dir():
         return
     root = os.path.realpath(directory)

@@ -1,5 +1,3 @@
-"""Train a part of a model; the rest keeps its weights."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
@@ -28,12 +26,6 @@ class Freeze(FineTuning):
 
     Raises:
         ValueError: From `prepare`, where an expression matches nothing, or nothing is left to freeze.
-
-    >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-    >>> Freeze(["."]).prepare(model)
-    >>> [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-    ['2.weight', '2.bias']
     """
 
     def __init__(self, frozen: Sequence[str] = (), trained: Sequence[str] = ()) -> None:
@@ -41,7 +33,6 @@ class Freeze(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Freeze, once and for all."""
         names = freezable(model) if self._frozen else [name for name, _ in model.named_parameters()]
         trained = names_that_match(self._trained, names, "finetune.trained")
         frozen = names_that_match(self._frozen, names, "finetune.frozen")

@@ -1,5 +1,3 @@
-"""Gradual unfreezing: the head first, then layer by layer down to the input."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
@@ -32,17 +30,6 @@ class Gradual(FineTuning):
     Raises:
         ValueError: `every_n_epochs` or an epoch is out of its range; from `prepare`, where an expression
             matches nothing.
-
-    >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
-    >>> gradual = Gradual(every_n_epochs=2)
-    >>> gradual.prepare(model)
-    >>> gradual.begin_epoch(model, 1)
-    >>> model[0].weight.requires_grad
-    False
-    >>> gradual.begin_epoch(model, 2)
-    >>> model[0].weight.requires_grad
-    True
     """
 
     def __init__(
@@ -84,7 +71,6 @@ class Gradual(FineTuning):
 
     @override
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """Unfreeze what is trained in an epoch, and freeze the rest."""
         frozen = {name for name, first in self._first_epoch.items() if first > epoch}
         for name, parameter in model.named_parameters():
             if self._first_epoch.get(name, _NEVER) != _NEVER:
@@ -93,7 +79,6 @@ class Gradual(FineTuning):
 
     @override
     def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
-        """The parameters that are trained in an epoch, whichever the model is in."""
         first = self._first_epoch
         return [
             parameter
@@ -103,7 +88,6 @@ class Gradual(FineTuning):
 
     @override
     def last_change(self, model: nn.Module) -> int:
-        """The epoch, from 0, in which the last parameters are unfrozen."""
         del model
         return max((first for first in self._first_epoch.values() if first != _NEVER), default=0)
 

@@ -21,53 +21,25 @@ class FineTuning(ABC):
 
     @abstractmethod
     def prepare(self, model: nn.Module) -> None:
-        """Freeze what is never trained, and add what is trained in its place.
-
-        Args:
-            model: With its weights; changed in place.
-
-        Raises:
-            ValueError: A regular expression matches nothing, or there is nothing to freeze.
-        """
+        """Freeze what is never trained, and add what is trained in its place."""
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """Freeze and unfreeze what the schedule says; a pure function of the epoch.
-
-        Args:
-            model: As `prepare` left it; changed in place.
-            epoch: From 0.
-        """
+        """Freeze and unfreeze what the schedule says; a pure function of the epoch."""
         del model, epoch
 
     def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
-        """The parameters that are trained in an epoch, whichever the model is in.
-
-        Args:
-            model: As `prepare` left it; not changed.
-            epoch: From 0.
-        """
+        """The parameters that are trained in an epoch, whichever the model is in."""
         del epoch
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def last_change(self, model: nn.Module) -> int:
-        """The epoch, from 0, in which the last parameters are unfrozen.
-
-        Args:
-            model: As `prepare` left it.
-        """
+        """The epoch, from 0, in which the last parameters are unfrozen."""
         del model
         return 0
 
 
 def freezable(model: nn.Module) -> list[str]:
-    """Names of the parameters that may be frozen: all but the head's, and those that weights did not fill.
-
-    `NAME.weight` stands for a norm that has running statistics and no parameter.
-
-    Raises:
-        ValueError: It has no head (its last parameters are not those of a linear layer or convolution), or
-            nothing but a head.
-    """
+    """Names of the parameters that may be frozen: all but the head's, and those that weights did not fill."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     head = head_names(model)
     kept = (*head, *getattr(model, "new_layers", ()))
@@ -89,12 +61,7 @@ def freezable(model: nn.Module) -> list[str]:
 
 
 def freeze(model: nn.Module, frozen: Collection[str]) -> None:
-    """Freeze parameters, and hold the statistics of the norms that they belong to; the others are trained.
-
-    Args:
-        model: Changed in place.
-        frozen: Names that `freezable` gave.
-    """
+    """Freeze parameters, and hold the statistics of the norms that they belong to; the others are trained."""
     for name, parameter in model.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)
@@ -102,19 +69,7 @@ def freeze(model: nn.Module, frozen: Collection[str]) -> None:
 
 
 def names_that_match(patterns: Iterable[str], names: Sequence[str], key: str) -> set[str]:
-    """The names that regular expressions are found in.
-
-    Args:
-        patterns: Each must be found in a name.
-        names: Of a model's parameters, or of its modules.
-        key: Of the patterns, for messages.
-
-    Raises:
-        ValueError: One is not a regular expression, or is found in no name.
-
-    >>> sorted(names_that_match(["layer4"], ["conv1.weight", "layer4.0.conv1.weight"], "finetune.trained"))
-    ['layer4.0.conv1.weight']
-    """
+    """The names that regular expressions are found in."""
     matching: set[str] = set()
     for index, pattern in enumerate(patterns):
         try:
@@ -157,15 +112,7 @@ def norm_names(model: nn.Module) -> list[str]:
 
 
 def hold_statistics(model: nn.Module, frozen: Collection[str]) -> None:
-    """Keep norms whose weight is frozen in eval mode; let the others follow the model.
-
-    A norm in eval mode normalises by its running mean and variance and leaves them alone. `model.train()`
-    does not change that.
-
-    Args:
-        model: Changed in place.
-        frozen: Names of parameters; `NAME.weight` stands for a norm without any, too.
-    """
+    """Keep norms whose weight is frozen in eval mode; let the others follow the model."""
     for name in norm_names(model):
         norm: Any = model.get_submodule(name)
         held = f"{name}.weight" in frozen

@@ -38,12 +38,6 @@ class LoRA(FineTuning):
     Raises:
         ValueError: A value is out of its range; from `prepare`, where the model has no such layer or an
             expression matches none.
-
-    >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2))
-    >>> LoRA(rank=4, alpha=8.0).prepare(model)
-    >>> sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    450
     """
 
     def __init__(self, rank: int = 8, alpha: float = 16.0, match: Sequence[str] = ()) -> None:
@@ -55,7 +49,6 @@ class LoRA(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Freeze the model but for its head, and adapt its matrices."""
         names = freezable(model)
         there = set(names)
         matrices = [name for name in _matrices(model) if name in there]
@@ -69,15 +62,7 @@ class LoRA(FineTuning):
         self.insert(model, [name for name in matrices if name in chosen])
 
     def insert(self, model: nn.Module, matrices: Iterable[str]) -> None:
-        """Adapt matrices, without freezing anything else.
-
-        Args:
-            model: Changed in place.
-            matrices: Their names.
-
-        Raises:
-            ConfigError: One is not larger than the rank.
-        """
+        """Adapt matrices, without freezing anything else."""
         for name in matrices:
             place, _, attribute = name.rpartition(".")
             module = model.get_submodule(place)
@@ -94,21 +79,13 @@ class LoRA(FineTuning):
 
 
 def adapted_in(state: Iterable[str]) -> list[str]:
-    """Names of the matrices that are adapted in a state dict.
-
-    >>> adapted_in(["0.bias", "0.parametrizations.weight.original", "0.parametrizations.weight.0.lora_A"])
-    ['0.weight']
-    """
+    """Names of the matrices that are adapted in a state dict."""
     end = ".0.lora_A"
     return [key.removesuffix(end).replace("parametrizations.", "", 1) for key in state if key.endswith(end)]
 
 
 def merge(model: nn.Module) -> None:
-    """Add the products to their matrices; the model then has its own parameters and names again.
-
-    Args:
-        model: Changed in place.
-    """
+    """Add the products to their matrices; the model then has its own parameters and names again."""
     for module in list(model.modules()):
         if not parametrize.is_parametrized(module):
             continue

@@ -1,5 +1,3 @@
-"""The run directory's own log: `metrics.csv`, one row per logged point."""
-
 from __future__ import annotations
 
 import csv
@@ -88,13 +86,7 @@ class RunCSV(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Append one row, which a process that is killed next does not lose.
-
-        Args:
-            metrics: Numbers, and tensors and arrays of one element. Anything else is left out; no row is
-                written when nothing but the epoch is left.
-            step: Optimizer steps before this point.
-        """
+        """Append one row, which a process that is killed next does not lose."""
         row = {name: number for name, value in metrics.items() if (number := _number(value)) is not None}
         if not row.keys() - set(_FIRST):
             return
@@ -127,11 +119,7 @@ class RunCSV(Logger):
 
     @rank_zero_only
     def position(self) -> dict[str, Any]:
-        """Where the file ends now, for a checkpoint; everything before it is on disk then.
-
-        Returns:
-            As `mark`, and `columns`.
-        """
+        """Where the file ends now, for a checkpoint; everything before it is on disk then."""
         with self._refusal():
             columns = self._open()
             if self._synced != self._seal:
@@ -142,11 +130,7 @@ class RunCSV(Logger):
 
     @rank_zero_only
     def rewind(self, position: Mapping[str, Any] | None) -> None:
-        """Drop the rows that a run which goes on from a checkpoint will write again.
-
-        Args:
-            position: From the checkpoint; None for a run that starts anew.
-        """
+        """Drop the rows that a run which goes on from a checkpoint will write again."""
         if position is None:
             position = {"rows": 0, "columns": _FIRST}
         before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])

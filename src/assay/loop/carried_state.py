@@ -33,17 +33,7 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """What of an epoch is done.
-
-    An epoch is `EPOCH_START`, then for each batch `BATCH_START, STEP, BATCH_END` and, where it is time,
-    `VALIDATION, VALIDATION_END`, then `BATCH_START, SCORES, EPOCH_END`.
-
-    `BATCH_START` begins when all of the batch before is done, and lasts while the next one is read. The three
-    that end something begin when all callbacks but those that save checkpoints have been called: a checkpoint
-    then holds what they did, and what is left to do are the hooks of `Checkpoint` callbacks and what follows.
-    One that is saved during `STEP`, `VALIDATION` or `SCORES`, while the epoch's scores are looked at, is of
-    half-done work, from which no run goes on.
-    """
+    """What of an epoch is done."""
 
     EPOCH_START = "epoch_start"
     BATCH_START = "batch_start"
@@ -62,13 +52,7 @@ HALF_DONE: Final = (Phase.STEP, Phase.VALIDATION, Phase.SCORES)
 @final
 @dataclass(frozen=True)
 class Position:
-    """Epoch, batches done in it, and phase.
-
-    Attributes:
-        epoch: From 0.
-        batch: Batches of the epoch whose step is done.
-        phase: See `Phase`.
-    """
+    """Epoch, batches done in it, and phase."""
 
     epoch: int
     batch: int
@@ -80,14 +64,7 @@ class Position:
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Position:
-        """The position that a checkpoint holds; the file may be anybody's.
-
-        Args:
-            state: Of `as_state`.
-
-        Raises:
-            AssayError: It is not one from which a run can go on.
-        """
+        """The position that a checkpoint holds; the file may be anybody's."""
         epoch, batch, phase = (state.get(name) for name in ("epoch", "batch", "phase"))
         counts = all(type(one) is int and one >= 0 for one in (epoch, batch))
         if not counts or not isinstance(phase, str) or phase not in set(Phase) - {*HALF_DONE}:
@@ -96,16 +73,7 @@ class Position:
 
 
 def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
-    """What is carried over from the process that saves to the one that goes on.
-
-    Args:
-        trainer: In fit.
-        phase: In which the checkpoint is saved.
-
-    Returns:
-        Whether training was to stop; metrics so far; what callbacks keep for themselves; and of each process
-        gradients that are being accumulated, buffers, and what the epoch has logged so far.
-    """
+    """What is carried over from the process that saves to the one that goes on."""
     return {
         "should_stop": bool(trainer.should_stop),
         "metrics": {
@@ -124,16 +92,7 @@ def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
 
 
 def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
-    """Put back what `carried_state` gave.
-
-    Args:
-        trainer: About to go on.
-        state: From a checkpoint.
-        stop: Whether a stop that was decided before the checkpoint still holds.
-
-    Raises:
-        AssayError: It says what is never written there.
-    """
+    """Put back what `carried_state` gave."""
     module, strategy = trainer.lightning_module, trainer.strategy
     trainer.should_stop = stop and state["should_stop"]
     callback_metrics(trainer).update({n: value.to(module.device) for n, value in state["metrics"].items()})
@@ -160,7 +119,6 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
 
 
 def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
-    """Of this process alone."""
     module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
     state: dict[str, Any] = {"logged": logged_state(loop)}
     if hasattr(module, "epoch_state"):
@@ -212,20 +170,12 @@ def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:
 
 
 def only_whole_epochs(trainer: L.Trainer) -> bool:
-    """Whether a run can go on at the start of an epoch only, because its data can only be read from there.
-
-    Args:
-        trainer: In fit.
-    """
+    """Whether a run can go on at the start of an epoch only, because its data can only be read from there."""
     return any(getattr(loader, "exact", True) is False for loader in tree_leaves(trainer.train_dataloader))
 
 
 def claimed(trainer: L.Trainer) -> set[str]:
-    """Paths of the checkpoints that the callbacks keep.
-
-    Args:
-        trainer: In fit.
-    """
+    """Paths of the checkpoints that the callbacks keep."""
     paths: set[str] = set()
     for callback in trainer.checkpoint_callbacks:
         if isinstance(callback, ModelCheckpoint):
@@ -234,12 +184,7 @@ def claimed(trainer: L.Trainer) -> set[str]:
 
 
 def remove_dropped(trainer: L.Trainer, names: Iterable[str]) -> None:
-    """Remove what a better checkpoint has taken the place of, should the process have died in between.
-
-    Args:
-        trainer: Goes on from `trainer.ckpt_path`.
-        names: Files beside that one.
-    """
+    """Remove what a better checkpoint has taken the place of, should the process have died in between."""
     folder = Path(str(trainer.ckpt_path)).parent
     kept = {Path(path).name for path in claimed(trainer)}
     for name in names:
@@ -259,25 +204,14 @@ _PROGRESS: Final = frozenset(
 @final
 @dataclass(frozen=True)
 class ChangedArguments:
-    """What is other than when the run began.
-
-    Attributes:
-        optimizer: Name of an argument to its old and its new value.
-        new_schedule: Whether the scheduler is built with other arguments.
-        stop: Whether a stop that was decided before the checkpoint still holds.
-    """
+    """What is other than when the run began."""
 
     optimizer: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     new_schedule: bool = False
     stop: bool = True
 
     def apply(self, trainer: L.Trainer, built: Sequence[Mapping[str, Any]]) -> None:
-        """Change optimizers and schedulers whose state was loaded.
-
-        Args:
-            trainer: About to go on.
-            built: State of each scheduler before that.
-        """
+        """Change optimizers and schedulers whose state was loaded."""
         if self.new_schedule:
             _reschedule(trainer, built)
         _change_optimizer(trainer, self.optimizer)

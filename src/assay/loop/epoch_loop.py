@@ -60,12 +60,7 @@ if TYPE_CHECKING:
 
 @final
 class AutomaticStep:
-    """What Lightning's automatic optimization does with a batch; what never changes is asked once.
-
-    Args:
-        trainer: In fit.
-        hooks: Of the same trainer.
-    """
+    """What Lightning's automatic optimization does with a batch; what never changes is asked once."""
 
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
         self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
@@ -97,20 +92,7 @@ class AutomaticStep:
         return own or self._hooks.profiled
 
     def run(self, arguments: tuple[Any, ...], batch_idx: int, *, accumulates: bool) -> dict[str, Any]:
-        """Take the step, or add to the gradients of one.
-
-        Args:
-            arguments: Of `training_step`.
-            batch_idx: From 0, in the epoch.
-            accumulates: The optimizer does not step.
-
-        Returns:
-            What `training_step` returned, its loss detached and divided by the number of batches that are
-            accumulated; empty where it skipped the step.
-
-        Raises:
-            MisconfigurationException: `optimizer_step` did not call the closure.
-        """
+        """Take the step, or add to the gradients of one."""
         optimizer = self._strategy.optimizers[0]
         if optimizer is not self._optimizer:
             self._optimizer, self._lean_zero_grad = optimizer, lean_zero_grad(optimizer)
@@ -266,18 +248,7 @@ class _Calls(NamedTuple):
 
 @final
 class EpochLoop(LightningEpochLoop):
-    """Batches of an epoch, from a phase on.
-
-    Args:
-        trainer: Which trains.
-        min_steps: Optimizer steps before training may stop early.
-        max_steps: Optimizer steps after which it stops; -1 for no limit.
-
-    Attributes:
-        phase: What is being done, see `Phase`.
-        outputs: Of the last training step.
-        micro_batch: Takes steps in pieces; None where each batch is taken whole.
-    """
+    """Batches of an epoch, from a phase on."""
 
     val_loop: EvaluationLoop
 
@@ -300,7 +271,6 @@ class EpochLoop(LightningEpochLoop):
     @property
     @override
     def done(self) -> bool:
-        """Whether the epoch has no further batch, or training no further step, or shall stop."""
         progress: Any = self.batch_progress
         over = progress.is_last_batch or progress.current.ready == self.trainer.fit_loop.max_batches
         limited = self.max_steps != -1 and self.global_step >= self.max_steps
@@ -309,18 +279,13 @@ class EpochLoop(LightningEpochLoop):
     @property
     @override
     def global_step(self) -> int:
-        """Optimizer steps so far."""
         if self._automatic:
             steps: int = self.automatic_optimization.optim_progress.optimizer_steps
             return steps
         return super().global_step
 
     def prepare(self, hooks: HookPlan) -> None:
-        """Ask what does not change while training.
-
-        Args:
-            hooks: Of the trainer.
-        """
+        """Ask what does not change while training."""
         self._hooks, self._step = hooks, AutomaticStep(self.trainer, hooks)
         self._strategy, self._collector = self.trainer.strategy, connector(self.trainer)
         self._bind()
@@ -330,7 +295,6 @@ class EpochLoop(LightningEpochLoop):
         self._arguments = 2 if is_param_in_hook_signature(step, "batch_idx", min_args=2) else 1
 
     def _bind(self) -> None:
-        """Ask who is called in each step."""
         hooks, begin, end = self._hooks, "on_train_batch_start", "on_train_batch_end"
         self._bound = hooks.version
         self._calls = _Calls(
@@ -342,12 +306,6 @@ class EpochLoop(LightningEpochLoop):
 
     @override
     def run(self, data_fetcher: Any, start: Phase = Phase.EPOCH_START) -> None:
-        """Train what is left of the epoch.
-
-        Args:
-            data_fetcher: Gives the batches.
-            start: Where to go on.
-        """
         if start is Phase.EPOCH_START:
             for progress in (
                 *(self.batch_progress, self.scheduler_progress),
@@ -390,14 +348,6 @@ class EpochLoop(LightningEpochLoop):
 
     @override
     def advance(self, data_fetcher: Any) -> None:
-        """Train one batch.
-
-        Args:
-            data_fetcher: Gives it.
-
-        Raises:
-            StopIteration: There is none, or `on_train_batch_start` has returned -1.
-        """
         hooks, progress = self._hooks, self.batch_progress
         if hooks.version != self._bound:
             self._bind()
@@ -472,11 +422,6 @@ class EpochLoop(LightningEpochLoop):
 
     @override
     def on_advance_end(self, data_fetcher: Any) -> None:
-        """Validate if it is time, and let plateau schedulers see the result.
-
-        Args:
-            data_fetcher: Of the epoch.
-        """
         if self._validates and validation_is_due(self, data_fetcher):
             trainer, collector = self.trainer, self._collector
             trainer.validating = True

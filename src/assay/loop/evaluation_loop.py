@@ -1,5 +1,3 @@
-"""Validation and test."""
-
 from __future__ import annotations
 
 from collections import ChainMap
@@ -50,12 +48,7 @@ if TYPE_CHECKING:
 
 @final
 class EvaluationLoop(LightningEvaluationLoop):
-    """All batches of one or several dataloaders, once.
-
-    Attributes:
-        hooks: Of the trainer, while it trains.
-        seen_before: Batches of each dataloader before a checkpoint from which the run goes on.
-    """
+    """All batches of one or several dataloaders, once."""
 
     hooks: HookPlan | None = None
     seen_before: Mapping[int, int] = MappingProxyType({})
@@ -64,18 +57,13 @@ class EvaluationLoop(LightningEvaluationLoop):
 
     @classmethod
     def like(cls, loop: LightningEvaluationLoop) -> Self:
-        """One that does what Lightning's does.
-
-        Args:
-            loop: Lightning's.
-        """
+        """One that does what Lightning's does."""
         made = cls(*like(loop))
         made._results = LoggedValues(training=False)
         return made
 
     @override
     def setup_data(self) -> None:
-        """Have the dataloaders made, where they are not there."""
         super().setup_data()
         if self.seen_before:
             see_batches(self, self.seen_before)
@@ -84,11 +72,6 @@ class EvaluationLoop(LightningEvaluationLoop):
     @override
     @without_gradients
     def run(self) -> list[Any]:
-        """Evaluate.
-
-        Returns:
-            What was logged, a mapping for each dataloader.
-        """
         self.setup_data()
         if self.skip:
             return []
@@ -148,7 +131,6 @@ class EvaluationLoop(LightningEvaluationLoop):
         self._bind(hooks)
 
     def _bind(self, hooks: HookPlan) -> None:
-        """Ask who is called for each batch."""
         name, self._bound = self._name(), hooks.version
         begin, end, step = f"on_{name}_batch_start", f"on_{name}_batch_end", f"{name}_step"
         plain = not hooks.profiled and forward_is_plain(self.trainer.strategy, step)
@@ -210,12 +192,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         return outputs
 
     def end(self, hooks: HookPlan, *, fitting: bool = True) -> None:
-        """All that follows when the scores are logged; it is left to a run that goes on from here.
-
-        Args:
-            hooks: Of the trainer.
-            fitting: Checkpoints are saved.
-        """
+        """All that follows when the scores are logged; it is left to a run that goes on from here."""
         trainer, name = self.trainer, self._name()
         if fitting:
             trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END

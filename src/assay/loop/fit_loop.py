@@ -47,19 +47,7 @@ KEY: Final = "position"
 
 @final
 class FitLoop(LightningFitLoop):
-    """Epochs, and in each checkpoint the position from which a run that loads it goes on.
-
-    A checkpoint is saved in the middle of something: after an optimizer step and before its validation, after
-    the validation and before the plateau scheduler sees it, at the end of an epoch whose row is not yet
-    written. Here such a run goes on with exactly what was left to do.
-
-    Args:
-        loop: Lightning's, of a trainer that has not run yet.
-
-    Attributes:
-        changed: What a run that goes on has been told to do otherwise.
-        has_begun: Whether the checkpoint is taken up, and what happens from here on is training.
-    """
+    """Epochs, and in each checkpoint the position from which a run that loads it goes on."""
 
     epoch_loop: EpochLoop
 
@@ -78,7 +66,6 @@ class FitLoop(LightningFitLoop):
 
     @override
     def run(self) -> None:
-        """Train to the end."""
         self.setup_data()
         loaded, self._loaded = self._loaded, None
         if (loaded is None or not self.max_batches) and self.skip:
@@ -154,7 +141,6 @@ class FitLoop(LightningFitLoop):
 
     @override
     def on_save_checkpoint(self) -> dict[str, Any]:
-        """The position, and what is carried over to a run that goes on from it."""
         trainer, loop, phase = self.trainer, self.epoch_loop, self.epoch_loop.phase
         progress: Any = loop.batch_progress.current
         begun = phase not in (Phase.EPOCH_START, Phase.EPOCH_END, Phase.TRAIN_END)
@@ -179,12 +165,7 @@ class FitLoop(LightningFitLoop):
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any], prefix: str = "") -> None:
-        """Take note of a position; what it needs is put in place when training begins.
-
-        Args:
-            state_dict: Of Lightning's form.
-            prefix: Of its keys.
-        """
+        """Take note of a position; what it needs is put in place when training begins."""
         loaded = state_dict[f"{prefix}state_dict"]
         position = Position.of_state(loaded[KEY])
         super().load_state_dict(state_dict, prefix)
@@ -224,12 +205,7 @@ class FitLoop(LightningFitLoop):
 
 
 def install(trainer: L.Trainer, micro_batch: int | Literal["auto"] | None = None) -> None:
-    """Give a trainer loops that do what Lightning's do, and can go on after any step.
-
-    Args:
-        trainer: That has not run yet.
-        micro_batch: The most samples that are computed at a time, see `MicroBatch`; None: the batch.
-    """
+    """Give a trainer loops that do what Lightning's do, and can go on after any step."""
     trainer.fit_loop = FitLoop(trainer.fit_loop)
     trainer.fit_loop.epoch_loop.micro_batch = None if micro_batch is None else MicroBatch(micro_batch)
     trainer.validate_loop = EvaluationLoop.like(trainer.validate_loop)
@@ -247,11 +223,6 @@ class MovedRun(Callback):
     def on_load_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Change the paths in the states of callbacks, which are about to be given them.
-
-        Raises:
-            AssayError: A state holds what no callback has written.
-        """
         for callback in trainer.checkpoint_callbacks:
             state = checkpoint["callbacks"].get(callback.state_key)
             if isinstance(callback, ModelCheckpoint) and state:

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 @final
 class HookPlan:
-    """Calls hooks as Lightning does: those that are overridden, in its order, known to `self.log` by name.
-
-    With a profiler each hook is called, and timed under the name that Lightning gives it.
-
-    Args:
-        trainer: Whose model is set up.
-    """
+    """Calls hooks as Lightning does: those that are overridden, in its order, known to `self.log` by name."""
 
     def __init__(self, trainer: L.Trainer) -> None:
         self._trainer: Any = trainer
@@ -62,51 +56,25 @@ class HookPlan:
     def callbacks(
         self, hook: str, *args: Any, saving: bool | None = None, monitoring: bool | None = None
     ) -> None:
-        """Call a hook of the callbacks.
-
-        Args:
-            hook: Such as `on_train_batch_end`.
-            args: After trainer and module.
-            saving: As for `of_callbacks`.
-            monitoring: As for `of_callbacks`.
-        """
+        """Call a hook of the callbacks."""
         call = self.of_callbacks(hook, saving=saving, monitoring=monitoring)
         if call is not None:
             call(*args)
 
     def module(self, hook: str, *args: Any) -> Any:
-        """Call a hook of the module; what Lightning's own does nothing in is called only if overridden.
-
-        Args:
-            hook: Such as `on_train_batch_end`.
-            args: Of the hook.
-        """
+        """Call a hook of the module; what Lightning's own does nothing in is called only if overridden."""
         call = self.of_module(hook)
         return None if call is None else call(*args)
 
     def strategy(self, hook: str, *args: Any) -> Any:
-        """Call a hook of the strategy.
-
-        Args:
-            hook: Such as `on_train_batch_start`.
-            args: Of the hook.
-        """
+        """Call a hook of the strategy."""
         call = self.of_strategy(hook)
         return None if call is None else call(*args)
 
     def of_callbacks(
         self, hook: str, *, saving: bool | None = None, monitoring: bool | None = None
     ) -> Call | None:
-        """What calls a hook of the callbacks, given what comes after trainer and module.
-
-        Args:
-            hook: Such as `on_train_batch_end`.
-            saving: True: of those that save checkpoints alone; False: of all others alone.
-            monitoring: The same for those that wait for a metric, of which some save and some stop training.
-
-        Returns:
-            None where nobody overrides it.
-        """
+        """What calls a hook of the callbacks, given what comes after trainer and module."""
         if self._trainer.callbacks != self._callbacks:
             self.forget()
         key = hook, saving, monitoring
@@ -121,25 +89,11 @@ class HookPlan:
         return self._calls[key]
 
     def of_module(self, hook: str) -> Call | None:
-        """What calls a hook of the module.
-
-        Args:
-            hook: Such as `training_step`.
-
-        Returns:
-            None where nothing would be done.
-        """
+        """What calls a hook of the module."""
         return self._of_one(self._module, LightningModule, "LightningModule", hook)
 
     def of_strategy(self, hook: str) -> Call | None:
-        """What calls a hook of the strategy.
-
-        Args:
-            hook: Such as `on_train_batch_start`.
-
-        Returns:
-            None where nothing would be done.
-        """
+        """What calls a hook of the strategy."""
         return self._of_one(self._trainer.strategy, Strategy, "Strategy", hook)
 
     def _overriding(self, chosen: Sequence[Callback], hook: str) -> list[tuple[str, Call]]:
@@ -153,7 +107,6 @@ class HookPlan:
         return found
 
     def _calling(self, hook: str, methods: list[tuple[str, Call]]) -> Call | None:
-        """One function for those of several callbacks."""
         trainer, module, fields = self._trainer, self._module, self._fields
         plain = [method for _, method in methods]
 
@@ -195,20 +148,11 @@ class HookPlan:
         return self._calls[key]
 
     def profile(self, label: str) -> AbstractContextManager[Any]:
-        """Time a block, where there is a profiler.
-
-        Args:
-            label: Under which it is reported.
-        """
+        """Time a block, where there is a profiler."""
         return self._trainer.profiler.profile(label) if self.profiled else _NOTHING
 
     def to_device(self, batch: Any, dataloader_idx: int = 0) -> Any:
-        """A batch after all hooks that move it.
-
-        Args:
-            batch: As the dataloader gave it.
-            dataloader_idx: Its dataloader.
-        """
+        """A batch after all hooks that move it."""
         trainer = self._trainer
         if self._moves is None:
             self._moves = self._moving()
@@ -246,11 +190,7 @@ class HookPlan:
 
 
 def there(*calls: Call | None) -> tuple[Call, ...]:
-    """Those that are to be called at all.
-
-    Args:
-        calls: Of a `HookPlan`.
-    """
+    """Those that are to be called at all."""
     return tuple(call for call in calls if call is not None)
 
 

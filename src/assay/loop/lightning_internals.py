@@ -1,8 +1,4 @@
-"""The private names of Lightning that a run needs; `tests/contract/test_private_names.py` watches over them.
-
-The loops are subclasses of Lightning's, so that whatever reads `trainer.fit_loop.epoch_loop.batch_progress`
-and its like finds what it expects. What they do themselves is written with the functions below.
-"""
+"""The private names of Lightning that a run needs; `tests/contract/test_private_names.py` watches them."""
 
 from __future__ import annotations
 
@@ -161,11 +157,7 @@ def single_iterator(fetcher: Any) -> Iterator[Any] | None:
 
 
 def next_of(iterator: Iterator[Any], fetcher: Any) -> Any:
-    """The next batch of `single_iterator`, counted as the fetcher would.
-
-    Raises:
-        StopIteration: There is none.
-    """
+    """The next batch of `single_iterator`, counted as the fetcher would."""
     if fetcher.done:
         raise StopIteration
     batch = next(iterator)
@@ -318,10 +310,7 @@ def print_results(loop: LightningEvaluationLoop, outputs: list[Any]) -> None:
 
 
 def leave_signals(trainer: L.Trainer) -> None:
-    """Have Lightning set no handler for SIGTERM: its own ends a run without saving, by an error or for ever.
-
-    With several processes it calls a collective from within the handler.
-    """
+    """Have Lightning set no handler for SIGTERM: its own ends a run without saving, or hangs for ever."""
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
 
 
@@ -419,11 +408,7 @@ def bookkeeping(callback: object) -> dict[str, Any]:
 
 
 def take_up_bookkeeping(callback: object, state: Mapping[str, Any]) -> None:
-    """Give a callback back what a checkpoint says of it; the file may be anybody's.
-
-    Raises:
-        AssayError: It says something that is never written there.
-    """
+    """Give a callback back what a checkpoint says of it; the file may be anybody's."""
     kinds = _kinds(callback)
     for name, value in state.items():
         if type(value) is not kinds.get(name):
@@ -446,11 +431,7 @@ def _kinds(callback: object) -> dict[str, type]:
 
 
 def check_steps(loop: LightningEpochLoop) -> None:
-    """Refuse a number of steps that is none.
-
-    Raises:
-        AssayError: The checkpoint was changed.
-    """
+    """Refuse a number of steps that is none."""
     steps: object = loop._batches_that_stepped
     if type(steps) is not int:
         raise was_changed("_batches_that_stepped", steps)
@@ -491,11 +472,7 @@ def logged_state(loop: LightningEpochLoop) -> dict[str, Any]:
 
 
 def take_up_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
-    """Put what `logged_state` gave back.
-
-    Raises:
-        AssayError: It says something that is never logged.
-    """
+    """Put what `logged_state` gave back."""
     strategy: Any = loop.trainer.strategy
     for key, saved in state.items():
         if (

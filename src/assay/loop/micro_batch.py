@@ -1,5 +1,3 @@
-"""A step in pieces of its batch, which are halved when memory runs out."""
-
 from __future__ import annotations
 
 import gc
@@ -31,21 +29,7 @@ BATCH_DEPENDENT: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Syn
 
 @final
 class MicroBatch:
-    """Takes the gradient of a batch as the weighted sum of those of its pieces, with one step in the end.
-
-    The pieces are of the batch after its augmentation, in its order, and as equal as can be. With "auto" the
-    batch is whole until memory runs out: what the step has changed until then is put back, and it is taken
-    again with pieces of half the size. Which size it came to in which batch is all that another process needs
-    to do the same.
-
-    Args:
-        asked: The most samples of a piece, or "auto".
-
-    Attributes:
-        sizes: For "auto", by the number of batches that were trained before: the most samples of a piece
-            from there on.
-        on_change: Called when `sizes` has changed.
-    """
+    """Takes the gradient of a batch as the weighted sum of those of its pieces, with one step in the end."""
 
     def __init__(self, asked: int | Literal["auto"]) -> None:
         self._asked = asked
@@ -54,11 +38,7 @@ class MicroBatch:
         self._told = False
 
     def prepare(self, trainer: L.Trainer) -> None:
-        """Ask what does not change while training.
-
-        Args:
-            trainer: In fit, of assay's own module.
-        """
+        """Ask what does not change while training."""
         self._trainer = trainer
         self._module: Any = trainer.lightning_module
         self._sensitive = [part for part in self._module.modules() if isinstance(part, BATCH_DEPENDENT)]
@@ -66,20 +46,7 @@ class MicroBatch:
     def run(
         self, batch: Any, forward: Forward, zero_grad: Callable[[], None], backward: Backward
     ) -> dict[str, Any]:
-        """Take the gradient of a batch.
-
-        Args:
-            batch: As the module gets it.
-            forward: Gives the loss of the module's `piece`, and what hooks see of it.
-            zero_grad: Called once, before the first backward pass.
-            backward: Of the last piece, with the hooks around it; it gets the loss of the whole batch.
-
-        Returns:
-            What hooks see of the step.
-
-        Raises:
-            AssayError: There is no room for the smallest piece.
-        """
+        """Take the gradient of a batch."""
         trainer, module = self._trainer, self._module
         number: int = trainer.fit_loop.epoch_loop.batch_progress.total.completed
         with trainer.precision_plugin.train_step_context():
@@ -169,11 +136,7 @@ class MicroBatch:
 
 @final
 class _State:
-    """What a step may change before the optimizer moves the weights.
-
-    Args:
-        module: Whose step begins.
-    """
+    """What a step may change before the optimizer moves the weights."""
 
     def __init__(self, module: Any) -> None:
         self._module, self._device = module, module.device
@@ -192,7 +155,6 @@ class _State:
             self.gradients = [(one, None if one.grad is None else one.grad.clone()) for one in every]
 
     def restore(self) -> None:
-        """Have all be as it was."""
         vars(self._module)[CURRENT_HOOK] = self._hook
         with torch.no_grad():
             for name, buffer in self._module.named_buffers():

@@ -30,11 +30,7 @@ _KEY: Final = "assay/stop"
 
 
 class StoppedBySignal(BaseException):
-    """The run was told to stop, and did.
-
-    Args:
-        name: Of the signal, such as `SIGTERM`.
-    """
+    """The run was told to stop, and did."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"stopped by {name}")
@@ -45,18 +41,7 @@ class StoppedBySignal(BaseException):
 class StopOnSignal(Checkpoint):
     """Ends a run on SIGTERM, SIGINT, SIGUSR1 or SIGHUP: finishes the step, saves a checkpoint, raises.
 
-    SIGHUP, which comes as a terminal is closed, stays ignored where it is, as under `nohup`.
-
-    What is saved is what Lightning's `ModelCheckpoint` would save after this step. A validation is finished
-    first, as its half cannot be saved; a test is broken off. Where data can only be read from the start of an
-    epoch, nothing is saved but `epoch.ckpt` at the end of each. A second SIGINT stops at once. With several
-    processes, whichever is told first names the step that all of them stop after; they look it up in torch's
-    store, once an optimizer step, and no device has to be waited for.
-
     A `Checkpoint` because Lightning calls those last: averages and metrics have taken in the step by then.
-
-    Args:
-        path: Where the checkpoint goes.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -93,7 +78,6 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Leave where nothing has been trained yet."""
         self._last_step, self._store = -1, _store(trainer)
         self._leave_together(trainer)
 
@@ -101,7 +85,6 @@ class StopOnSignal(Checkpoint):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Leave, now that the step before this one has been logged too."""
         if self._saved:
             raise StoppedBySignal(self.received)
 
@@ -109,7 +92,6 @@ class StopOnSignal(Checkpoint):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save, where it was asked for and an optimizer step is done."""
         if not self.received and self._store is None:
             return
         step_done = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
@@ -119,11 +101,6 @@ class StopOnSignal(Checkpoint):
             self._saved = True
 
     def _agreed(self, step: int) -> bool:
-        """Whether all processes stop after this step.
-
-        Who is told to stop after step s says so before it takes part in s + 1; who has s + 1 behind them has
-        got that process's gradients, and so its word as well.
-        """
         assert self._store is not None  # noqa: S101 - the caller looked
         if self._last_step < 0 and self._store.check([_KEY]):
             last, self.received = self._store.get(_KEY).decode().split()
@@ -141,10 +118,6 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Let an epoch that needs no validation come to its end, and stop in the next one.
-
-        Where data can only be read from the start of an epoch, this is where the run can go on from.
-        """
         self._saved = False
         if only_whole_epochs(trainer):
             trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
@@ -153,17 +126,14 @@ class StopOnSignal(Checkpoint):
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Leave: what was trained is saved."""
         self._leave_together(trainer)
 
     @override
     def on_test_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """As `on_test_start`."""
         self._leave(trainer)
 
     @override
     def on_validation_batch_end(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        """Leave where nothing has been trained yet."""
         if self.received and (trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING):
             self._leave(trainer)
 

@@ -1,5 +1,3 @@
-"""Binary cross-entropy on probabilities."""
-
 from __future__ import annotations
 
 from typing import ClassVar, final
@@ -13,27 +11,13 @@ from assay.loss.targets import binary_targets, one_label
 
 @final
 class BCE(nn.Module):
-    """Binary cross-entropy for a model that ends in a sigmoid; for logits `BCEWithLogits` is more exact.
-
-    >>> loss = BCE()
-    >>> loss(torch.tensor([[0.9], [0.2]]), torch.tensor([1, 0]))
-    tensor(0.1643)
-    """
+    """Binary cross-entropy for a model that ends in a sigmoid; for logits `BCEWithLogits` is more exact."""
 
     kind: ClassVar[str] = "binary"
     mean_over_samples: ClassVar[bool] = True
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch and its labels.
-
-        Args:
-            outputs: Probabilities, float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
-            targets: For one label integers or floats `[B]`, or soft floats `[B, 2]`; for several integers or
-                floats `[B, L]`.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit, or (found on the CPU only) values lie outside [0, 1].
-        """
+        """Average the loss over a batch and its labels."""
         values, targets = binary_targets(outputs, targets)
         # Torch refuses this function under autocast for fear of half precision; both arguments are wider.
         with torch.autocast(device_type=values.device.type, enabled=False):

@@ -1,5 +1,3 @@
-"""Binary cross-entropy on logits."""
-
 from __future__ import annotations
 
 import math
@@ -30,9 +28,6 @@ class BCEWithLogits(nn.Module):
 
     Raises:
         ValueError: If `pos_weight` cannot be used, or a label to balance has no positive or no negative.
-
-    >>> BCEWithLogits("balanced", class_counts=[90, 10]).pos_weight
-    tensor([9.])
     """
 
     kind: ClassVar[str] = "binary"
@@ -65,13 +60,7 @@ class BCEWithLogits(nn.Module):
         self.register_buffer("pos_weight", torch.tensor(weights), persistent=False)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch and its labels; a `ValueError` where shapes or dtypes do not fit.
-
-        Args:
-            outputs: Logits, float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
-            targets: For one label integers or floats `[B]`, or soft floats `[B, 2]`; for several integers or
-                floats `[B, L]`.
-        """
+        """Average the loss over a batch and its labels; a `ValueError` where shapes or dtypes do not fit."""
         logits, targets = binary_targets(outputs, targets)
         if not self.weighted:
             return F.binary_cross_entropy_with_logits(logits, targets)
@@ -89,7 +78,6 @@ class BCEWithLogits(nn.Module):
 
 
 def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | None, task: str) -> list[float]:
-    """n_neg / n_pos of each label."""
     if class_counts is None:
         msg = "pos_weight=balanced needs class_counts: leave loss.class_counts at ${spec.class_counts}."
         raise ValueError(msg)

@@ -1,5 +1,3 @@
-"""The soft Dice loss, alone or beside cross-entropy."""
-
 from __future__ import annotations
 
 from typing import ClassVar, final
@@ -28,10 +26,6 @@ class Dice(nn.Module):
 
     Raises:
         ValueError: If `smooth` is not positive, or `cross_entropy` is negative.
-
-    >>> logits = torch.tensor([[[[9.0, -9.0]], [[-9.0, 9.0]]]])
-    >>> round(float(Dice()(logits, torch.tensor([[[0, 1]]]))), 3)
-    0.0
     """
 
     kind: ClassVar[str] = "multiclass"
@@ -46,15 +40,7 @@ class Dice(nn.Module):
         self.smooth, self.ignore_index, self.cross_entropy = smooth, ignore_index, cross_entropy
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch.
-
-        Args:
-            outputs: Logits, float `[B, C, ...]`.
-            targets: int64 `[B, ...]`, or shares of each class, float `[B, C, ...]`.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit, or there are no pixels.
-        """
+        """Average the loss over a batch."""
         logits, targets = class_targets(outputs, targets, pixels=True)
         if logits.ndim < 3:
             raise ValueError(

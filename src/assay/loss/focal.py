@@ -1,5 +1,3 @@
-"""The focal loss."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, final
@@ -51,12 +49,7 @@ class Focal(nn.Module):
         self.class_weight = ClassWeight(class_weight, class_counts)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit.
-
-        Args:
-            outputs: Logits, float `[B, C]`, or `[B, C, ...]` of masks.
-            targets: int64 `[B, ...]` or float `[B, C, ...]`.
-        """
+        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
         logits, targets = class_targets(outputs, targets, pixels=True)
         log_p = F.log_softmax(logits, dim=1)
         if not targets.is_floating_point():

@@ -1,5 +1,3 @@
-"""The label-distribution-aware margin loss."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, final
@@ -30,9 +28,6 @@ class LDAM(nn.Module):
 
     Raises:
         ValueError: If an argument is out of range, or a class is empty.
-
-    >>> LDAM([16, 1]).margins
-    tensor([0.2500, 0.5000])
     """
 
     kind: ClassVar[str] = "multiclass"
@@ -63,12 +58,7 @@ class LDAM(nn.Module):
         self.class_weight = ClassWeight(class_weight, class_counts)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit.
-
-        Args:
-            outputs: Logits, float `[B, C]`.
-            targets: int64 `[B]` or float `[B, C]`.
-        """
+        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
         logits, targets = class_targets(outputs, targets)
         if logits.shape[1] != self.margins.shape[0]:
             msg = f"ldam knows {self.margins.shape[0]} classes, the model returns {logits.shape[1]} logits."
@@ -101,15 +91,7 @@ class LDAM(nn.Module):
 
 
 def _loss_of_every_class(scaled: Tensor, shift: Tensor) -> Tensor:
-    """LDAM(z, k) of all k at once: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z.
-
-    Args:
-        scaled: a, `[B, C]`.
-        shift: s·m, `[C]`.
-
-    Returns:
-        `[B, C]`.
-    """
+    """LDAM(z, k) of all k at once: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z."""
     is_top = torch.arange(shift.shape[0], device=scaled.device) == scaled.argmax(dim=1, keepdim=True)
     # log Σ_{j≠k} exp(a_j) is logsumexp(a) + log(1 − p_k). That cancels where p_k is near 1, which only the
     # largest can be: for it the sum is taken over the rest.

@@ -1,5 +1,3 @@
-"""The weighted sum of the losses of several heads."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, final
@@ -35,11 +33,6 @@ class Multitask(nn.Module):
 
     Raises:
         ValueError: There is no head of a name, a loss does not suit its head, or a weight is negative.
-
-    >>> loss = Multitask(["kind=a", "kind=b", "size"], weights={"size": 0.5})
-    >>> outputs, targets = torch.tensor([[0.0, 0.0, 3.0]]), torch.tensor([[1.0, 1.0]])
-    >>> loss(outputs, targets)  # log 2 + (3 - 1)² / 2
-    tensor(2.6931)
     """
 
     kind: ClassVar[str] = "multitask"
@@ -67,12 +60,7 @@ class Multitask(nn.Module):
         self.mean, self.std = ([float(value) for value in given] for given in (target_mean, target_std))
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the losses over a batch, and add them up.
-
-        Args:
-            outputs: Float `[B, all outputs]`.
-            targets: Float `[B, heads]`: class indices and numbers in their own unit.
-        """
+        """Average the losses over a batch, and add them up."""
         outputs = at_least_float32(outputs)
         total = outputs.new_zeros(())
         for head, loss in zip(self.heads, self.losses, strict=True):

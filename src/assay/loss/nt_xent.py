@@ -1,5 +1,3 @@
-"""The contrastive loss of SimCLR."""
-
 from __future__ import annotations
 
 from typing import ClassVar, final
@@ -29,9 +27,6 @@ class NTXent(nn.Module):
 
     Raises:
         ValueError: If `temperature` is not above 0.
-
-    >>> NTXent(temperature=1.0)(torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]), torch.tensor([0, 1, 0, 1]))
-    tensor(0.2395)
     """
 
     kind: ClassVar[str] = "views"
@@ -45,16 +40,7 @@ class NTXent(nn.Module):
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over the pairs of a batch.
-
-        Args:
-            outputs: Projections of all views, float `[B, D]`.
-            targets: Which sample each is of, integers `[B]`.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
-            ConfigError: There is a single sample in training.
-        """
+        """Average the loss over the pairs of a batch."""
         if outputs.ndim != 2 or targets.shape != outputs.shape[:1] or targets.is_floating_point():
             msg = (
                 f"nt_xent needs views [B, D] and the sample that each is of, [B], got outputs "

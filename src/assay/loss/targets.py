@@ -13,19 +13,7 @@ if TYPE_CHECKING:
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Widen bfloat16 and float16 to float32; leave float32 and float64 as they are.
-
-    Args:
-        values: Floats of any shape.
-
-    Raises:
-        ValueError: If `values` are not floats.
-
-    >>> at_least_float32(torch.zeros(2, dtype=torch.bfloat16)).dtype
-    torch.float32
-    >>> at_least_float32(torch.zeros(2, dtype=torch.float64)).dtype
-    torch.float64
-    """
+    """Widen bfloat16 and float16 to float32; leave float32 and float64 as they are."""
     if not values.is_floating_point():
         msg = f"a loss needs the model's outputs as floats, got {values.dtype}: let the model return logits."
         raise ValueError(msg)
@@ -41,17 +29,6 @@ def softmax(outputs: Tensor) -> Tensor:
 
     Rows shorter than a vector register are summed number by number on the CPU (torch 2.15: 4,096 rows of 10
     take 720 µs, of 16 take 97), so that they are padded with classes of no probability.
-
-    Args:
-        outputs: Logits, float `[B, C, ...]`.
-
-    Returns:
-        At least float32, `[B, C, ...]`.
-
-    >>> import torch
-    >>> softmax(torch.tensor([[0.0, 0.0], [0.0, -torch.inf]]))
-    tensor([[0.5000, 0.5000],
-            [1.0000, 0.0000]])
     """
     logits = at_least_float32(outputs)
     if logits.ndim != 2 or logits.shape[1] >= _WIDTH or logits.device.type != "cpu":
@@ -62,15 +39,7 @@ def softmax(outputs: Tensor) -> Tensor:
 
 
 def is_mean_over_samples(loss: nn.Module) -> bool:
-    """Whether the loss of a batch is the mean of those of its parts, weighted by their samples.
-
-    Args:
-        loss: Says so in `mean_over_samples`; those of PyTorch in `reduction` and `weight`.
-
-    >>> from torch import nn
-    >>> [is_mean_over_samples(nn.MSELoss(reduction=one)) for one in ("mean", "sum")]
-    [True, False]
-    """
+    """Whether the loss of a batch is the mean of those of its parts, weighted by their samples."""
     stated = getattr(loss, "mean_over_samples", None)
     if stated is not None:
         return bool(stated)
@@ -80,20 +49,7 @@ def is_mean_over_samples(loss: nn.Module) -> bool:
 
 
 def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> tuple[Tensor, Tensor]:
-    """Judge by shape and dtype alone that outputs and targets fit, and bring them to one precision.
-
-    Args:
-        outputs: Logits, float `[B, C]`, C at least 2.
-        targets: Hard: integers `[B]`. Soft: floats `[B, C]`, rows sum to 1.
-        pixels: Take masks, too: outputs `[B, C, ...]` with targets `[B, ...]` or `[B, C, ...]`.
-
-    Returns:
-        The logits in float32 or float64, and the targets: int64 `[B, ...]` if hard; `[B, C, ...]` in the
-        logits' dtype if soft.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit.
-    """
+    """Judge by shape and dtype alone that outputs and targets fit, and bring them to one precision."""
     logits = at_least_float32(outputs)
     usual = targets.dtype == torch.int64 and logits.ndim == 2 and targets.shape == logits.shape[:1]
     if usual and logits.shape[1] > 1:  # in each step, so it is found out in few words
@@ -123,14 +79,7 @@ def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> 
 
 
 def one_label(outputs: Tensor) -> Tensor:
-    """Bring outputs of one label from `[B, 1]` to `[B]`, widened to float32; leave `[B, L]` in its shape.
-
-    Args:
-        outputs: Float `[B]`, `[B, 1]` or `[B, L]`.
-
-    Raises:
-        ValueError: If `outputs` are of another shape, or no floats.
-    """
+    """Bring outputs of one label from `[B, 1]` to `[B]`, widened to float32; leave `[B, L]` in its shape."""
     values = at_least_float32(outputs)
     if values.ndim not in (1, 2):
         msg = f"a binary loss needs one output per label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
@@ -139,19 +88,7 @@ def one_label(outputs: Tensor) -> Tensor:
 
 
 def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Bring outputs and targets to one shape and precision, judging by shape and dtype alone.
-
-    Args:
-        outputs: Float `[B]` or `[B, 1]` for one label, `[B, L]` for several.
-        targets: For one label integers or floats in 0..1, `[B]` or `[B, 1]`, or soft: floats `[B, 2]`, the
-            chances of no and yes. For several labels integers or floats `[B, L]`.
-
-    Returns:
-        Outputs and targets, both `[B]` or both `[B, L]`, in float32 or float64.
-
-    Raises:
-        ValueError: If shapes or dtypes do not fit.
-    """
+    """Bring outputs and targets to one shape and precision, judging by shape and dtype alone."""
     values = one_label(outputs)
     if values.ndim == 1 and targets.ndim == 2:
         if targets.shape[1] == 1:
@@ -171,12 +108,6 @@ def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def balanced_weights(class_counts: Sequence[int]) -> list[float]:
     """Weights n / (C * n_c), with which each class counts the same in total, as scikit-learn's "balanced".
 
-    Args:
-        class_counts: Training samples of each class.
-
-    Raises:
-        ValueError: If a class has no sample.
-
     >>> balanced_weights([30, 10])
     [0.6666666666666666, 2.0]
     """
@@ -193,15 +124,7 @@ def balanced_weights(class_counts: Sequence[int]) -> list[float]:
 
 @final
 class ClassWeight(nn.Module):
-    """One weight per class: a buffer that follows its loss to the device and is computed anew, never saved.
-
-    Args:
-        class_weight: None, "balanced" or one non-negative number a class.
-        class_counts: Training samples of each class; needed by "balanced".
-
-    Raises:
-        ValueError: If the weights cannot be used, or a class to balance is empty.
-    """
+    """One weight per class: a buffer that follows its loss to the device and is never saved."""
 
     value: Tensor
 
@@ -240,14 +163,7 @@ class ClassWeight(nn.Module):
         return not self._uniform
 
     def set(self, weight: Tensor | None) -> None:
-        """Replace the weights from now on.
-
-        Args:
-            weight: Float `[C]`, on any device, not negative; None for no weights.
-
-        Raises:
-            ValueError: If there is not one weight per class.
-        """
+        """Replace the weights from now on."""
         if weight is None:
             self.value, self._uniform = torch.ones_like(self.value), True
             return
@@ -258,11 +174,7 @@ class ClassWeight(nn.Module):
         self._uniform = False
 
     def of(self, logits: Tensor) -> Tensor | None:
-        """Give the weights `[C]` in the dtype of logits `[B, C]`, or None where every class counts the same.
-
-        Raises:
-            ValueError: If there are more or fewer weights than logits.
-        """
+        """Give the weights `[C]` in the dtype of logits `[B, C]`; None where every class counts the same."""
         if self._uniform:
             return None
         if self.value.shape[0] != logits.shape[1]:
@@ -274,21 +186,7 @@ class ClassWeight(nn.Module):
         return self.value.to(logits.dtype)
 
     def mean(self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100) -> Tensor:
-        """Average a batch: Σ q·w·loss / Σ q·w, which is the same for a hard target and its one-hot row.
-
-        Without weights the pixels of each mask are averaged first, and then the masks: so the loss of a batch
-        is the mean of those of its samples, however many of their pixels are left out.
-
-        Args:
-            losses: `[B, ...]`, the loss of the target class, if hard; `[B, C, ...]`, the loss of every class,
-                if soft.
-            targets: int64 `[B, ...]` or float `[B, C, ...]`.
-            logits: Float `[B, C, ...]`.
-            ignore_index: Hard targets that are left out.
-
-        Returns:
-            A scalar.
-        """
+        """Average a batch: Σ q·w·loss / Σ q·w, which is the same for a hard target and its one-hot row."""
         weight = self.of(logits)
         soft = targets.is_floating_point()
         if weight is None:

@@ -1,5 +1,3 @@
-"""The triplet loss with batch-hard mining."""
-
 from __future__ import annotations
 
 from typing import ClassVar, Literal, final
@@ -25,9 +23,6 @@ class Triplet(nn.Module):
 
     Raises:
         ValueError: If `margin` is neither a number of at least 0 nor "soft".
-
-    >>> Triplet(margin=0.5)(torch.tensor([[0.0], [1.0], [3.0], [3.5]]), torch.tensor([0, 0, 1, 1]))
-    tensor(0.)
     """
 
     kind: ClassVar[str] = "embedding"
@@ -42,12 +37,7 @@ class Triplet(nn.Module):
         self.normalize = normalize
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over the anchors of a batch; a `ValueError` where shapes or dtypes do not fit.
-
-        Args:
-            outputs: Embeddings, float `[B, D]`.
-            targets: Labels, integers `[B]`.
-        """
+        """Average the loss over the anchors of a batch; a `ValueError` where shapes or dtypes do not fit."""
         if targets.is_floating_point():
             msg = (
                 "triplet needs integer labels; mixup and cutmix make soft ones: "

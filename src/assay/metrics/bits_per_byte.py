@@ -1,5 +1,3 @@
-"""How many bits a language model needs for a byte of text, whatever its tokens are."""
-
 from __future__ import annotations
 
 import math
@@ -24,11 +22,6 @@ class BitsPerByte(Metric):
     Args:
         token_bytes: How many bytes each token id stands for, as `assay.task.language_modelling` writes
             it; empty: one each.
-
-    >>> metric = BitsPerByte("1*2 3")
-    >>> metric.update(torch.zeros(1, 2, 3), torch.tensor([[0, 2]]))
-    >>> round(float(metric.compute()), 4)  # two tokens of log2(3) bits are four bytes
-    0.7925
     """
 
     higher_is_better = False
@@ -44,15 +37,7 @@ class BitsPerByte(Metric):
         self._token_bytes = torch.tensor(from_run_lengths(token_bytes), dtype=torch.int64)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Take in some tokens.
-
-        Args:
-            preds: Logits, float `[..., C]`.
-            target: The tokens that came, int64 `[...]`.
-
-        Raises:
-            ValueError: Shapes or sizes do not go together.
-        """
+        """Take in some tokens."""
         if preds.shape[:-1] != target.shape:
             raise ValueError(
                 f"logits {list(preds.shape)} do not fit tokens {list(target.shape)}: [..., C] and [...] were "

@@ -1,5 +1,3 @@
-"""How much a linear classifier can read from frozen features."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
@@ -60,11 +58,7 @@ class LinearProbe(Metric):
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
     def chosen(self, labels: Tensor) -> Tensor:
-        """Which training samples to fit on: int64, ascending.
-
-        Args:
-            labels: Of the training subset, integers `[N]`.
-        """
+        """Which training samples to fit on: int64, ascending."""
         generator = np.random.default_rng(self.seed)
         order = generator.permutation(len(labels))
         values = labels.cpu().numpy()[order]
@@ -75,24 +69,11 @@ class LinearProbe(Metric):
         return torch.from_numpy(np.sort(order[kept][: self.max_samples]))
 
     def fit(self, features: Tensor, labels: Tensor) -> None:
-        """Say what to fit on, in place of what was said before.
-
-        Args:
-            features: Of labelled training samples, float `[N, D]`.
-            labels: Integers `[N]`.
-        """
+        """Say what to fit on, in place of what was said before."""
         self._fitted_on = features.detach().double().cpu().numpy(), labels.cpu().numpy()
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Keep a batch to be judged on.
-
-        Args:
-            preds: Features, float `[B, D]`.
-            target: Labels, integers `[B]`.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
-        """
+        """Keep a batch to be judged on."""
         if preds.ndim != 2 or target.is_floating_point() or target.shape != preds.shape[:1]:
             msg = (
                 f"a linear probe needs features [B, D] and integer labels [B], got {list(preds.shape)} and "

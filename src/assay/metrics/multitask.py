@@ -1,5 +1,3 @@
-"""Metrics of each head of a multitask model."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
@@ -53,25 +51,12 @@ class Multitask(MetricCollection):
 
     @override
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Take in a batch.
-
-        Args:
-            *args: What the metrics see of the outputs, float `[B, all outputs]`, and targets, float
-                `[B, heads]`.
-            **kwargs: None.
-        """
         predictions, targets = args
         for name, metric in self.items(keep_base=True, copy_state=False):
             metric.update(*self.given_to(str(name), predictions, targets))
 
     def given_to(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What one of the metrics sees of a batch.
-
-        Args:
-            name: Of the metric, without the collection's prefix.
-            predictions: Of all heads.
-            targets: Of all heads.
-        """
+        """What one of the metrics sees of a batch."""
         head = self._heads[name.rpartition("/")[0]]
         column = targets[:, head.column]
         return head.of(predictions), column.long() if head.class_names else column[:, None]

@@ -1,5 +1,3 @@
-"""Metrics of each target of a regression, in its own unit."""
-
 from __future__ import annotations
 
 import copy
@@ -49,12 +47,6 @@ class PerTarget(MetricCollection):
 
     @override
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Take in a batch.
-
-        Args:
-            *args: Predictions and targets, float `[B, T]`.
-            **kwargs: None.
-        """
         if not self._columns:
             super().update(*args, **kwargs)
             return
@@ -62,13 +54,7 @@ class PerTarget(MetricCollection):
             metric.update(*self.given_to(str(name), *args))
 
     def given_to(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What one of the metrics sees of a batch.
-
-        Args:
-            name: Of the metric, without the collection's prefix.
-            predictions: Of all targets.
-            targets: All of them.
-        """
+        """What one of the metrics sees of a batch."""
         if name not in self._columns:
             return predictions, targets
         at = self._columns[name]

@@ -1,5 +1,3 @@
-"""The coefficient of determination, in double precision."""
-
 from __future__ import annotations
 
 from typing import final
@@ -23,11 +21,6 @@ class R2(Metric):
 
     Raises:
         ValueError: If `num_targets` is less than 1.
-
-    >>> metric = R2()
-    >>> metric.update(torch.tensor([2.5, 0.0, 2.0, 8.0]), torch.tensor([3.0, -0.5, 2.0, 7.0]))
-    >>> round(metric.compute().item(), 4)
-    0.9486
     """
 
     is_differentiable = True
@@ -50,15 +43,7 @@ class R2(Metric):
         self.add_state("total", default=torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            preds: Predicted values, float `[B, T]`, or `[B]` where T is 1.
-            target: True values, of the same shape.
-
-        Raises:
-            ValueError: If shapes do not fit.
-        """
+        """Add a batch."""
         if preds.shape != target.shape or target.shape[1:].numel() != self.num_targets:
             msg = (
                 f"R² needs predictions and targets [B, {self.num_targets}], got {list(preds.shape)} and "

@@ -1,5 +1,3 @@
-"""Retrieval by nearest neighbours within the evaluated subset."""
-
 from __future__ import annotations
 
 from typing import final
@@ -25,11 +23,6 @@ class RecallAtK(Metric):
 
     Raises:
         ValueError: If `k` is less than 1.
-
-    >>> metric = RecallAtK(k=1)
-    >>> metric.update(torch.tensor([[0.0], [0.1], [1.0], [0.8]]), torch.tensor([0, 0, 1, 2]))
-    >>> metric.compute()
-    tensor(0.5000)
     """
 
     is_differentiable = False
@@ -49,15 +42,7 @@ class RecallAtK(Metric):
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Keep a batch.
-
-        Args:
-            preds: Embeddings, float `[B, D]`.
-            target: Labels, integers `[B]`.
-
-        Raises:
-            ValueError: If shapes or dtypes do not fit.
-        """
+        """Keep a batch."""
         if preds.ndim != 2 or target.is_floating_point() or target.shape != preds.shape[:1]:
             msg = (
                 f"retrieval needs embeddings [B, D] and integer labels [B], got {list(preds.shape)} and "

@@ -25,15 +25,7 @@ def is_scalar(value: Any) -> bool:
 
 
 def size(value: Any) -> int:
-    """How many numbers a value has.
-
-    Args:
-        value: As for `listed`.
-
-    >>> import torch
-    >>> size((torch.zeros(3), [torch.zeros(2, 2), torch.tensor(1.0)]))
-    8
-    """
+    """How many numbers a value has."""
     if isinstance(value, Tensor):
         return value.numel()
     parts = value.values() if isinstance(value, Mapping) else value
@@ -41,18 +33,7 @@ def size(value: Any) -> int:
 
 
 def listed(value: Any) -> Any:
-    """A value as nested lists: of a curve one list each, such as false and true positives and thresholds.
-
-    Args:
-        value: A tensor, a number, or a list, tuple or mapping of such.
-
-    Raises:
-        TypeError: It is something else.
-
-    >>> import torch
-    >>> listed((torch.tensor([0.0, 0.5]), torch.tensor([[1, 2]])))
-    [[0.0, 0.5], [[1, 2]]]
-    """
+    """A value as nested lists: of a curve one list each, such as false and true positives and thresholds."""
     if isinstance(value, Tensor) and not value.is_complex():
         return value.tolist()
     if isinstance(value, Mapping):
@@ -66,26 +47,12 @@ def listed(value: Any) -> Any:
 
 
 _MOST_STEPS, _MOST_BYTES = 64, 1 << 20
-"""Pending at once. Of more bytes an update computes for so long that what it costs besides does not count. Of
-training steps fewer, since what is pending of them is in each checkpoint."""
+"""Pending at once."""
 
 
 @final
 class Tracker:
-    """A `MetricCollection` and the mean loss of a stage.
-
-    A torchmetrics update costs up to a few hundred microseconds however small the batch, so predictions are
-    kept up to 1 MiB, and of training up to 64 steps, and handed over together; the metrics see the same
-    samples in the same order. Nothing waits for the device before `compute`.
-
-    Not a module: metrics are no part of a model's weights.
-
-    Args:
-        metrics: Names without a prefix, such as `accuracy`.
-        stage: `train`, `val` or `test`; put before each name.
-        predict: What `update` is given to predictions, sample by sample; also done to many steps at once.
-            None: predictions are given.
-    """
+    """A `MetricCollection` and the mean loss of a stage."""
 
     def __init__(
         self, metrics: MetricCollection, stage: str, predict: Callable[[Tensor], Tensor] | None = None
@@ -101,13 +68,7 @@ class Tracker:
         self._device: torch.device | None = None
 
     def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
-        """Take in one batch.
-
-        Args:
-            loss: Scalar, the mean over the batch.
-            predictions: `[B, ...]`, as the metrics or `predict` want them; detached.
-            targets: `[B, ...]`, hard.
-        """
+        """Take in one batch."""
         self._losses.append(loss)
         self._sizes.append(targets.shape[0])
         self._pending.append((predictions, targets))
@@ -134,15 +95,7 @@ class Tracker:
         self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
 
     def compute(self, device: torch.device | None = None) -> dict[str, Any]:
-        """Loss and metrics over everything since the last reset, on all ranks together.
-
-        Args:
-            device: On which ranks reduce; a restored sum may lie elsewhere. None: that of the losses.
-
-        Returns:
-            `stage/loss` and `stage/<metric>`, as the metric computes it; empty when no sample was seen
-            anywhere.
-        """
+        """Loss and metrics over everything since the last reset, on all ranks together."""
         self.flush()
         if device is None:
             device = torch.device("cpu") if self._loss_sum is None else self._loss_sum.device
@@ -206,12 +159,7 @@ class Tracker:
         }
 
     def restore(self, state: dict[str, Any], device: torch.device | None = None) -> None:
-        """Take up a `state()` again.
-
-        Args:
-            state: From a checkpoint.
-            device: Of the model.
-        """
+        """Take up a `state()` again."""
         self.reset()
         self._loss_sum, self._count = state["loss_sum"], state["count"]
         pending = state["pending"]

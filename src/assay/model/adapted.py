@@ -59,12 +59,6 @@ class Adapted(nn.Module):
     Raises:
         ValueError: The input is not an image, or has a size that the network cannot take; `small_images` is
             true for a network that has no such stem; the weights do not fit.
-
-    >>> from torchvision.models import resnet18
-    >>> Adapted(resnet18(num_classes=10), [1, 28, 28]).network.conv1
-    Conv2d(1, 64, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), bias=False)
-    >>> Adapted(resnet18(num_classes=10), [3, 224, 224]).network.conv1
-    Conv2d(3, 64, kernel_size=(7, 7), stride=(2, 2), padding=(3, 3), bias=False)
     """
 
     def __init__(
@@ -95,11 +89,7 @@ class Adapted(nn.Module):
 
 
 def head_of(network: nn.Module) -> str:
-    """Name of a network's last linear layer, or of its last convolution where it has none.
-
-    Args:
-        network: One of torchvision's classifiers.
-    """
+    """Name of a network's last linear layer, or of its last convolution where it has none."""
     names: dict[type[nn.Module], list[str]] = {
         kind: [name for name, module in network.named_modules() if isinstance(module, kind)]
         for kind in (nn.Linear, nn.Conv2d)
@@ -110,19 +100,7 @@ def head_of(network: nn.Module) -> str:
 def fit_to_images(
     network: nn.Module, input_shape: Sequence[int], small_images: bool | Literal["auto"] = "auto"
 ) -> str | None:
-    """Have a network take images of a shape, in place; see `Adapted`.
-
-    Args:
-        network: Takes images of three channels.
-        input_shape: Channels, height and width of one image.
-        small_images: As for `Adapted`.
-
-    Returns:
-        The name of the first convolution if it was built anew, else None.
-
-    Raises:
-        ValueError: As for `Adapted`.
-    """
+    """Have a network take images of a shape, in place; see `Adapted`."""
     family = type(network).__name__
     channels, height, width = image_shape(input_shape, f"this model ({family})")
     if small_images not in {True, False, "auto"}:

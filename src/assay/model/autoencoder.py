@@ -34,11 +34,6 @@ class Autoencoder(nn.Module):
 
     Raises:
         ValueError: As for `assay.model.mlp.MLP`, or `latent_size` is below 1.
-
-    >>> import torch
-    >>> model = Autoencoder([1, 8, 8], latent_size=3)
-    >>> model(torch.zeros(2, 1, 8, 8)).shape, model.encode(torch.zeros(2, 1, 8, 8)).shape
-    (torch.Size([2, 1, 8, 8]), torch.Size([2, 3]))
     """
 
     def __init__(
@@ -70,11 +65,7 @@ class Autoencoder(nn.Module):
 
 
 def check_latent(latent_size: int, input_shape: Sequence[int]) -> None:
-    """Refuse a latent vector of no width; warn of one that the inputs fit into as they are.
-
-    Raises:
-        ValueError: It is below 1.
-    """
+    """Refuse a latent vector of no width; warn of one that the inputs fit into as they are."""
     if latent_size < 1:
         raise ValueError(f"model.latent_size must be at least 1, got {latent_size}; use model.latent_size=8")
     if latent_size >= (size := math.prod(input_shape)):

@@ -1,5 +1,3 @@
-"""The mean of the embeddings of a text's tokens, and a linear layer."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final

@@ -1,5 +1,3 @@
-"""A convolutional autoencoder for small images."""
-
 from __future__ import annotations
 
 import math
@@ -31,10 +29,6 @@ class ConvAutoencoder(nn.Module):
 
     Raises:
         ValueError: No widths, a width or `latent_size` below 1, or the input is not an image.
-
-    >>> import torch
-    >>> ConvAutoencoder([3, 9, 12], latent_size=4, widths=[8, 16])(torch.zeros(2, 3, 9, 12)).shape
-    torch.Size([2, 3, 9, 12])
     """
 
     def __init__(

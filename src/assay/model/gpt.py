@@ -1,5 +1,3 @@
-"""A GPT: a transformer decoder that predicts each token from those before it."""
-
 from __future__ import annotations
 
 from typing import final
@@ -33,10 +31,6 @@ class GPT(nn.Module):
     Raises:
         ValueError: A size is below 1, `embedding_size` is not a multiple of `num_heads`, `dropout` is not in
             [0, 1), or there are no tokens.
-
-    >>> model = GPT(vocab_size=50257, context_length=1024, num_layers=12, num_heads=12, embedding_size=768)
-    >>> sum(parameter.numel() for parameter in model.parameters())
-    124439808
     """
 
     def __init__(
@@ -84,17 +78,7 @@ class GPT(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits of the next token at each position.
-
-        Args:
-            inputs: int64 `[B, L]`.
-
-        Returns:
-            Float `[B, L, vocab_size]`.
-
-        Raises:
-            ValueError: They are not token ids, or longer than the context.
-        """
+        """Logits of the next token at each position."""
         if inputs.ndim != 2 or inputs.is_floating_point():
             raise ValueError(
                 f"model=gpt takes token ids [B, L], got {inputs.dtype} {list(inputs.shape)}; use "

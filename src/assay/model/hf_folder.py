@@ -28,14 +28,7 @@ _OF_OTHERS: Final = frozenset(
 
 
 def folder_of(weights: Any) -> Path:
-    """The folder of Hugging Face's, or the run, that weights lie in.
-
-    Args:
-        weights: `model.weights`.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The folder of Hugging Face's, or the run, that weights lie in."""
     if weights is None:
         raise ConfigError(
             "auto takes the config.json of the folder in model.weights, and there is none",
@@ -60,14 +53,7 @@ def folder_of(weights: Any) -> Path:
 
 
 def weights_file(weights: str) -> Path:
-    """The file of weights, or the run that they lie in.
-
-    Args:
-        weights: `model.weights`.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The file of weights, or the run that they lie in."""
     path = Path(weights)
     if path.is_file() or is_run(folder_of(weights)):
         return path
@@ -88,14 +74,7 @@ def is_run(folder: Path) -> bool:
 
 
 def network_of(weights: Any) -> dict[str, Any]:
-    """Sizes and settings of a network, as plain values.
-
-    Args:
-        weights: `model.weights`.
-
-    Raises:
-        ConfigError: There is no config.json, or it is something else.
-    """
+    """Sizes and settings of a network, as plain values."""
     folder = folder_of(weights)
     if is_run(folder):
         node = load_mapping(folder / "config.yaml").get("model") or {}
@@ -133,15 +112,7 @@ def network_of(weights: Any) -> dict[str, Any]:
 
 
 def check_kind(settings: Mapping[str, Any], where: str = "") -> None:
-    """Refuse what is not one of the text encoders.
-
-    Args:
-        settings: Of a network.
-        where: What they come from, for the message.
-
-    Raises:
-        ConfigError: It is a decoder, one of pictures, or another.
-    """
+    """Refuse what is not one of the text encoders."""
     kind = settings.get("model_type")
     decoder = next((name for name in ("is_decoder", "is_encoder_decoder") if settings.get(name)), "")
     if kind not in KINDS or decoder:

@@ -107,18 +107,7 @@ class HFText(nn.Module):
 
     @staticmethod
     def trained_on(config: Any, weights: str) -> dict[str, Any]:
-        """What texts the weights were trained with.
-
-        Args:
-            config: As for the class.
-            weights: As for the class.
-
-        Returns:
-            `tokenizer` (the text of tokenizer.json), `padding` (its id in there) and `source`, in words.
-
-        Raises:
-            ConfigError: There is no tokenizer beside the weights.
-        """
+        """What texts the weights were trained with."""
         folder = folder_of(weights)
         settings = network_of(weights) if isinstance(config, str) else config
         try:
@@ -136,11 +125,7 @@ class HFText(nn.Module):
 
 
 def padding_of(settings: PreTrainedConfig) -> int:
-    """The network's own id of padding.
-
-    Args:
-        settings: Of the network.
-    """
+    """The network's own id of padding."""
     padding = settings.pad_token_id
     return padding if isinstance(padding, int) else 0
 

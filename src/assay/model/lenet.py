@@ -1,5 +1,3 @@
-"""LeNet-5, the convolutional network that read cheques."""
-
 from __future__ import annotations
 
 import math
@@ -33,9 +31,6 @@ class LeNet(nn.Module):
 
     Raises:
         ValueError: The input is not an image or too small.
-
-    >>> sum(parameter.numel() for parameter in LeNet([1, 32, 32], 10).parameters())
-    61706
     """
 
     def __init__(self, input_shape: Sequence[int], num_outputs: int) -> None:

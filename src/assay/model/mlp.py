@@ -23,12 +23,6 @@ class PeriodicEmbedding(nn.Module):
     A wave is a linear map of `frequencies` cosines, each with a frequency and a phase of its own, so that a
     network can follow a number in steps and turns. From Holzmüller, Grinsztajn and Steinwart 2024, "Better by
     Default" (there PBLD), after Gorishniy, Rubachev and Babenko 2022.
-
-    Args:
-        num_features: Numbers in a sample.
-        width: Waves of each number.
-        frequencies: Cosines that a wave is made of.
-        sigma: Standard deviation of the frequencies at the start, in periods a unit.
     """
 
     def __init__(
@@ -68,17 +62,6 @@ class MLP(nn.Module):
 
     Raises:
         ValueError: A width below 1, an unknown activation or norm, or a dropout outside [0, 1).
-
-    >>> MLP([1, 8, 8], 10, hidden=[32], activation="GELU", norm="layer")
-    MLP(
-      (layers): Sequential(
-        (0): Flatten(start_dim=1, end_dim=-1)
-        (1): Linear(in_features=64, out_features=32, bias=True)
-        (2): LayerNorm((32,), eps=1e-05, elementwise_affine=True, bias=True)
-        (3): GELU(approximate='none')
-        (4): Linear(in_features=32, out_features=10, bias=True)
-      )
-    )
     """
 
     def __init__(

@@ -28,14 +28,7 @@ _console_log = logging.getLogger("assay")
 @final
 @dataclass(frozen=True)
 class Published:
-    """A file of weights on the internet.
-
-    Attributes:
-        url: Where it lies.
-        name: Of the file in torch's cache.
-        digest: SHA-256, or the beginning of it; empty where only the server knows.
-        megabytes: Its size; 0 where only the server knows.
-    """
+    """A file of weights on the internet."""
 
     url: str
     name: str
@@ -53,11 +46,7 @@ class Published:
         return f"{self.name} ({size}) from {self.url}"
 
     def fetch(self) -> Path:
-        """The file, downloaded if it is not there yet.
-
-        Raises:
-            ValueError: It cannot be downloaded, or is not what its hash says.
-        """
+        """The file, downloaded if it is not there yet."""
         if not self.path.is_file():
             _console_log.warning("downloading %s to %s", self.in_words(), self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,30 +86,7 @@ def load_pretrained_weights(
     head: Sequence[str] = (),
     convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
 ) -> tuple[str, ...]:
-    """Copy pretrained weights into a network, in place; log what was left out.
-
-    The head and the stem are left out where a shape of theirs differs; a stem of other channels alone is
-    filled all the same (one channel: with the sum over theirs; more: with theirs in turn, scaled). Names may
-    start with `model.`, `network.` or `module.`, as in checkpoints of this project and of `DataParallel`;
-    entries outside that part, such as a loss's buffers, are left out too. Nothing but tensors and plain
-    containers is read.
-
-    Args:
-        network: The network to fill.
-        path: A file written by `torch.save` or, with safetensors installed, a `.safetensors` file: a state
-            dict, or a checkpoint that holds one as `state_dict`; or the directory of a run, whose best
-            checkpoint is taken.
-        stem: Name of the layer that was built anew, if any.
-        head: Names of the head's layers; empty: the network's last linear layer.
-        convert: Brings the file's entries to the network's names and sizes.
-
-    Returns:
-        The names of the layers that were left out, which hold random values.
-
-    Raises:
-        ValueError: The file cannot be read, or it lacks or exceeds what the network holds otherwise; names
-            the keys.
-    """
+    """Copy pretrained weights into a network, in place; log what was left out."""
     file = _checkpoint_of(Path(path))
     entries, left_out = _unwrap(_read(file), network)
     if convert is not None:
@@ -248,7 +214,6 @@ def _tensors(entries: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _head(network: nn.Module) -> str | None:
-    """Name the network's last linear layer."""
     return next(
         (name for name, module in reversed([*network.named_modules()]) if isinstance(module, nn.Linear)), None
     )

@@ -1,5 +1,3 @@
-"""An encoder with a projection head, which only training sees."""
-
 from __future__ import annotations
 
 from typing import final
@@ -26,11 +24,6 @@ class SimCLR(nn.Module):
 
     Raises:
         ValueError: A width below 1.
-
-    >>> import torch
-    >>> model = SimCLR(nn.Linear(6, 5), num_features=5, hidden=4, projection_size=2)
-    >>> model(torch.zeros(3, 6)).shape, model.eval()(torch.zeros(3, 6)).shape
-    (torch.Size([3, 2]), torch.Size([3, 5]))
     """
 
     def __init__(

@@ -1,5 +1,3 @@
-"""A small convolutional network for small images."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
@@ -28,10 +26,6 @@ class SmallCNN(nn.Module):
     Raises:
         ValueError: No widths, a width below 1, the input is not an image, or it is too small to be halved
             between the blocks.
-
-    >>> import torch
-    >>> SmallCNN([1, 8, 8], 10, widths=[16, 32])(torch.zeros(4, 1, 8, 8)).shape
-    torch.Size([4, 10])
     """
 
     def __init__(

@@ -1,5 +1,3 @@
-"""A small transformer that reads a text."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, final

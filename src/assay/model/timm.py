@@ -1,5 +1,3 @@
-"""Networks of the library timm, by their names."""
-
 from __future__ import annotations
 
 import inspect
@@ -84,15 +82,7 @@ class Timm(nn.Module):
 
     @staticmethod
     def trained_on(name: str, weights: str) -> dict[str, Any]:
-        """What inputs the published weights of a network were trained with.
-
-        Args:
-            name: Of the network.
-            weights: As for the class; a file is taken to be of the same kind as `DEFAULT`.
-
-        Returns:
-            `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words.
-        """
+        """What inputs the published weights of a network were trained with."""
         del weights
         config = _pretrained_config(name)
         return {
@@ -104,12 +94,7 @@ class Timm(nn.Module):
 
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
-        """The file that has to be downloaded before the model can be built; None where there is none.
-
-        Args:
-            name: Of the network.
-            weights: As for the class.
-        """
+        """The file that has to be downloaded before the model can be built; None where there is none."""
         if weights != "DEFAULT":
             return None
         published = _published(name)

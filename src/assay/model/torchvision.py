@@ -1,5 +1,3 @@
-"""Torchvision's classification networks, by their names."""
-
 from __future__ import annotations
 
 import functools
@@ -46,9 +44,6 @@ class Torchvision(nn.Module):
     Raises:
         ValueError: There is no such network or no such weights, the weights do not fit, or the images are not
             what the network can take.
-
-    >>> Torchvision("squeezenet1_1", [3, 64, 64], 5).head_names
-    ('network.classifier.1',)
     """
 
     def __init__(
@@ -86,15 +81,7 @@ class Torchvision(nn.Module):
 
     @staticmethod
     def trained_on(name: str, weights: str) -> dict[str, Any]:
-        """What inputs the published weights of a network were trained with.
-
-        Args:
-            name: Of the network.
-            weights: As for the class; a file is taken to be of the same kind as `DEFAULT`.
-
-        Returns:
-            `mean` and `std` (a value a channel), `size` (height and width) and `source`, in words.
-        """
+        """What inputs the published weights of a network were trained with."""
         _check_name(name)
         every = models.get_model_weights(name)
         found = every[weights] if weights in every.__members__ else every.DEFAULT
@@ -110,12 +97,7 @@ class Torchvision(nn.Module):
 
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
-        """The file that has to be downloaded before the model can be built; None where there is none.
-
-        Args:
-            name: Of the network.
-            weights: As for the class.
-        """
+        """The file that has to be downloaded before the model can be built; None where there is none."""
         published = _published(name, weights)
         return published if published is not None and not published.path.is_file() else None
 

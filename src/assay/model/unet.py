@@ -1,5 +1,3 @@
-"""A small U-Net."""
-
 from __future__ import annotations
 
 from itertools import pairwise
@@ -31,9 +29,6 @@ class UNet(nn.Module):
 
     Raises:
         ValueError: The input is not a picture, or there are fewer than two levels.
-
-    >>> UNet([3, 21, 30], 4, [8, 16])(torch.zeros(2, 3, 21, 30)).shape
-    torch.Size([2, 4, 21, 30])
     """
 
     def __init__(

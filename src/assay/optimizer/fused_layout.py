@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def keep_layout(optimizer: Optimizer) -> None:
-    """Have an optimizer's state lie as its parameters do before the first step, and check its gradients.
-
-    A checkpoint may hold the state of another kernel (`step` on the CPU), or of weights in another memory
-    format. Torch 2.15 would mix such values up without a word on the CPU, and raise on a GPU.
-
-    Args:
-        optimizer: One whose groups know no `fused` is left alone.
-    """
+    """Have an optimizer's state lie as its parameters do before the first step, and check its gradients."""
     if any("fused" in group for group in optimizer.param_groups):
         optimizer.register_step_pre_hook(_Look())
 
@@ -59,7 +52,6 @@ def _align(optimizer: Optimizer) -> None:
 
 
 def _check_gradients(optimizer: Optimizer) -> bool:
-    """Whether there were any."""
     fused = [p for group in optimizer.param_groups if group.get("fused") for p in group["params"]]
     there = [p for p in fused if p.grad is not None]
     for parameter in there:

@@ -1,5 +1,3 @@
-"""Muon for the matrices and AdamW for the rest, as one optimizer."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
@@ -42,10 +40,6 @@ class Muon(torch.optim.Optimizer):
 
     Raises:
         ValueError: An option is out of the range that torch's optimizers accept.
-
-    >>> model = torch.nn.Linear(4, 2)
-    >>> [group["use_muon"] for group in Muon(model.parameters()).param_groups]
-    [True, False]
     """
 
     def __init__(
@@ -78,11 +72,7 @@ class Muon(torch.optim.Optimizer):
         self._link()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, split into its matrices and the rest.
-
-        Args:
-            param_group: `params` and any option that differs from the optimizer's.
-        """
+        """Add a group, split into its matrices and the rest."""
         params = param_group["params"]
         params = [params] if isinstance(params, torch.Tensor) else list(params)
         halves: dict[bool, list[Any]] = {True: [], False: []}
@@ -131,14 +121,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step.
-
-        Args:
-            closure: Computes the loss and its gradients; called once.
-
-        Returns:
-            What the closure returned.
-        """
+        """Take one step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -1,5 +1,3 @@
-"""Parameter groups by rules over names, and learning rates that fall with depth."""
-
 from __future__ import annotations
 
 import difflib
@@ -41,12 +39,6 @@ class ParameterGroups:
         ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, a value out of its
             range, or one that is not a regular expression; two groups have one name; `layer_decay` is out of
             range.
-
-    >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2))
-    >>> groups = ParameterGroups([{"name": "no_decay", "max_ndim": 1, "weight_decay": 0.0}])(model, lr=0.1)
-    >>> [(group["name"], len(group["params"])) for group in groups]
-    [('no_decay', 4), ('default', 2)]
     """
 
     def __init__(self, rules: Sequence[Mapping[str, Any]] = (), layer_decay: float | None = None) -> None:
@@ -60,19 +52,7 @@ class ParameterGroups:
                 raise ValueError(f"param_groups.rules has more than one group called {name}; rename one")
 
     def __call__(self, model: nn.Module, lr: float) -> list[dict[str, Any]]:
-        """Sort the parameters of a model.
-
-        Args:
-            model: The model to be trained; parameters with `requires_grad=False` are left out.
-            lr: The optimizer's learning rate, which `lr_scale` and `layer_decay` scale.
-
-        Returns:
-            Groups for a `torch.optim.Optimizer`, each with `params`, a `name` and what it overrides. Every
-            trainable parameter is in exactly one.
-
-        Raises:
-            ValueError: A rule takes no parameter, or the model has none to train.
-        """
+        """Sort the parameters of a model."""
         names = [name for name, _ in model.named_parameters()]
         distances = distances_from_head(model)
         groups: dict[tuple[int, int], dict[str, Any]] = {}

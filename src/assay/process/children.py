@@ -24,12 +24,7 @@ _PATIENT: Final = 2
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a process that calls `end_with_parent` first of all.
-
-    Args:
-        command: The program and its arguments.
-        environment: All of its environment.
-    """
+    """Start a process that calls `end_with_parent` first of all."""
     own = {_PARENT: str(os.getpid())}
     # A session of its own: Ctrl-C reaches it through this process, and once.
     return subprocess.Popen(command, env={**environment, **own}, start_new_session=True)  # noqa: S603 - the caller's own
@@ -51,15 +46,7 @@ def received() -> Iterator[list[signal.Signals]]:
 
 
 def wait(children: Sequence[subprocess.Popen[bytes]], signals: Sequence[signal.Signals]) -> list[int]:
-    """Wait for processes; signals are passed on, and the third Ctrl-C kills them.
-
-    Args:
-        children: From `start`. When one fails, the others are told to end, and killed where they do not.
-        signals: From `received`; more may be added.
-
-    Returns:
-        Their exit codes.
-    """
+    """Wait for processes; signals are passed on, and the third Ctrl-C kills them."""
     passed, deadline = 0, math.inf
     while None in [process.poll() for process in children]:
         for number in signals[passed:]:
@@ -81,11 +68,7 @@ def wait(children: Sequence[subprocess.Popen[bytes]], signals: Sequence[signal.S
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process at once, with what loads data for it; nothing where it has ended.
-
-    Args:
-        process: From `start`.
-    """
+    """End a process at once, with what loads data for it; nothing where it has ended."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

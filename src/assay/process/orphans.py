@@ -25,12 +25,7 @@ _LOOK_EVERY: Final = 1.0
 
 
 def end_with(parent: int, number: signal.Signals = signal.SIGTERM) -> None:
-    """Have this process told to stop when its parent dies; called as soon as it runs.
-
-    Args:
-        parent: Process id.
-        number: The signal that tells it.
-    """
+    """Have this process told to stop when its parent dies; called as soon as it runs."""
     if sys.platform == "linux":
         _prctl(_PR_SET_PDEATHSIG, number)
     else:
@@ -55,11 +50,7 @@ def children() -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Process ids of everything that a process has started, at whatever distance.
-
-    Args:
-        pid: Of the process; it need not be there any more.
-    """
+    """Process ids of everything that a process has started, at whatever distance."""
     try:
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
@@ -84,16 +75,7 @@ def kill(pid: int) -> None:
 
 
 def kill_marked(name: str, value: str, dying: Collection[int] = (), patience: float = 5.0) -> None:
-    """End every process that was started with a variable of this value, and wait until they are gone.
-
-    Forked processes have the variables that their ancestor was started with.
-
-    Args:
-        name: Of the environment variable.
-        value: Its value.
-        dying: Process ids of some of them, to wait for even if they are dying already.
-        patience: Seconds to wait at most.
-    """
+    """End every process that was started with a variable of this value, and wait until they are gone."""
     deadline = time.monotonic() + patience
     killed = set(dying)
     while time.monotonic() < deadline:
@@ -107,13 +89,7 @@ def kill_marked(name: str, value: str, dying: Collection[int] = (), patience: fl
 
 
 def outlive(name: str, value: str, grace: float) -> None:
-    """Wait until every process that was started with a variable of this value is gone; end those that stay.
-
-    Args:
-        name: Of the environment variable.
-        value: Its value.
-        grace: Seconds that they have.
-    """
+    """Wait until every process started with a variable of this value is gone; end those that stay."""
     deadline = time.monotonic() + grace
     while any(pid != os.getpid() and mark_of(pid, name) == value for pid in psutil.pids()):
         if time.monotonic() > deadline:
@@ -148,17 +124,7 @@ _GRACE: Final = 15.0
 
 
 def guard(mark: str, folder: str = "") -> IO[bytes]:
-    """Have whatever is started with a mark end, at the latest seconds after this process.
-
-    The end of a pipe tells it. It is a grandchild, as Ray kills the children of a process that it ends.
-
-    Args:
-        mark: Value of the environment variable `MARK`.
-        folder: Removed at the end.
-
-    Returns:
-        The pipe; closing it is the end, too.
-    """
+    """Have whatever is started with a mark end, at the latest seconds after this process."""
     process = subprocess.Popen(  # noqa: S603 - our own interpreter
         [sys.executable, "-P", "-m", "assay.process.orphans", mark, folder],
         stdin=subprocess.PIPE,

@@ -24,11 +24,7 @@ STOP_SIGNALS: Final = tuple(
 
 @final
 class Stopped(KeyboardInterrupt):
-    """Another signal than Ctrl-C, to be treated as that is.
-
-    Args:
-        name: Of the signal.
-    """
+    """Another signal than Ctrl-C, to be treated as that is."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -47,11 +43,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
-    """Give signals back the handlers that they have now, when this block is left.
-
-    Returns:
-        Those that may be handled here: none off the main thread, and not SIGHUP where `nohup` ignores it.
-    """
+    """Give signals back the handlers that they have now, when this block is left."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         handlers = {number: signal.getsignal(number) for number in numbers}
@@ -72,15 +64,7 @@ def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[
 def handled_by(
     handler: Handler, numbers: Sequence[signal.Signals] = STOP_SIGNALS
 ) -> Iterator[list[signal.Signals]]:
-    """Have a handler for signals in this block, where they may be handled.
-
-    Args:
-        handler: As `signal.signal` takes it.
-        numbers: Of the signals.
-
-    Returns:
-        Those that it handles; see `handlers_kept`.
-    """
+    """Have a handler for signals in this block, where they may be handled."""
     with handlers_kept(numbers) as handled:
         for number in handled:
             signal.signal(number, handler)

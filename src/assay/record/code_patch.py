@@ -35,14 +35,7 @@ _VARIABLES = {
 
 
 def git_environment(git_dir: Path, common_dir: Path) -> dict[str, str]:
-    """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own.
-
-    Filters of the user's own settings, such as those of Git LFS, still run.
-
-    Args:
-        git_dir: `.git` of the working tree.
-        common_dir: `.git` that all working trees of the repository share.
-    """
+    """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own."""
     settings = dict(_SETTINGS)
     if any(_may_name_filters(path) for path in (common_dir / "config", git_dir / "config.worktree")):
         settings |= _without_own_filters(git_dir)
@@ -90,11 +83,7 @@ def _number(text: str) -> int:
 
 
 def locate_git(folder: Path) -> Mapping[str, str]:
-    """As `git_environment`, for the repository that a folder lies in; what suits any where there is none.
-
-    Args:
-        folder: Any folder of a working tree.
-    """
+    """As `git_environment`, for the repository that a folder lies in; what suits any where there is none."""
     import git
 
     try:
@@ -130,21 +119,7 @@ _FORMAT = (
 
 
 def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str, bool]:
-    """Changes against HEAD, and the source files that git neither tracks nor ignores.
-
-    Files of runs, of virtual environments and of repositories within this one are not source files, and
-    untracked ones that are named as credentials are left out. Secrets in text are struck out, and where one
-    stood in a line that HEAD has too, the patch does not apply;
-    binary files are compressed in a patch and not searched. Nothing in the repository is written to.
-
-    Args:
-        repository: Must not be bare.
-        largest: Characters that the patch may have; files that do not fit are left out.
-
-    Returns:
-        The patch for `git apply`, bytes that are not UTF-8 as with `surrogateescape`; and whether it says
-        everything.
-    """
+    """Changes against HEAD, and the source files that git neither tracks nor ignores."""
     root = Path(repository.working_dir)
     with tempfile.TemporaryDirectory() as folder:
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
@@ -244,20 +219,7 @@ def _fitting(patch: str, largest: int) -> tuple[str, bool]:
 
 
 def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
-    """Write the files of a commit into a folder, and apply a patch to them.
-
-    Neither the checkout nor what git keeps about it is touched, and nothing that the repository's own
-    settings name runs: no hook, no filter.
-
-    Args:
-        repository: Root of a working tree whose repository has the commit.
-        commit: Full hash; empty for a repository that had none yet.
-        patch: What the commit lacks; None for nothing.
-        folder: Must not exist.
-
-    Raises:
-        AssayError: The commit is not there, the patch does not apply to it, or there is neither.
-    """
+    """Write the files of a commit into a folder, and apply a patch to them."""
     safe = locate_git(repository)
     if commit and not _has(repository, commit, safe):
         raise AssayError(

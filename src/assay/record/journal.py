@@ -1,8 +1,4 @@
-"""`journal.jsonl`: what has happened to each job of a sweep. It only grows, and survives every death.
-
-One event per line: JSON whose last field is the CRC-32 of what stands before it. A line counts once it is
-synced to disk. A process that dies while it writes leaves half a line, which the next one cuts off.
-"""
+"""`journal.jsonl`: what has happened to each job of a sweep. It only grows, and survives every death."""
 
 from __future__ import annotations
 
@@ -34,15 +30,7 @@ _END: Final = 19
 @final
 @dataclass(frozen=True)
 class Attempt:
-    """When an attempt at a job ran, or a part of one that was interrupted and went on.
-
-    Attributes:
-        number: From 1; the parts of one attempt share it.
-        started: UTC, ISO 8601: when it was handed to the launcher.
-        ended: The same; empty while it runs, or where its sweep was killed.
-        status: How it ended; `running` where nobody has said so.
-        cause: Of a failure.
-    """
+    """When an attempt at a job ran, or a part of one that was interrupted and went on."""
 
     number: int
     started: str = ""
@@ -54,21 +42,7 @@ class Attempt:
 @final
 @dataclass(frozen=True)
 class JobRecord:
-    """What the journal says of one job.
-
-    Attributes:
-        number: Of the job; never given to another one.
-        fingerprint: What makes it this job, see `assay.config.serialize`.
-        overrides: What stands for it in the sweep.
-        token: The search's own name for it.
-        seed: Of the run.
-        status: `waiting`, `running`, or how it ended. Running while nobody runs it: its sweep was killed.
-        attempts: Begun so far; one that was interrupted and goes on counts once.
-        failures: How each earlier attempt ended.
-        changes: Overrides that a later attempt got in addition.
-        outcome: Of the last attempt that ended.
-        history: When each attempt ran; also of those before it was run again.
-    """
+    """What the journal says of one job."""
 
     number: int
     fingerprint: str
@@ -91,15 +65,7 @@ class JobRecord:
 @final
 @dataclass
 class Journal:
-    """The events of a sweep, on disk and as what they come to.
-
-    Attributes:
-        path: The file.
-        header: Its first event: what was typed, where, when.
-        commands: What was typed each time, first to last.
-        objectives: What the jobs are compared by, and `minimize` or `maximize`.
-        jobs: By number.
-    """
+    """The events of a sweep, on disk and as what they come to."""
 
     path: Path
     header: dict[str, Any] = field(default_factory=dict)
@@ -109,15 +75,7 @@ class Journal:
 
     @classmethod
     def create(cls, directory: Path, **header: Any) -> Journal:
-        """Begin the journal of a new sweep.
-
-        Args:
-            directory: Of the sweep; made where it is not there.
-            **header: What is to be known of it later; `overrides` among it.
-
-        Raises:
-            AssayError: There is one already, or the directory cannot be written.
-        """
+        """Begin the journal of a new sweep."""
         refuse_existing(directory)
         journal = cls(directory / FILE)
         try:
@@ -134,15 +92,7 @@ class Journal:
 
     @classmethod
     def open(cls, directory: Path, *, repair: bool = True) -> Journal:
-        """Read a journal; half a line at its end is cut off.
-
-        Args:
-            directory: Of the sweep.
-            repair: Cut it off in the file too; only for the one that holds the sweep.
-
-        Raises:
-            AssayError: There is none, it is damaged elsewhere than at its end, or of another version.
-        """
+        """Read a journal; half a line at its end is cut off."""
         path = directory / FILE
         try:
             content = read_whole(path, 1 << 30)
@@ -173,20 +123,11 @@ class Journal:
         return journal
 
     def note_command(self, overrides: Sequence[str], **more: Any) -> None:
-        """Note that the sweep goes on.
-
-        Args:
-            overrides: What was typed this time.
-            **more: `objectives` and `directions`, where they may be others now.
-        """
+        """Note that the sweep goes on."""
         self._write([{"event": "command", "overrides": list(overrides), **more}])
 
     def add(self, jobs: Sequence[JobRecord]) -> None:
-        """Note new jobs.
-
-        Args:
-            jobs: In order, waiting.
-        """
+        """Note new jobs."""
         if jobs:
             self._write(
                 [
@@ -203,24 +144,12 @@ class Journal:
             )
 
     def start(self, number: int, attempt: int, changes: Sequence[str] = ()) -> None:
-        """Note that an attempt begins, or goes on.
-
-        Args:
-            number: Of the job.
-            attempt: From 1.
-            changes: Overrides it gets in addition.
-        """
+        """Note that an attempt begins, or goes on."""
         event = {"event": "start", "number": number, "attempt": attempt, "at": _now()}
         self._write([{**event, "changes": list(changes)} if changes else event])
 
     def end(self, number: int, outcome: Outcome, *, final: bool = True) -> None:
-        """Note how an attempt ended.
-
-        Args:
-            number: Of the job.
-            outcome: How. An interrupted job waits to go on.
-            final: Whether there is no further attempt.
-        """
+        """Note how an attempt ended."""
         plain = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
         self._write([{"event": "end", "number": number, "final": final, "at": _now(), **plain}])
 
@@ -341,14 +270,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 
 def refuse_existing(directory: Path) -> None:
-    """Refuse a directory that holds a sweep, before any work is done for the new one.
-
-    Args:
-        directory: Where a sweep is to be written.
-
-    Raises:
-        AssayError: There is one already.
-    """
+    """Refuse a directory that holds a sweep, before any work is done for the new one."""
     if (directory / FILE).exists():
         raise AssayError(
             f"{directory} already holds a sweep",

@@ -22,13 +22,7 @@ FILE: Final = "log.txt"
 
 
 def logs_of(own: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
-    """Where the last words of a job may stand, the likelier place first.
-
-    Args:
-        own: `log.txt` of its run.
-        printed: Where the output of its process went, where a process that died has said its last words.
-        died: Whether it did.
-    """
+    """Where the last words of a job may stand, the likelier place first."""
     return [path for path in ((printed, own) if died else (own, printed)) if path is not None]
 
 
@@ -64,11 +58,7 @@ class _Handler(logging.StreamHandler[IO[str]]):
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was.
-
-    Args:
-        path: `log.txt`.
-    """
+    """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was."""
     stream = os.fdopen(appending(path), "a", encoding="utf-8", errors="backslashreplace")
     handler = _Handler(path, stream)
     handler.setFormatter(

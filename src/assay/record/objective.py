@@ -24,14 +24,7 @@ Direction = Literal["minimize", "maximize"]
 @final
 @dataclass(frozen=True)
 class Objective:
-    """A score that jobs are compared by.
-
-    Attributes:
-        name: Of the metric, such as `val/accuracy`.
-        direction: Which of two scores is better.
-        stated: Whether somebody said so; it is judged by the name otherwise.
-        forced: Whether it is meant to be the other way round than the metric has it.
-    """
+    """A score that jobs are compared by."""
 
     name: str
     direction: Direction
@@ -39,14 +32,7 @@ class Objective:
     forced: bool = field(default=False, repr=False, compare=False)
 
     def check(self, directions: Mapping[str, str]) -> None:
-        """Refuse the wrong direction.
-
-        Args:
-            directions: `min` or `max` for each score whose metric says which is better.
-
-        Raises:
-            ConfigError: It contradicts the metric, or has to be stated.
-        """
+        """Refuse the wrong direction."""
         key, stated = "hydra.sweeper.direction", self.direction
         better = directions.get(self.name)
         if better is None and not self.stated and not is_better_low(self.name):
@@ -65,54 +51,28 @@ class Objective:
             )
 
     def score(self, outcome: Outcome) -> float | None:
-        """The score of the best checkpoint where this is what checkpoints are kept by, else the last one.
-
-        Returns:
-            None where there is none, or it is not a number.
-        """
+        """The score of the best checkpoint where this is what checkpoints are kept by, else the last one."""
         value = outcome.metrics.get(self.name)
         if outcome.best.get("monitor") == self.name:
             value = outcome.best["value"]
         return float(value) if value is not None and math.isfinite(value) else None
 
     def sort_key(self, score: float | None) -> tuple[bool, float]:
-        """Orders scores from the best to the worst, missing ones last.
-
-        Args:
-            score: From `score`.
-        """
+        """Orders scores from the best to the worst, missing ones last."""
         if score is None:
             return True, 0.0
         return False, score if self.direction == "minimize" else -score
 
 
 def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
-    """A job's score for each objective.
-
-    Returns:
-        None where the job has not finished, or one is missing.
-    """
+    """A job's score for each objective."""
     scores = [aim.score(outcome) for aim in aims]
     present = [score for score in scores if score is not None]
     return present if outcome.status == "finished" and len(present) == len(scores) else None
 
 
 def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
-    """What a sweep is after, as its sweeper says it, or as its jobs choose their best checkpoint.
-
-    Args:
-        sweeper: Node `hydra.sweeper`.
-        job: The config of a job.
-
-    Raises:
-        ConfigError: The two keys do not go together.
-
-    >>> objectives({"objective": "val/loss"}, {})
-    [Objective(name='val/loss', direction='minimize')]
-    >>> checkpoint = {"_target_": "…ModelCheckpoint", "monitor": "val/accuracy", "mode": "max"}
-    >>> objectives({}, {"callbacks": {"checkpoint": checkpoint}})
-    [Objective(name='val/accuracy', direction='maximize')]
-    """
+    """What a sweep is after, as its sweeper says it, or as its jobs choose their best checkpoint."""
     monitored = _monitored(job)
     names = _listed(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
     given = [_SHORT.get(word, word) for word in _listed(sweeper.get("direction"))]
@@ -149,9 +109,6 @@ def _guess(name: str) -> Direction:
 def is_better_low(name: str) -> bool:
     """Whether a metric is better the lower it is, as far as its name alone says it.
 
-    Args:
-        name: Such as `val/loss`.
-
     >>> is_better_low("val/loss"), is_better_low("val/accuracy")
     (True, False)
     """
@@ -187,15 +144,7 @@ def _monitored(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
-    """Refuse a score that a sweep is to compare its jobs by, and that they will not have.
-
-    Args:
-        known: Names of the metrics that a job will log; empty where that is not known.
-        asked: Keys that ask for a score, by its name.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse a score that a sweep is to compare its jobs by, and that they will not have."""
     there = {name.replace("val/", "test/") for name in known} | set(known)
     for name, key in asked.items():
         if known and name not in there:
@@ -216,28 +165,12 @@ _SHARES: Final = (
 
 
 def format_score(name: str, value: float) -> str:
-    """One score: a share in per cent, the rest with four significant digits or more.
-
-    Args:
-        name: Such as `test/accuracy`.
-        value: The score.
-
-    >>> format_score("test/accuracy", 0.98611), format_score("test/loss", 0.043218)
-    ('98.61 %', '0.04322')
-    >>> format_score("grower: f1 of a/b", 0.98611)
-    '98.61 %'
-    """
+    """One score: a share in per cent, the rest with four significant digits or more."""
     return f"{100 * value:.2f} %" if is_share(name) else number_text(value)
 
 
 def described_metric(name: str, target: str, average: str, positive: str) -> str:
     """A metric's name, and what it averages over or of which class it is.
-
-    Args:
-        name: Such as `f1`.
-        target: Its class, such as `torchmetrics.classification.BinaryF1Score`.
-        average: Its argument of that name; empty where it is not stated.
-        positive: The class that a score of yes or no is of.
 
     >>> described_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
     'f1 (macro)'
@@ -253,16 +186,7 @@ def described_metric(name: str, target: str, average: str, positive: str) -> str
 
 
 def score_text(name: str, score: Mean) -> str:
-    """The mean of repetitions and half its interval, both to the digits that the interval leaves meaning.
-
-    Args:
-        name: Such as `test/accuracy`.
-        score: Its mean.
-
-    >>> from assay.record.runs.statistics import mean_of
-    >>> score_text("test/accuracy", mean_of([0.97, 0.98])), score_text("test/loss", mean_of([0.97, 0.98]))
-    ('97.5 ± 6.4 %', '0.975 ± 0.064')
-    """
+    """The mean of repetitions and half its interval, both to the digits that the interval leaves meaning."""
     half = score.half_width
     if half is None:
         return format_score(name, score.mean)

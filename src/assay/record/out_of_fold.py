@@ -34,15 +34,7 @@ FILE: Final = "out_of_fold.parquet"
 @final
 @dataclass(frozen=True)
 class FoldRun:
-    """A run that has finished and tested a fold.
-
-    Attributes:
-        name: Number of its job, or its path.
-        values: What not all configurations share, by key.
-        seed: Of the run.
-        fold: Which one it tested.
-        run_dir: Its directory.
-    """
+    """A run that has finished and tested a fold."""
 
     name: str
     values: Mapping[str, str]
@@ -54,17 +46,7 @@ class FoldRun:
 @final
 @dataclass(frozen=True)
 class OutOfFold:
-    """All folds of one configuration and seed.
-
-    Attributes:
-        values: What not all configurations of the sweep share, by key.
-        seed: Of the runs.
-        runs: Name of the run that tested each fold.
-        folds: How many folds there are; 0 where no run says it.
-        predictions: Of the samples of all these folds.
-        rows: How many of them are of each fold.
-        found: What is missing or doubtful, a sentence each.
-    """
+    """All folds of one configuration and seed."""
 
     values: Mapping[str, str]
     seed: str
@@ -86,11 +68,7 @@ class OutOfFold:
         return tuple(problems)
 
     def scores(self) -> list[Score]:
-        """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`.
-
-        Raises:
-            DataError: A task of the user's own fails to say them.
-        """
+        """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`."""
         task = known_task(self.predictions.task)
         if self.predictions.targets is None or task is None:
             return []
@@ -124,12 +102,7 @@ class OutOfFold:
 
 
 def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> list[FoldRun]:
-    """The jobs of a sweep that have tested a fold.
-
-    Args:
-        jobs: In order.
-        place: Of a job: its run directory.
-    """
+    """The jobs of a sweep that have tested a fold."""
     found = []
     for job, values in zip(jobs, varying(jobs), strict=True):
         fold = fold_of(job.overrides)
@@ -140,26 +113,14 @@ def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> 
 
 
 def tested_values(values: Mapping[str, str]) -> Mapping[str, str] | None:
-    """What tells apart the configurations that folds test.
-
-    Args:
-        values: What not all jobs share, by key.
-
-    Returns:
-        Nothing for what a nested search has chosen, which is one procedure whatever it chose; None for its
-        inner jobs, which test nothing.
-    """
+    """What tells apart the configurations that folds test."""
     if INNER_FOLDS not in values:
         return values
     return {} if values[INNER_FOLDS] == "null" else None
 
 
 def gathered(runs: Sequence[FoldRun]) -> list[OutOfFold]:
-    """Put the tests of folds together, a configuration and seed each, in the order of the runs.
-
-    Args:
-        runs: Those that have finished; the last of a fold counts.
-    """
+    """Put the tests of folds together, a configuration and seed each, in the order of the runs."""
     together: dict[tuple[tuple[tuple[str, str], ...], str], dict[int, FoldRun]] = {}
     for run in runs:
         together.setdefault((tuple(run.values.items()), run.seed), {})[run.fold] = run
@@ -168,15 +129,7 @@ def gathered(runs: Sequence[FoldRun]) -> list[OutOfFold]:
 
 
 def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
-    """Write all of them as one table, whole or not at all; take away an earlier one where there are none.
-
-    Args:
-        path: The file.
-        gathered: From `gathered`.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write all of them as one table, whole or not at all; take away an earlier one where there are none."""
     if not gathered:
         path.unlink(missing_ok=True)
         return
@@ -197,11 +150,7 @@ def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
 
 
 def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
-    """Scores of one configuration over all samples, each the mean of its seeds, as far as a task says them.
-
-    Args:
-        several: Of the same configuration, one a seed.
-    """
+    """Scores of one configuration over all samples, each the mean of its seeds, as far as a task has them."""
     values: dict[str, list[float]] = {}
     for one in several:
         with suppress(AssayError):  # which is one of the problems

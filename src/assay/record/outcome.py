@@ -102,26 +102,14 @@ class Outcome:
 
 
 def exit_code(status: Status, signal_name: str = "") -> int:
-    """What a process says that has run something to its end: 0 where that is finished or pruned, else 1.
-
-    Args:
-        status: How it ended.
-        signal_name: Of the signal that interrupted it.
-
-    >>> exit_code("finished"), exit_code("failed"), exit_code("interrupted", "SIGHUP")
-    (0, 1, 129)
-    """
+    """What a process says that has run something to its end: 0 where that is finished or pruned, else 1."""
     if status == "interrupted":
         return exit_code_of(signal_name or "SIGINT")
     return 0 if status in ("finished", "pruned") else 1
 
 
 def exit_code_of(signal_name: str) -> int:
-    """What a shell says of a process that a signal has ended: 130 for Ctrl-C, 129 for a closed terminal.
-
-    Args:
-        signal_name: SIGUSR1, which asks a run to stop, counts as SIGTERM: 143.
-    """
+    """What a shell says of a process that a signal has ended: 130 for Ctrl-C, 129 for a closed terminal."""
     name = {"SIGUSR1": "SIGTERM"}.get(signal_name, signal_name)
     return 128 + signal.Signals.__members__.get(name, signal.SIGINT)
 
@@ -156,9 +144,6 @@ def of_exception(error: BaseException) -> Cause:
 
     An error of assay's own defers to what it was raised from: a checkpoint that could not be written because
     the disk was full can be written another time.
-
-    >>> of_exception(ValueError("no")), of_exception(ConnectionResetError())
-    ('exception', 'machine')
     """
     chain = [_of_one(link) for link in causes(error)]
     for cause in chain:
@@ -168,40 +153,21 @@ def of_exception(error: BaseException) -> Cause:
 
 
 def reason_of(error: BaseException) -> str:
-    """What is kept of an exception: its type, the first line of its message, and the line of the user's code.
-
-    Args:
-        error: That a job raised; of an error of assay's own the whole message.
-    """
+    """What is kept of an exception: its type, the first line of its message, the line of the user's code."""
     if isinstance(error, SystemExit):
         return exit_place(error)
     return str(error) if isinstance(error, AssayError) else one_line_of(error)
 
 
 def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
-    """What the death of a process by a signal stands for.
-
-    Args:
-        name: Of the signal.
-        output: The last that the process printed.
-        memory_ran_out: Whether the kernel has killed a process to get memory in the meantime.
-
-    >>> of_signal("SIGSEGV", "", memory_ran_out=False)
-    'killed'
-    >>> of_signal("SIGABRT", "what():  std::bad_alloc", memory_ran_out=False)
-    'out_of_memory'
-    """
+    """What the death of a process by a signal stands for."""
     if (name == "SIGKILL" and memory_ran_out) or (name in _FATAL and _MEMORY.search(output)):
         return "out_of_memory"
     return "killed"
 
 
 def signal_name(number: int) -> str:
-    """Name of a signal.
-
-    >>> signal_name(11), signal_name(250)
-    ('SIGSEGV', 'signal 250')
-    """
+    """Name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:

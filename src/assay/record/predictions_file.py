@@ -29,16 +29,7 @@ UNREADABLE: Final = (OSError, ValueError, MemoryError)
 
 
 def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Write a file, whole or not at all.
-
-    Args:
-        path: The file.
-        columns: Arrow arrays by name.
-        about: JSON, `schema_version` among it; kept under `assay` in the schema's metadata.
-
-    Raises:
-        OSError: It cannot be written; what was there before still stands.
-    """
+    """Write a file, whole or not at all."""
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
@@ -49,20 +40,7 @@ def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, An
 
 
 def read_parquet(content: bytes, version: int, what: str) -> tuple[pa.Table, dict[str, Any]]:
-    """Read a file of `write_parquet`.
-
-    Args:
-        content: Of the file.
-        version: Its `schema_version`.
-        what: It holds, for messages.
-
-    Returns:
-        Its table, and what is written about it.
-
-    Raises:
-        ValueError: It is another file, or of another version.
-        OSError: It is damaged.
-    """
+    """Read a file of `write_parquet`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -83,14 +61,7 @@ _FIELDS: Final = {"task": str, "kind": str, "class_names": list, "subset": str, 
 
 
 def write(path: Path, predictions: Predictions) -> None:
-    """Write them, whole or not at all.
-
-    Columns `key` (string), `target` (int64, or a list of fixed size; absent where none is known) and `output`
-    (a list of fixed size of float32); the rest as JSON under `assay` in the schema's metadata.
-
-    Raises:
-        OSError: It cannot be written; what was there before still stands.
-    """
+    """Write them, whole or not at all."""
     import pyarrow as pa
 
     columns: dict[str, Any] = {"key": pa.array(predictions.keys, pa.string())}

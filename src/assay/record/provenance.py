@@ -65,16 +65,7 @@ _NUMERIC_FLAGS = ("amx", "asimd", "avx", "bf16", "f16c", "fma", "fphp", "i8mm", 
 
 
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
-    """Commit and patch of the repository that a folder lies in.
-
-    Args:
-        folder: Any folder of the user's project.
-
-    Returns:
-        `commit` (None before the first), `branch` (None when detached), `dirty`, `remote` without
-        credentials, `patch_complete`, and `folder` within the repository, or None outside a repository or
-        without git; and the patch of `assay.record.code_patch`, from which secrets are gone.
-    """
+    """Commit and patch of the repository that a folder lies in."""
     try:
         import git
     except ImportError:  # GitPython raises this when there is no git executable
@@ -100,28 +91,12 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
 
 
 def check_clean(folder: Path) -> None:
-    """Refuse to go on where git would lose code; what `enforce_clean_git` asks for.
-
-    Args:
-        folder: Any folder of the user's project.
-
-    Raises:
-        ConfigError: There are changes that are in no commit, or there is no repository.
-    """
+    """Refuse to go on where git would lose code; what `enforce_clean_git` asks for."""
     refuse_uncommitted(folder, *git_state(folder))
 
 
 def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -> None:
-    """As `check_clean`, where the state of the repository is known.
-
-    Args:
-        folder: Any folder of the user's project.
-        state: From `git_state`.
-        patch: From `git_state`.
-
-    Raises:
-        ConfigError: As for `check_clean`.
-    """
+    """As `check_clean`, where the state of the repository is known."""
     if state is None:
         raise ConfigError(
             f"{folder} lies in no git repository", key="enforce_clean_git", hint="git init, and commit"
@@ -139,14 +114,7 @@ def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -
 
 
 def changed_files(patch: str) -> list[str]:
-    r"""Names of the files that a patch of ours touches.
-
-    Args:
-        patch: From `git_state`.
-
-    >>> changed_files("diff --git a/x y.py b/x y.py\nindex 1..2\n")
-    ['x y.py']
-    """
+    r"""Names of the files that a patch of ours touches."""
     both = re.findall(r"^diff --git (.+)$", patch, re.MULTILINE)
     # The two names are one: renames are not looked for.
     return [_unquoted(name[: len(name) // 2]).removeprefix("a/") for name in both]
@@ -161,14 +129,7 @@ def _unquoted(name: str) -> str:
 
 
 def lock_sha256(folder: Path) -> str:
-    """SHA-256 of what pins the packages: the nearest `uv.lock` or its like, up to the repository's root.
-
-    Args:
-        folder: Any folder of the user's project.
-
-    Returns:
-        Empty where there is none.
-    """
+    """SHA-256 of what pins the packages: the nearest `uv.lock` or its like, up to the repository's root."""
     for place in (folder.resolve(), *folder.resolve().parents):
         for name in _LOCKS:
             if (place / name).is_file():
@@ -199,16 +160,7 @@ def _remote(repository: git.Repo) -> str | None:
 
 
 def without_credentials(address: str) -> str:
-    """A remote's address without user name (which is not a secret for SSH), password, query, fragment.
-
-    Args:
-        address: As git knows it: a URL, `user@host:path`, or a folder.
-
-    >>> without_credentials("https://me:hunter2@example.org/x.git?token=1")
-    'https://example.org/x.git'
-    >>> without_credentials("git@example.org:me/x.git")
-    'git@example.org:me/x.git'
-    """
+    """A remote's address without user name (which is not a secret for SSH), password, query, fragment."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         before, at, after = address.rpartition("@")
@@ -262,12 +214,7 @@ def usable_cores() -> int:
 
 
 def machine(gpus: list[str], threads: int) -> dict[str, Any]:
-    """What the run ran on.
-
-    Args:
-        gpus: Names of the GPUs, asked of torch by the caller.
-        threads: Threads of one torch operation.
-    """
+    """What the run ran on."""
     import psutil
 
     info = _cpuinfo()
@@ -311,15 +258,7 @@ _FIELDS = ("git", "patch_sha256", "lock_sha256", "packages", "machine")
 
 
 def segment_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
-    """What a segment that begins now runs with.
-
-    Args:
-        gpus: As for `assay.record.provenance.machine`.
-        threads: As for `assay.record.provenance.machine`.
-
-    Returns:
-        `git`, `patch_sha256`, `lock_sha256`, `packages`, `machine`, as `RunRecord` has them; and the patch.
-    """
+    """What a segment that begins now runs with."""
     git, patch = git_state(Path.cwd())
     return {
         "git": git,
@@ -343,11 +282,7 @@ def segments(record: RunRecord) -> list[dict[str, Any]]:
 
 
 def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """A segment as an entry of the record says it: of the packages those that are not as before.
-
-    >>> shortened({"packages": {"a": "2"}}, {"packages": {"a": "1", "b": "1"}})
-    {'packages': {'a': '2', 'b': ''}}
-    """
+    """A segment as an entry of the record says it: of the packages those that are not as before."""
     then, new = before["packages"], now["packages"]
     changed = {name: new.get(name, "") for name in sorted({**then, **new}) if then.get(name) != new.get(name)}
     return {**now, "packages": changed}
@@ -400,15 +335,7 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 
 
 def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Packages of another version, those that compute first.
-
-    Args:
-        then: Version by name.
-        now: Version by name.
-
-    >>> package_changes({"torch": "2.14", "a": "1"}, {"torch": "2.15", "a": "1"})
-    ['torch 2.14 then, 2.15 now']
-    """
+    """Packages of another version, those that compute first."""
     names = [name for name in then if then[name] != now.get(name)]
     names.sort(key=lambda name: (_rank(name), name))
     shown = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names[:_MOST_PACKAGES]]

@@ -29,13 +29,7 @@ _FILES = (*TEXTS, "metrics.csv", *RESULTS)
 
 
 def files_of(run_dir: Path) -> dict[str, str]:
-    """SHA-256 of each file that says what a run was and what came of it, by its name in the run directory.
-
-    Of checkpoints the sum that is listed beside them, which was taken as they were written.
-
-    Args:
-        run_dir: Of a run that has ended.
-    """
+    """SHA-256 of each file that says what a run was and what came of it, by its name in the run directory."""
     sums = {}
     for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
         if (run_dir / name).is_file():
@@ -67,24 +61,13 @@ log = logging.getLogger(__name__)
 @final
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's files.
-
-    Attributes:
-        path: The directory.
-    """
+    """One run's files."""
 
     path: Path
 
     @classmethod
     def create(cls, path: Path) -> RunDirectory:
-        """Make a new run directory.
-
-        Args:
-            path: Where; its parents are made too.
-
-        Raises:
-            AssayError: There is a run already, or the place cannot be written to.
-        """
+        """Make a new run directory."""
         refuse_existing(path)
         check_links(path)
         _refuse_foreign(path)
@@ -118,24 +101,12 @@ class RunDirectory:
         return self.path / "log.txt"
 
     def write(self, name: str, text: str) -> None:
-        """Write one text file.
-
-        Args:
-            name: `config.yaml` or `overrides.yaml`, from which the caller has taken the secrets
-                (`redact_tree`), or `code.patch`.
-            text: The content.
-        """
+        """Write one text file."""
         clean = redact(text, code=True) if name.endswith(".patch") else text
         write_text(self.path / name, seal_yaml(clean) if name == self.config.name else clean)
 
     def remove_unfinished(self) -> list[Path]:
-        """Remove the temporary files of processes that were killed while they wrote.
-
-        Only for the owner of the run, while no other process of it is alive.
-
-        Returns:
-            What was removed.
-        """
+        """Remove the temporary files of processes that were killed while they wrote."""
         return [*remove_unfinished(self.path), *remove_unfinished(self.checkpoints)]
 
 
@@ -150,14 +121,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Refuse a directory that holds a run, before any work is done for the new one.
-
-    Args:
-        path: Where a run is to be written.
-
-    Raises:
-        AssayError: There is a run already.
-    """
+    """Refuse a directory that holds a run, before any work is done for the new one."""
     if (path / FILE).exists():
         raise AssayError(
             f"hydra.run.dir: {path} already holds a run",
@@ -166,16 +130,7 @@ def refuse_existing(path: Path) -> None:
 
 
 def find_runs(root: Path, *, broken: bool = False, sweeps: list[Path] | None = None) -> Iterator[Path]:
-    """Every run directory below a folder, by name; a directory with a record is not searched further.
-
-    Args:
-        root: Such as `outputs`; or a run directory, which is then the only one.
-        broken: Find those whose record is gone, too.
-        sweeps: Gets the directories of the sweeps that are searched.
-
-    Raises:
-        AssayError: There is no such folder.
-    """
+    """Every run directory below a folder, by name; a directory with a record is not searched further."""
     if not root.is_dir():
         raise AssayError(
             f"there is no folder {root}", hint="name the folder that holds the runs, such as outputs/"
@@ -222,14 +177,7 @@ _OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
 
 
 def removable(path: Path) -> Path:
-    """Make sure that a directory can be removed.
-
-    Returns:
-        Its absolute path.
-
-    Raises:
-        AssayError: It is a link, is not a run directory, holds what no run has written, or is running.
-    """
+    """Make sure that a directory can be removed."""
     if path.is_symlink():
         raise AssayError(
             f"{path} is a link, and no link is followed",
@@ -260,14 +208,7 @@ def removable(path: Path) -> Path:
 
 
 def remove_run(path: Path) -> None:
-    """Remove a run directory, and what a killed removal beside it has left.
-
-    Args:
-        path: From `removable`.
-
-    Raises:
-        AssayError: It has begun to run, or cannot be removed.
-    """
+    """Remove a run directory, and what a killed removal beside it has left."""
     remove_unfinished(path.parent)
     with writing(path):
         gone = temporary_name(path)

@@ -30,13 +30,6 @@ def writing(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
 
     Locked are the directory itself, whose lock goes with no file that somebody removes, and `.lock` in it,
     since a network file system tells other machines of locks on files alone.
-
-    Args:
-        run_dir: The run directory.
-        shared: Join the process that has started this one, as the ranks of a distributed job do.
-
-    Raises:
-        AssayError: Another process is writing it, or nothing can be written there.
     """
     if fcntl is None:
         yield

@@ -29,55 +29,7 @@ _NOT_FINITE = ("nan", "inf", "-inf")
 @final
 @dataclass
 class RunRecord:
-    """One run; `docs/record.md` describes each field.
-
-    Attributes:
-        run_id: Name of the run directory.
-        name: The experiment's name.
-        status: `running` until it ended.
-        started: UTC, ISO 8601.
-        seed: Of the run.
-        fingerprint: SHA-256 of what decides the outcome in the config.
-        config_fingerprint: The same without `seed` and `fold`: runs that share it are repetitions.
-        overrides: What was typed.
-        choices: Option of each group.
-        set_by: What an option has set outside of its own group, such as `experiment=mine`, by the key of the
-            value or the group; empty in runs of before this was kept.
-        tags: The user's.
-        finished: UTC, ISO 8601.
-        seconds: Spent in the run, over all segments.
-        git: See `assay.record.provenance.git_state`; None outside a repository.
-        patch_sha256: Of `code.patch`; empty without one.
-        lock_sha256: Of the file that pins the packages; empty without one.
-        packages: Version of every installed distribution.
-        machine: See `assay.record.provenance.machine`.
-        data_sha256: Of the data's contents and division.
-        weights_sha256: Of the weights that training ended with; see `assay.checkpoint.container`.
-        files: SHA-256 of the files of the run directory when the run had ended.
-        metrics: Last value of each scalar; values that are not finite as the strings `nan`, `inf`, `-inf`.
-        matrices: Confusion matrices and the like, as nested lists.
-        best: `monitor`, `value`, `epoch` of the best checkpoint.
-        directions: `min` or `max`, which is better, for each metric that says so.
-        checkpoints: File name of each role, relative to `checkpoints/`.
-        model: `parameters`, `trainable_parameters`.
-        reason: How it ended, when not well: exception and message.
-        cause: Kind of the failure; see `assay.record.outcome.Cause`. Empty where it did not fail.
-        signal: Name of the signal that interrupted it.
-        resumed: One entry each time the run went on: `at`, `from_step`, `checkpoint`, `overrides`, `changed`.
-        interpolations: What was written as `${…}` in the config, by key.
-        loggers: Under which id other loggers know the run.
-        micro_batch: By the number of batches trained before: the most samples that were computed at a time
-            from there on, where memory ran out.
-        objects: Class of the `model` and the `data` that were objects given in Python, which the config alone
-            cannot make again.
-        notes: What the user should know of the data, the model and the config, a sentence each.
-        warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
-        baseline: What a simple model scores on the same test samples; see `assay.run.baseline`.
-        threshold: Of two classes, the probability from which on `predict` says the second one; see
-            `assay.run.threshold`.
-        evaluations: One entry each time its weights were tested again; see `assay.run.evaluate.Evaluation`.
-        schema_version: Of this format.
-    """
+    """One run; `docs/record.md` describes each field."""
 
     run_id: str
     name: str
@@ -249,11 +201,7 @@ def _kinds(hint: Any) -> set[type]:
 
 
 def finite(value: Any) -> Any:
-    """Numbers as JSON can hold them: it has no NaN and no infinity, which are written as text.
-
-    Args:
-        value: A number, or a tree of them.
-    """
+    """Numbers as JSON can hold them: it has no NaN and no infinity, which are written as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, dict):

@@ -22,15 +22,7 @@ Reason = Literal["worst", "random", "generated"]
 
 
 class KeptSample(NamedTuple):
-    """A sample to look at.
-
-    Attributes:
-        key: Which, as in the predictions of the run.
-        reason: Why it was chosen, or that the model has written it; one that is both among the worst and
-            drawn at random is kept as each.
-        picture: A PNG file; None of what is not a picture.
-        row: Value by column, a list of texts among them; None of what has no columns.
-    """
+    """A sample to look at."""
 
     key: str
     reason: Reason
@@ -39,13 +31,7 @@ class KeptSample(NamedTuple):
 
 
 def write(path: Path, samples: Sequence[KeptSample]) -> None:
-    """Write them, whole or not at all.
-
-    Columns `key`, `reason`, `picture` (PNG) and `row` (a JSON object); the last two may be null.
-
-    Raises:
-        OSError: It cannot be written; what was there before still stands.
-    """
+    """Write them, whole or not at all."""
     import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
     rows = [None if one.row is None else json.dumps(one.row) for one in samples]
@@ -59,17 +45,7 @@ def write(path: Path, samples: Sequence[KeptSample]) -> None:
 
 
 def read(path: Path) -> list[KeptSample]:
-    """Read them back.
-
-    Args:
-        path: A file, perhaps of somebody else's.
-
-    Returns:
-        In the order they were written; none where there is no such file.
-
-    Raises:
-        AssayError: It is not what `write` wrote.
-    """
+    """Read them back."""
     try:
         return _read(path)
     except FileNotFoundError:

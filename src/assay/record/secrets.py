@@ -58,19 +58,12 @@ class _Values(NamedTuple):
 
 
 def is_secret(name: str) -> bool:
-    """Whether an environment variable's name says that its value is, or may be, secret.
-
-    Args:
-        name: Such as `WANDB_API_KEY`.
-    """
+    """Whether an environment variable's name says that its value is, or may be, secret."""
     return bool(_SECRET_NAME.search(name) or _PERHAPS_SECRET_NAME.search(name))
 
 
 def is_secret_key(key: str) -> bool:
     """Whether a config key's name says that its value is secret.
-
-    Args:
-        key: Such as `api_key` or `logger.comet.api_key`.
 
     >>> [key for key in ("api_key", "db.password", "pad_token", "monitor_key") if is_secret_key(key)]
     ['api_key', 'db.password']
@@ -79,18 +72,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def redact(text: str, *, code: bool = False) -> str:
-    """Strike out the values of environment variables that `is_secret` names, and credentials in addresses.
-
-    A short or ordinary value is struck out only where it stands as a word of its own.
-
-    Args:
-        text: Anything about to be written.
-        code: It is source code: an address in it is there for all to read, a word without a digit is a
-            password only within quotes. Lines stay where they are, or a patch would not apply.
-
-    >>> redact("https://me:hunter2@example.org/x.git")
-    'https://***@example.org/x.git'
-    """
+    """Strike out the values of environment variables that `is_secret` names, and credentials in addresses."""
     values = _values()
     text = _without_random(text if code else _without_credentials(text), values)
     for value in values.others:
@@ -101,39 +83,19 @@ def redact(text: str, *, code: bool = False) -> str:
 
 
 def redact_tree(value: Any) -> Any:
-    """A copy of nested dicts and lists without secrets; what else they hold is kept.
-
-    Left out are what stands under a secret's key (`api_key`), also in an override; values of secret
-    environment variables, short and ordinary ones only where they are the whole value; credentials in
-    addresses. A `_target_` and the keys stay: nothing runs without them.
-
-    Args:
-        value: Such as a config on its way to a file or a logger.
-
-    >>> redact_tree({"uri": ["s3://me:hunter2@db/x"], "lr": 0.1, "api_key": "abc", "o": "a.token=abc"})
-    {'uri': ['s3://***@db/x'], 'lr': 0.1, 'api_key': '***', 'o': 'a.token=***'}
-    """
+    """A copy of nested dicts and lists without secrets; what else they hold is kept."""
     note_given(value)
     return _redacted_tree(value, _values())
 
 
 def holds_secret(text: str) -> bool:
-    """Whether a name or path holds a secret that cannot stand there by chance.
-
-    Args:
-        text: Such as a run directory.
-    """
+    """Whether a name or path holds a secret that cannot stand there by chance."""
     overrides = re.findall(r"([\w.@]+)=[^,/]", text)  # as in Hydra's override_dirname
     return _without_random(text, _values()) != text or any(map(is_secret_key, overrides))
 
 
 def note_given(value: Any, key: str = "") -> None:
-    """Remember what stands under a secret's key, for the lines of the log that are written later.
-
-    Args:
-        value: A config as plain data, overrides, or what stands in them.
-        key: Under which it stands.
-    """
+    """Remember what stands under a secret's key, for the lines of the log that are written later."""
     if isinstance(value, dict):
         for name, inner in value.items():
             note_given(inner, str(name))

@@ -45,16 +45,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Ranking:
-    """What makes a row better than another.
-
-    Attributes:
-        metric: The score.
-        direction: `min` or `max`; empty where nobody knows.
-        notes: What to bear in mind, one sentence each.
-        losses: Where the metric is a loss that is not the same quantity in all runs, in what it differs, by
-            key: then no run is the best.
-        data: Kinds of data, where they differ and nobody has asked for this metric: then no run is, either.
-    """
+    """What makes a row better than another."""
 
     metric: str
     direction: str
@@ -75,20 +66,7 @@ class Ranking:
 
 
 def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
-    """What to order runs by.
-
-    Args:
-        runs: Those that are compared.
-        asked: A metric, or `METRIC:min`, `METRIC:max`; by default what the checkpoints of most runs are kept
-            by, or where their losses are not the same, another score of the validation.
-        configs: Reads what was not typed.
-
-    Returns:
-        None where no run has a score.
-
-    Raises:
-        ConfigError: No run has the metric.
-    """
+    """What to order runs by."""
     there = _metrics_of(runs)
     configs = configs or ConfigValues()
     metric, colon, stated = asked.rpartition(":")
@@ -112,12 +90,7 @@ def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | Non
 
 
 def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
-    """What the sweep was after, where one sweep alone is looked at; empty where that is not known.
-
-    Args:
-        paths: As typed.
-        runs: Found there.
-    """
+    """What the sweep was after, where one sweep alone is looked at; empty where that is not known."""
     if len(paths) != 1 or not (paths[0] / JOURNAL).is_file():
         return ""
     try:
@@ -130,13 +103,7 @@ def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
 
 
 def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> ConfigError:
-    """What is said where no run has a metric.
-
-    Args:
-        metric: As typed.
-        there: Those that there are.
-        option: That it was typed for.
-    """
+    """What is said where no run has a metric."""
     names = sorted(map(in_a_line, there))
     near = did_you_mean(metric, names, "; ")
     return ConfigError(
@@ -147,11 +114,7 @@ def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> Confi
 
 
 def in_words(losses: Mapping[str, Sequence[str]]) -> str:
-    """In what losses differ.
-
-    >>> in_words({"loss.gamma": ("1", "2"), "loss.alpha": ("0.5", "null")})
-    'loss.gamma=1, 2; loss.alpha=0.5, null'
-    """
+    """In what losses differ."""
     return "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
 
 
@@ -198,17 +161,7 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
-    """The runs that meet every condition; of those that cannot be read, none unless it is asked for them.
-
-    Args:
-        runs: From `read_runs`.
-        conditions: `KEY=VALUE`, or with `!=`, `<`, `<=`, `>`, `>=`. The key is a group, a key of the
-            config, a metric, or one of `OF_THE_RECORD`.
-        configs: Reads what was not typed.
-
-    Raises:
-        ConfigError: A condition cannot be read, or no run has such a key.
-    """
+    """The runs that meet every condition; of those that cannot be read, none unless it is asked for them."""
     kept = list(runs)
     for condition in conditions:
         parts = _WRITTEN.fullmatch(condition)
@@ -227,13 +180,7 @@ def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValue
 
 
 def no_such_key(key: str, runs: Sequence[Run], option: str) -> ConfigError:
-    """What is said where no run has a key.
-
-    Args:
-        key: As typed.
-        runs: All of them.
-        option: That it was typed for.
-    """
+    """What is said where no run has a key."""
     known = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     near = did_you_mean(key, dict.fromkeys((*known, *OF_THE_RECORD)))
     return ConfigError(
@@ -257,17 +204,7 @@ def _holds(found: Any, sign: str, text: str) -> bool:
 @final
 @dataclass(frozen=True)
 class Row:
-    """Runs that are repetitions of one configuration, or that share the values that were grouped by.
-
-    Attributes:
-        values: What differs from other rows, by key; None where a row has no such key.
-        runs: All of them, the first started first.
-        counted: Those whose scores count: finished, each seed once, the last run of it. Where none has
-            finished, the last values of the others.
-        scores: Of each metric over `counted`; a metric that none of them has is missing.
-        finished: Whether `counted` have finished.
-        repetitions: How many different ones there are, finished or not.
-    """
+    """Runs that are repetitions of one configuration, or that share the values that were grouped by."""
 
     values: Mapping[str, str | None]
     runs: tuple[Run, ...]
@@ -300,13 +237,7 @@ class Row:
 
 
 class Verdict(NamedTuple):
-    """Whether the gap between two scores is more than noise.
-
-    Attributes:
-        test: Its name.
-        p_value: None where n is too small to say.
-        text: One sentence; empty where there are not two scores.
-    """
+    """Whether the gap between two scores is more than noise."""
 
     test: str = WELCH
     p_value: float | None = None
@@ -316,19 +247,7 @@ class Verdict(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """A table of runs.
-
-    Attributes:
-        columns: Keys in which rows differ.
-        metrics: Scores, the one that rows are ordered by first.
-        rows: The best first, or as they were asked to be sorted.
-        shared: What was typed for all of them, by key.
-        broken: Runs whose record cannot be read.
-        ranking: By what, and in which direction; None where no run has a score.
-        best: Number of the best row; None where there is none.
-        verdict: Whether the best is ahead of the second by more than noise.
-        notes: What the table does not show of itself, one sentence each.
-    """
+    """A table of runs."""
 
     columns: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -350,21 +269,7 @@ def compare(
     metrics: Sequence[str] = (),
     each: bool = False,
 ) -> Comparison:
-    """Compare runs.
-
-    Args:
-        runs: From `read_runs`.
-        sort: A metric, best first, or a key of the config, ascending; `METRIC:min` and `METRIC:max` say which
-            is better. By default what checkpoints are kept by.
-        where: Conditions; see `assay.report.comparison.meeting`.
-        group_by: Keys; runs that share their values become one row. By default repetitions do.
-        metrics: Scores to show; by default those of the test, else those of the validation.
-        each: Give each run a row of its own, the first started first.
-
-    Raises:
-        ConfigError: A key or a metric is in no run.
-        AssayError: No run meets the conditions.
-    """
+    """Compare runs."""
     configs = ConfigValues()
     kept = meeting(runs, where, configs)
     if runs and not kept:
@@ -410,12 +315,7 @@ def compare(
 
 
 def shared_values(runs: Sequence[Run], columns: Sequence[str]) -> dict[str, str]:
-    """What was typed for every one of some runs, by key, as far as no column says it.
-
-    Args:
-        runs: Those of the table.
-        columns: Keys that are columns.
-    """
+    """What was typed for every one of some runs, by key, as far as no column says it."""
     if not runs:
         return {}
     first = runs[0].typed
@@ -493,17 +393,7 @@ def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> Verdict:
 
 
 def verdict_of(metric: str, first: Mean, second: Mean, *, is_behind: bool = False) -> Verdict:
-    """Whether the gap between two scores is more than noise.
-
-    Args:
-        metric: Its name.
-        first: Of the best.
-        second: Of the one after it.
-        is_behind: Whether the second one's score is better, and it comes after for another reason.
-
-    Returns:
-        That of the corrected resampled t-test over the same folds, else of Welch's t-test.
-    """
+    """Whether the gap between two scores is more than noise."""
     gap = f"the best is ahead of the second by {number_text(abs(first.mean - second.mean))} in {metric}"
     if is_behind:
         gap = gap.replace("ahead of the second", "behind the second, which has not finished,")

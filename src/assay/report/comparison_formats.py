@@ -32,11 +32,7 @@ BEST: Final = "*"
 
 
 def short_names(keys: tuple[str, ...]) -> dict[str, str]:
-    """Keys as the end of each that no other one ends with.
-
-    >>> short_names(("optimizer.lr", "model", "a.size", "b.size"))
-    {'optimizer.lr': 'lr', 'model': 'model', 'a.size': 'a.size', 'b.size': 'b.size'}
-    """
+    """Keys as the end of each that no other one ends with."""
     found = {}
     for key in keys:
         parts = key.split(".")
@@ -93,13 +89,7 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """Rows of a comparison, and below them the runs that cannot be read.
-
-    Returns:
-        Columns: the keys that differ; of each metric its mean under its name, `METRIC std`, `METRIC low` and
-        `METRIC high` (95 % interval), `METRIC n`; `repetitions`, `status`, `best` (1 for the best row),
-        `runs` (their directories, separated by line feeds).
-    """
+    """Rows of a comparison, and below them the runs that cannot be read."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     ends = ("", " std", " low", " high", " n")
@@ -190,14 +180,7 @@ def to_latex(comparison: Comparison) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that LaTeX sets as it is, with any engine; a letter its fonts lack as its code point.
-
-    Args:
-        text: Anything.
-
-    >>> print(escaped(r"\input{x} 5 % é 中"))
-    \textbackslash{}input\{x\} 5 \% é {[}U+4E2D]
-    """
+    r"""Text that LaTeX sets as it is, with any engine; a letter its fonts lack as its code point."""
     return "".join(
         _letter(letter) for letter in unicodedata.normalize("NFC", printable(text.replace("\n", " ")))
     )
@@ -228,14 +211,7 @@ _METRICS: Final = 7
 def print_comparison(
     console: Console, comparison: Comparison, *, each: bool = False, asked: bool = False
 ) -> None:
-    """Print a comparison.
-
-    Args:
-        console: Where; lines of one that is not a terminal are as long as they have to be.
-        comparison: Of runs.
-        each: Whether each row is one run, to be named by its directory.
-        asked: Whether its metrics were asked for by their names.
-    """
+    """Print a comparison."""
     if not console.is_terminal:
         console.width = _UNLIMITED
     console.print(to_terminal(comparison, console.width, each=each, asked=asked))
@@ -244,14 +220,7 @@ def print_comparison(
 def to_terminal(
     comparison: Comparison, width: int, *, each: bool = False, asked: bool = False
 ) -> RenderableType:
-    """What is printed.
-
-    Args:
-        comparison: Of runs.
-        width: Characters of a line.
-        each: As for `print_comparison`.
-        asked: As for `print_comparison`.
-    """
+    """What is printed."""
     parts: list[RenderableType] = []
     named = {*comparison.columns, *comparison.metrics}
     if each:

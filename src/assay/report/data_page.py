@@ -38,16 +38,7 @@ _TEACHER: Final = "assay.augment.teacher.Teacher"
 
 
 def look(job: Job, out: Path | None = None) -> Survey:
-    """Read the data of a job and say what is in it.
-
-    Args:
-        job: Composed; its names are right.
-        out: A file for the page; None for none.
-
-    Raises:
-        AssayError: The data cannot be used, it is read by a datamodule of somebody's own, or the page cannot
-            be written.
-    """
+    """Read the data of a job and say what is in it."""
     if out is not None:
         check_replaced(out)
     config = job.to_config()
@@ -140,13 +131,7 @@ _MOST_CLASSES: Final = 1000
 def data_page(
     survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, Shown]]], overrides: Sequence[str]
 ) -> Page:
-    """The page of a survey.
-
-    Args:
-        survey: Of the data.
-        samples: By a title: the key, the target in words and the looks of each.
-        overrides: As typed.
-    """
+    """The page of a survey."""
     shape = "×".join(map(str, survey.input_shape))
     sections = [
         Section("warnings", "What to look at", _notes(survey)),

@@ -33,13 +33,7 @@ _RUN_DIR = "${run_dir}"
 @final
 @dataclass(frozen=True)
 class Side:
-    """One of the two that are compared.
-
-    Attributes:
-        name: As typed.
-        config: The job, without its `hydra` node.
-        record: How it went, when it is a run.
-    """
+    """One of the two that are compared."""
 
     name: str
     config: DictConfig
@@ -71,15 +65,7 @@ class Difference:
 
 
 def read_side(name: str, config_dir: Path | None = None) -> Side:
-    """Read a run directory or a config file, or compose overrides.
-
-    Args:
-        name: A path, or overrides with spaces between them; an empty text is the default config.
-        config_dir: The user's folder of config groups.
-
-    Raises:
-        AssayError: It is not one of these, or cannot be read.
-    """
+    """Read a run directory or a config file, or compose overrides."""
     path = Path(name)
     if name.strip() and path.is_dir():
         if not (path / "config.yaml").is_file():
@@ -105,11 +91,7 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
 
 
 def config_difference(one: DictConfig, other: DictConfig) -> Rows:
-    """Keys whose values differ, each with both; where runs write to does not count.
-
-    A run's config has every interpolation resolved. Compared with one that waits for its data, that one is
-    resolved with what the run knows of its own.
-    """
+    """Keys whose values differ, each with both; where runs write to does not count."""
     pair = [
         OmegaConf.masked_copy(side, [str(key) for key in side if key != "hydra"]) for side in (one, other)
     ]
@@ -147,16 +129,7 @@ def _follows(key: str, derived: Collection[str]) -> bool:
 
 
 def difference(first: str, second: str, config_dir: Path | None = None) -> Difference:
-    """What differs between two sides.
-
-    Args:
-        first: A run directory, a config file, or overrides.
-        second: Another.
-        config_dir: The user's folder of config groups.
-
-    Raises:
-        AssayError: One of them cannot be read.
-    """
+    """What differs between two sides."""
     one, other = read_side(first, config_dir), read_side(second, config_dir)
     config = config_difference(one.config, other.config)
     if one.record is None or other.record is None:
@@ -168,11 +141,7 @@ def difference(first: str, second: str, config_dir: Path | None = None) -> Diffe
 
 
 def show(found: Difference) -> None:
-    """Print what differs; `no difference` where nothing does.
-
-    Args:
-        found: From `difference`.
-    """
+    """Print what differs; `no difference` where nothing does."""
     blocks = {"config": found.config, "record": found.record, "scores": found.scores}
     console = Console(highlight=False, soft_wrap=True)
     if not any(blocks.values()):

@@ -34,15 +34,7 @@ Tone: TypeAlias = Literal["", "good", "bad", "warn", "dim", "best"]
 @final
 @dataclass(frozen=True)
 class Cell:
-    """One field of a table.
-
-    Attributes:
-        text: What is shown.
-        sort: By what rows are sorted; None: by the text.
-        tone: How it stands out.
-        href: A relative address, quoted by `urllib.parse.quote`; empty: no link.
-        title: What is said when the pointer is over it.
-    """
+    """One field of a table."""
 
     text: str
     sort: float | None = None
@@ -54,17 +46,7 @@ class Cell:
 @final
 @dataclass(frozen=True)
 class Table:
-    """Rows that are sorted by a click on a column, and filtered by what is typed.
-
-    Attributes:
-        columns: Their names.
-        rows: One field per column each; plain texts are cells of their own.
-        caption: Below it.
-        numeric: Columns whose fields stand to the right.
-        filtered: Whether there is a field to filter by; for long tables.
-        wraps: Whether long fields are broken, so that all columns are seen at once; else one scrolls.
-        title: Above it.
-    """
+    """Rows that are sorted by a click on a column, and filtered by what is typed."""
 
     template: ClassVar[str] = "table.html"
     columns: Sequence[str]
@@ -85,11 +67,7 @@ class Table:
 @final
 @dataclass(frozen=True)
 class Facts:
-    """Names and values in two columns.
-
-    Attributes:
-        rows: Name and value of each.
-    """
+    """Names and values in two columns."""
 
     template: ClassVar[str] = "facts.html"
     rows: Sequence[tuple[str, Cell | str]]
@@ -104,12 +82,7 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Cards:
-    """Large numbers side by side.
-
-    Attributes:
-        cards: Name, value, and what stands below it, of each.
-        caption: Below them all.
-    """
+    """Large numbers side by side."""
 
     template: ClassVar[str] = "cards.html"
     cards: Sequence[tuple[str, str, str]]
@@ -119,11 +92,7 @@ class Cards:
 @final
 @dataclass(frozen=True)
 class Figures:
-    """Figures in a grid.
-
-    Attributes:
-        figures: To draw; long ones are thinned out, which their caption says.
-    """
+    """Figures in a grid."""
 
     template: ClassVar[str] = "figures.html"
     figures: Sequence[Figure]
@@ -132,14 +101,7 @@ class Figures:
 @final
 @dataclass(frozen=True)
 class Picture:
-    """A sample with what was said of it.
-
-    Attributes:
-        png: Of the picture.
-        said: What the model said, and what was right.
-        key: Which sample.
-        tone: `good` where it was right, `bad` where it was not.
-    """
+    """A sample with what was said of it."""
 
     png: bytes
     said: str
@@ -155,14 +117,7 @@ class Picture:
 @final
 @dataclass(frozen=True)
 class Pictures:
-    """Samples in a grid.
-
-    Attributes:
-        title: Above them.
-        pictures: In their order.
-        caption: Below them.
-        are_wide: Whether each shows several pictures side by side.
-    """
+    """Samples in a grid."""
 
     template: ClassVar[str] = "pictures.html"
     title: str
@@ -174,13 +129,7 @@ class Pictures:
 @final
 @dataclass(frozen=True)
 class Code:
-    """Text to copy or a log, in a fixed font.
-
-    Attributes:
-        text: As it is.
-        title: Above it.
-        folded: Whether it is shown only when asked for.
-    """
+    """Text to copy or a log, in a fixed font."""
 
     template: ClassVar[str] = "code.html"
     text: str
@@ -191,12 +140,7 @@ class Code:
 @final
 @dataclass(frozen=True)
 class Note:
-    """A marked box: why something is not here, or what to beware of.
-
-    Attributes:
-        text: One or two sentences.
-        tone: How it stands out.
-    """
+    """A marked box: why something is not here, or what to beware of."""
 
     template: ClassVar[str] = "note.html"
     text: str
@@ -206,13 +150,7 @@ class Note:
 @final
 @dataclass(frozen=True)
 class Passage:
-    """A text with each token marked by how surprising it is.
-
-    Attributes:
-        said: What the model said of all of it.
-        key: Which sample.
-        tokens: Text, strength from 0 to 9, and a title, of each.
-    """
+    """A text with each token marked by how surprising it is."""
 
     said: str
     key: str
@@ -222,13 +160,7 @@ class Passage:
 @final
 @dataclass(frozen=True)
 class Passages:
-    """Passages one below the other.
-
-    Attributes:
-        title: Above them.
-        passages: In their order.
-        caption: Below them.
-    """
+    """Passages one below the other."""
 
     template: ClassVar[str] = "passages.html"
     title: str
@@ -242,14 +174,7 @@ Block: TypeAlias = Table | Facts | Cards | Figures | Pictures | Passages | Code 
 @final
 @dataclass(frozen=True)
 class Section:
-    """A part of a page that the navigation leads to.
-
-    Attributes:
-        name: Its anchor.
-        title: Its heading.
-        blocks: In their order; without any the section is left out.
-        intro: A sentence below the heading.
-    """
+    """A part of a page that the navigation leads to."""
 
     name: str
     title: str
@@ -260,16 +185,7 @@ class Section:
 @final
 @dataclass(frozen=True)
 class Page:
-    """All of a page.
-
-    Attributes:
-        kind: What it is a report of, such as `run` or `sweep`.
-        title: Of whom.
-        sections: In their order.
-        status: A word for the heading, with its tone.
-        facts: Short texts below the title.
-        made: When; of now unless given.
-    """
+    """All of a page."""
 
     kind: str
     title: str
@@ -292,25 +208,12 @@ _SCATTER: Final = 2000
 
 
 def write(page: Page, path: Path) -> None:
-    """Write a page as one file, whole or not at all.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a page as one file, whole or not at all."""
     write_text(path, render(page))
 
 
 def render(page: Page) -> str:
-    """A page as HTML that needs nothing else: script, style, pictures and numbers are in it.
-
-    The browser is told to run only these scripts and to ask no network for anything.
-
-    Returns:
-        Every text of it escaped.
-
-    Raises:
-        ValueError: Two figures have one name.
-    """
+    """A page as HTML that needs nothing else: script, style, pictures and numbers are in it."""
     environment = _environment()
     shown = [thinned(figure) for figure in page.figures]
     drawn = {figure.name: to_plotly(figure) for figure in shown}
@@ -333,14 +236,7 @@ def render(page: Page) -> str:
 
 
 def as_json(value: Any) -> str:
-    r"""JSON that ends no script and begins no comment, whatever its texts say.
-
-    Args:
-        value: Plain data.
-
-    >>> print(as_json("</script><!-- &"))
-    "\u003c/script\u003e\u003c!-- \u0026"
-    """
+    r"""JSON that ends no script and begins no comment, whatever its texts say."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -411,12 +307,6 @@ def thinned(figure: Figure) -> Figure:
 
     Of each stretch of a line its lowest and its highest point stay, so that no peak is lost; of a scatter,
     an even choice that is the same each time.
-
-    Args:
-        figure: With any number of points.
-
-    Returns:
-        The same figure where nothing was left out; else its caption says so.
     """
     marks, told = [], []
     for mark in figure.marks:

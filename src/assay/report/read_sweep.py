@@ -36,13 +36,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Group:
-    """One configuration.
-
-    Attributes:
-        values: What not all configurations share, as text.
-        jobs: One per seed.
-        scores: For each objective, the mean of the jobs that have finished with one; None without any.
-    """
+    """One configuration."""
 
     values: Mapping[str, str]
     jobs: tuple[Job, ...]
@@ -97,12 +91,7 @@ def ranked(contents: Contents) -> list[Group]:
 
 
 def verdict(contents: Contents, groups: Sequence[Group]) -> str:
-    """Whether the gap between the best and the second is more than noise; empty where there are no two.
-
-    Args:
-        contents: Of the page.
-        groups: From `ranked`.
-    """
+    """Whether the gap between the best and the second is more than noise; empty where there are no two."""
     if len(groups) < 2 or not (first := groups[0].scores[0]) or not (second := groups[1].scores[0]):
         return ""
     aim = contents.objectives[0]
@@ -122,15 +111,7 @@ JobStatus: TypeAlias = Status | Literal["waiting", "broken"]
 @final
 @dataclass(frozen=True)
 class Span:
-    """A time in which a job ran.
-
-    Attributes:
-        start: UTC.
-        end: UTC; now for one that still runs.
-        status: How it ended.
-        attempt: From 1.
-        place: Host, and GPUs where it had its own.
-    """
+    """A time in which a job ran."""
 
     start: datetime
     end: datetime
@@ -142,21 +123,7 @@ class Span:
 @final
 @dataclass(frozen=True)
 class Job:
-    """A run, or a job of a sweep that may not have one.
-
-    Attributes:
-        name: Its number in the sweep, or its path.
-        values: What not all jobs share, without the seed, as text.
-        seed: Of the run; empty where it is not known.
-        status: How it ended.
-        outcome: Scores and reason; None where nothing is known.
-        run_dir: Where its files are; None without one.
-        output: File that took what its process printed; None without one.
-        attempts: Begun so far.
-        spans: When and where it ran.
-        configuration: What tells configurations apart whose values are the same.
-        fold: Which one it tests; None without folds.
-    """
+    """A run, or a job of a sweep that may not have one."""
 
     name: str
     values: Mapping[str, str]
@@ -185,20 +152,7 @@ class Job:
 @final
 @dataclass(frozen=True)
 class Contents:
-    """All that a page says of a sweep or of several runs.
-
-    Attributes:
-        title: The folder's name, or how many runs.
-        source: The folder, or the folders.
-        jobs: In order.
-        objectives: What they are compared by; the first one decides.
-        shared: Overrides that all jobs have.
-        typed: The command that began it, and those it went on by; none for runs without a sweep.
-        notices: What is wrong, one sentence each.
-        scales: Whether the search drew a key's values on a logarithmic scale, where it said so.
-        is_sweep: Whether a journal knows of all jobs.
-        decides: Whether the first objective can tell which is best: one quantity, of the same data.
-    """
+    """All that a page says of a sweep or of several runs."""
 
     title: str
     source: str
@@ -218,12 +172,7 @@ class Contents:
 
 
 def spans_of(record: RunRecord, *, is_alive: bool) -> tuple[Span, ...]:
-    """When and where a run ran, from its record.
-
-    Args:
-        record: Of the run.
-        is_alive: Whether a process writes it now.
-    """
+    """When and where a run ran, from its record."""
     starts = [record.started, *(entry.get("at", "") for entry in record.resumed)]
     before = [entry.get("before") or {} for entry in record.resumed]
     ends: list[tuple[object, object, object]] = [
@@ -250,11 +199,7 @@ def spans_of(record: RunRecord, *, is_alive: bool) -> tuple[Span, ...]:
 
 
 def place_of(machine: Mapping[str, object]) -> str:
-    """The host, and the GPUs where the job was given its own.
-
-    >>> place_of({"hostname": "node7", "gpus": ["H100"], "environment": {"CUDA_VISIBLE_DEVICES": "2"}})
-    'node7 · GPU 2'
-    """
+    """The host, and the GPUs where the job was given its own."""
     environment = machine.get("environment")
     devices = environment.get("CUDA_VISIBLE_DEVICES", "") if isinstance(environment, dict) else ""
     host = str(machine.get("hostname") or "unknown host")
@@ -262,11 +207,7 @@ def place_of(machine: Mapping[str, object]) -> str:
 
 
 def time_of(text: object) -> datetime | None:
-    """A time as records and journals say it; None for anything else.
-
-    Args:
-        text: UTC, ISO 8601.
-    """
+    """A time as records and journals say it; None for anything else."""
     try:
         time = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
@@ -278,14 +219,7 @@ _STATUSES = ("finished", "failed", "pruned", "interrupted", "running")
 
 
 def read_runs(paths: Sequence[Path]) -> Contents:
-    """Read all runs in some folders.
-
-    Args:
-        paths: Run directories, sweeps, or folders above them.
-
-    Raises:
-        AssayError: A folder is not there, or holds no run.
-    """
+    """Read all runs in some folders."""
     runs = read(paths)
     comparison = compare(runs)
     ranking = comparison.ranking
@@ -345,7 +279,6 @@ def _run_spans(run: Run) -> tuple[Span, ...]:
 
 
 def _above(runs: Sequence[Run]) -> Path:
-    """The folder that holds them all."""
     return Path(os.path.commonpath([run.path.absolute().parent for run in runs]))
 
 
@@ -359,14 +292,7 @@ def is_sweep(directory: Path) -> bool:
 
 
 def read_sweep(directory: Path) -> Contents:
-    """Read a sweep, also one that still runs or was killed.
-
-    Args:
-        directory: Of the sweep; perhaps somebody else's, so nothing in it is more than data.
-
-    Raises:
-        AssayError: Its journal is missing or damaged.
-    """
+    """Read a sweep, also one that still runs or was killed."""
     journal = Journal.open(directory, repair=False)
     records = [job_record for _, job_record in sorted(journal.jobs.items())]
     places = _places(directory, records)
@@ -508,14 +434,7 @@ def _objectives(journal: Journal) -> tuple[Objective, ...]:
 
 
 def read_contents(paths: Sequence[Path]) -> Contents:
-    """Read a sweep, or any runs; a sweep whose journal is damaged is what its runs are.
-
-    Args:
-        paths: One sweep, or any folders that hold runs.
-
-    Raises:
-        AssayError: A folder is not there, or holds nothing that could be read.
-    """
+    """Read a sweep, or any runs; a sweep whose journal is damaged is what its runs are."""
     if len(paths) != 1 or not is_sweep(paths[0]):
         return read_runs(paths)
     try:

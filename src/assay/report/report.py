@@ -57,17 +57,7 @@ class Report:
 def report(
     paths: Sequence[Path], out: Path | None = None, png: Path | None = None, csv: Path | None = None
 ) -> Report:
-    """Write a report.
-
-    Args:
-        paths: A run directory, a sweep, or any folders that hold runs.
-        out: The file; None for `report.html` in the folder, or in the current one where there are several.
-        png: A folder for each figure as a picture.
-        csv: A folder for each figure's numbers.
-
-    Raises:
-        AssayError: There is no run, or something cannot be written.
-    """
+    """Write a report."""
     for path in paths:
         if not path.is_dir():
             raise AssayError(
@@ -90,14 +80,7 @@ def report(
 
 
 def check_replaced(file: Path) -> None:
-    """Refuse to replace a file that is no report: it may be data, or the run's own record.
-
-    Args:
-        file: To be written.
-
-    Raises:
-        ConfigError: There is something else.
-    """
+    """Refuse to replace a file that is no report: it may be data, or the run's own record."""
     try:
         is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
         if not is_other:
@@ -122,11 +105,7 @@ def _page(paths: Sequence[Path], folder: Path) -> Page:
 def _each(
     page: Page, folder: Path, suffix: str, content: Callable[[Figure], bytes], option: str
 ) -> list[Path]:
-    """Write a file per figure; of those there are, only what a report has written is replaced.
-
-    What that is says a file of SHA-256 beside them. It is written first, and keeps those of the files that
-    are about to be replaced: where the disk becomes full on the way, all of them are known the next time.
-    """
+    """Write a file per figure; of those there are, only what a report has written is replaced."""
     figures = {folder / f"{figure.name}{suffix}": figure for figure in page.figures}
     known = _written_before(folder)
     there = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures if path.is_file()}
@@ -164,16 +143,7 @@ def _picture(figure: Figure) -> bytes:
 
 
 def written(path: Path, write_it: Callable[[], None], option: str) -> None:
-    """Write a file, or say which one cannot be.
-
-    Args:
-        path: The file.
-        write_it: Writes it.
-        option: By which it goes somewhere else.
-
-    Raises:
-        AssayError: It cannot be written.
-    """
+    """Write a file, or say which one cannot be."""
     try:
         write_it()
     except OSError as error:

@@ -1,5 +1,3 @@
-"""The page of a run, from its directory alone; what is missing or damaged becomes a marked box."""
-
 from __future__ import annotations
 
 import math
@@ -83,11 +81,7 @@ _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated":
 
 
 def run_page(run_dir: Path) -> Page:
-    """Look at a run.
-
-    Raises:
-        AssayError: It has no record, or one that cannot be read.
-    """
+    """Look at a run."""
     record = RunRecord.load(run_dir)
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)

@@ -40,9 +40,6 @@ _FIRST: Final = ("loss", "accuracy")
 def subset_and_metric(name: str) -> tuple[str, str]:
     """The subset that a logged name begins with, and the rest; no subset where it has no `/`.
 
-    Args:
-        name: Such as `val/loss`; of one target of several `val/alcohol/mae`.
-
     >>> subset_and_metric("val/alcohol/mae"), subset_and_metric("drift")
     (('val', 'alcohol/mae'), ('', 'drift'))
     """
@@ -55,13 +52,7 @@ def curve_figures(
     titles: Callable[[str], str] = str,
     kept: tuple[str, int] | None = None,
 ) -> list[Figure]:
-    """One figure per metric with a line per subset, those of the loss and the accuracy first.
-
-    Args:
-        curves: From `metrics.csv`; values of the test, which are single ones, are left out.
-        titles: What a metric is called.
-        kept: What the checkpoint that was tested is called, and its step; None where that is not known.
-    """
+    """One figure per metric with a line per subset, those of the loss and the accuracy first."""
     metrics: dict[str, list[Line]] = {}
     for name, curve in curves.items():
         subset, metric = subset_and_metric(name)
@@ -94,11 +85,7 @@ def curve_figures(
 
 
 def memory_figures(curves: Mapping[str, Curve]) -> list[Figure]:
-    """What `callbacks=device_stats` has logged of memory.
-
-    Args:
-        curves: From `metrics.csv`.
-    """
+    """What `callbacks=device_stats` has logged of memory."""
     found = {
         name: curve for name, curve in curves.items() if name.startswith(_STATS) and _MEMORY.search(name)
     }
@@ -116,12 +103,7 @@ def memory_figures(curves: Mapping[str, Curve]) -> list[Figure]:
 
 
 def throughput_figure(log: str, num_train: int) -> Figure | None:
-    """Training samples per second in each epoch, by the times in the log; of fewer than two epochs none.
-
-    Args:
-        log: `log.txt`.
-        num_train: Samples of the training subset; 0: not known.
-    """
+    """Training samples per second in each epoch, by the times in the log; of fewer than two epochs none."""
     ends: list[tuple[int, float]] = []
     for at, epoch in _EPOCH.findall(log):
         try:
@@ -156,12 +138,7 @@ def _upright(kept: tuple[str, int] | None, lines: Sequence[Line]) -> list[Line]:
 
 
 def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
-    """The step of the best checkpoint, and each metric as it stood there; None where that was not logged.
-
-    Args:
-        curves: From `metrics.csv`.
-        best: Of the record: `monitor`, its `value`, and the `epoch`.
-    """
+    """The step of the best checkpoint, and each metric as it stood there; None where that was not logged."""
     monitor, value = curves.get(str(best.get("monitor")), Curve()), best.get("value")
     places = [at for at, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
     if not places or not isinstance(value, int | float):
@@ -200,11 +177,7 @@ _INTO_TRAINER = ("trainer", "device", "precision")
 
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
-    """Values as they stand in the file: an interpolation in somebody's config is not resolved here.
-
-    Returns:
-        By full key, and what is wrong with the file; nothing of what cannot be read.
-    """
+    """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
     path = RunDirectory(run_dir).config
     try:
         check_inside(path, run_dir)
@@ -217,13 +190,7 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
 
 
 def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
-    """What was typed, and every value of the config with where it came from.
-
-    Args:
-        values: From `read_values`.
-        problem: From `read_values`.
-        record: Of the run.
-    """
+    """What was typed, and every value of the config with where it came from."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
     warnings = [Note(problem, "warn")] if problem else []
     if not values:
@@ -301,12 +268,7 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
 
 
 def config_sources(values: Mapping[str, str], record: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Key, value, where it came from, and in which of four ways: `typed`, `follows`, `option` or `default`.
-
-    Args:
-        values: Value by full key.
-        record: Of the run.
-    """
+    """Key, value, where it came from, and in which of four ways: `typed`, `follows`, `option`, `default`."""
     again = (str(word) for entry in record.resumed for word in entry.get("overrides", ()))
     typed = _typed([*record.overrides, *again])
     return [(key, value, *_source(key, typed, record)) for key, value in values.items()]

@@ -147,13 +147,7 @@ class Survey:
 
 
 def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
-    """Look at all of the data as a run would get it.
-
-    Args:
-        datamodule: Has been set up.
-        name: Of the data's option.
-        tables: From `raw_tables`.
-    """
+    """Look at all of the data as a run would get it."""
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
     hashes = {name: _hashes(subset) for name, subset in subsets.items()}
@@ -228,11 +222,7 @@ def _read(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
 
 
 def values_of(numbers: NDArray[Any]) -> Values:
-    """How numbers are distributed.
-
-    Args:
-        numbers: At least one that is finite.
-    """
+    """How numbers are distributed."""
     finite = np.asarray(numbers, dtype=np.float64)
     finite = finite[np.isfinite(finite)]
     if not len(finite):
@@ -267,11 +257,7 @@ def _columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) 
 
 
 def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
-    """The rows of each subset as they stand in their table; none where the data is none.
-
-    Args:
-        datamodule: Has been set up; its table is read once more, for a run keeps only what it is encoded to.
-    """
+    """The rows of each subset as they stand in their table; none where the data is none."""
     if datamodule.encoder is None:
         return {}
     given = datamodule.source.read()
@@ -351,25 +337,13 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def histogram(counts: Sequence[int]) -> str:
-    """A column a bin; an empty bin is a dot.
-
-    >>> histogram([0, 1, 4, 8])
-    '·▁▄█'
-    """
+    """A column a bin; an empty bin is a dot."""
     highest = max(counts, default=0) or 1
     return "".join(_LEVELS[-(-8 * count // highest) - 1] if count else "·" for count in counts)
 
 
 def bar(share: float, width: int) -> str:
-    """A bar from left to right.
-
-    Args:
-        share: Of the whole width, from 0 to 1.
-        width: In characters.
-
-    >>> bar(0.5, 5)
-    '██▌'
-    """
+    """A bar from left to right."""
     eighths = round(8 * width * share)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip() or ("▏" if share > 0 else "")
 

@@ -28,13 +28,7 @@ _IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
 @final
 @dataclass(frozen=True)
 class Column:
-    """One key in which configurations differ.
-
-    Attributes:
-        key: Such as `optimizer.lr`.
-        values: A number each, or a text each; `–` for one that has no such key.
-        is_log: Whether its axis is logarithmic.
-    """
+    """One key in which configurations differ."""
 
     key: str
     values: tuple[float | str, ...]
@@ -47,12 +41,7 @@ class Column:
 
 
 def columns_of(groups: Sequence[Group], scales: Mapping[str, bool]) -> list[Column]:
-    """The keys in which some configurations differ, in the order in which they appear.
-
-    Args:
-        groups: Configurations.
-        scales: Whether a key's axis is logarithmic, where that is known.
-    """
+    """The keys in which some configurations differ, in the order in which they appear."""
     keys = list(dict.fromkeys(key for group in groups for key in group.values))
     columns = [_column(key, [group.values.get(key) for group in groups], scales.get(key)) for key in keys]
     return [column for column in columns if len(set(column.values)) > 1]
@@ -138,15 +127,7 @@ _AXES: Final = 10
 
 
 def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list[Figure], list[str]]:
-    """What the parameters have to do with the scores: all at once, which matter, and one by one.
-
-    Args:
-        contents: Of the page.
-        groups: Configurations, from the best to the worst.
-
-    Returns:
-        The figures, and what could not be drawn and why, one sentence each.
-    """
+    """What the parameters have to do with the scores: all at once, which matter, and one by one."""
     aim = contents.objectives[0]
     scored = [group for group in groups if group.scores[0] is not None]
     columns = columns_of(scored, contents.scales)
@@ -178,11 +159,7 @@ def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list
 
 
 def tradeoff(contents: Contents, groups: Sequence[Group]) -> Figure | None:
-    """The first two objectives against each other, and what no other configuration beats in both.
-
-    Returns:
-        None with one objective, or fewer than two configurations with both.
-    """
+    """The first two objectives against each other, and what no other configuration beats in both."""
     if len(contents.objectives) < 2:
         return None
     first, second = contents.objectives[:2]
@@ -211,18 +188,7 @@ def tradeoff(contents: Contents, groups: Sequence[Group]) -> Figure | None:
 
 
 def pareto_front(x: np.ndarray, y: np.ndarray, first: str, second: str) -> list[int]:
-    """Points that no other beats in both directions, along the front.
-
-    Args:
-        x: `[N]`, scores for the first objective.
-        y: `[N]`, for the second.
-        first: `minimize` or `maximize`.
-        second: The same.
-
-    >>> import numpy as np
-    >>> pareto_front(np.array([1.0, 2.0, 3.0, 2.5]), np.array([3.0, 2.0, 1.0, 2.5]), "minimize", "minimize")
-    [0, 1, 2]
-    """
+    """Points that no other beats in both directions, along the front."""
     costs_x, costs_y = (values if way == "minimize" else -values for values, way in ((x, first), (y, second)))
     front: list[int] = []
     for index in np.lexsort((costs_y, costs_x)):

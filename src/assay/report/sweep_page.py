@@ -55,15 +55,7 @@ _NEAR: Final = 3
 
 
 def curve_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list[Figure], list[str]]:
-    """One figure per metric: the objectives, then the losses that were logged.
-
-    Args:
-        contents: Of the page.
-        groups: From the best to the worst.
-
-    Returns:
-        The figures, and what could not be read, one sentence each.
-    """
+    """One figure per metric: the objectives, then the losses that were logged."""
     problems: list[str] = []
     read: list[tuple[str, list[dict[str, Curve]]]] = []
     for rank, group in enumerate(groups, 1):
@@ -122,15 +114,7 @@ def _shown(lines: Sequence[Line]) -> tuple[tuple[float, float] | None, str]:
 
 
 def line_of(label: str, curves: Sequence[Curve]) -> Line | None:
-    """The mean of several runs' curves; where they were logged at other steps, straight lines lie between.
-
-    Args:
-        label: For the legend.
-        curves: Of one metric, one per seed.
-
-    Returns:
-        At most 120 points, the first and the last among them; None where there are none that are finite.
-    """
+    """The mean of several runs' curves; where they were logged at other steps, straight lines lie between."""
     whole = [one for one in map(_finite, curves) if len(one[0])]
     if not whole:
         return None
@@ -177,16 +161,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 @final
 @dataclass(frozen=True)
 class Failure:
-    """Jobs that failed for the same reason.
-
-    Attributes:
-        status: How they ended.
-        cause: Kind of the failure.
-        reason: Of the first one.
-        jobs: Which.
-        log: The file that `tail` is from; None without one.
-        tail: The last lines of the first job's log, as text without control characters.
-    """
+    """Jobs that failed for the same reason."""
 
     status: str
     cause: str
@@ -225,14 +200,7 @@ def _last_words(job: Job, *, died: bool) -> tuple[Path | None, str]:
 
 
 def log_tail(path: Path) -> str:
-    """The last lines of a log, without what a terminal would obey, and without secrets.
-
-    Args:
-        path: Of a run or sweep directory; a link is not followed.
-
-    Returns:
-        Empty where there is nothing to be read.
-    """
+    """The last lines of a log, without what a terminal would obey, and without secrets."""
     try:
         content = read_end(path, _BYTES)
     except OSError:
@@ -351,12 +319,7 @@ _NAMED: Final = 12
 
 
 def sweep_page(contents: Contents, folder: Path) -> Page:
-    """Make the page.
-
-    Args:
-        contents: What is known.
-        folder: Where the page will lie: what lies in it is linked.
-    """
+    """Make the page."""
     groups = ranked(contents)
     figures, notes = parameter_figures(contents, groups)
     curves, unread = curve_figures(contents, groups)

@@ -62,15 +62,7 @@ class _Subset:
 
 
 def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions | None) -> None:
-    """Put into a record what a simple model scores on the samples that the run was tested on.
-
-    Where there is nothing to compare, or it fails, the record stays as it is and the log says why.
-
-    Args:
-        assembly: The job, tested.
-        record: Gets `baseline`, and its score as a metric.
-        predictions: Of the test.
-    """
+    """Put into a record what a simple model scores on the samples that the run was tested on."""
     asked, data = assembly.config.get("baseline") or "none", assembly.datamodule
     if asked == "none" or predictions is None or not isinstance(data, DataModule):
         return

@@ -33,11 +33,7 @@ _ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
 def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
-    """Have the trainer go on from where the last entry of `resumed` says.
-
-    Returns:
-        The checkpoint to load; None where a run begins, or begins anew.
-    """
+    """Have the trainer go on from where the last entry of `resumed` says."""
     if not record.resumed:
         return None
     last = record.resumed[-1]
@@ -59,11 +55,7 @@ def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None
 
 
 def same_data(assembly: Assembly, record: RunRecord) -> str:
-    """Digest of the data, which must be the one that the run began with, where that is known.
-
-    Raises:
-        AssayError: It is another one.
-    """
+    """Digest of the data, which must be the one that the run began with, where that is known."""
     digest = getattr(assembly.datamodule, "digest", None)
     found: str = digest() if digest is not None else ""
     if record.data_sha256 not in ("", found):
@@ -75,13 +67,7 @@ def same_data(assembly: Assembly, record: RunRecord) -> str:
 
 
 def same_pieces(trainer: L.Trainer, record: RunRecord, run_dir: Path) -> None:
-    """Take steps in the pieces that the run took them in, and note what changes at once.
-
-    Args:
-        trainer: About to fit.
-        record: Of the run.
-        run_dir: Its directory.
-    """
+    """Take steps in the pieces that the run took them in, and note what changes at once."""
     micro_batch = getattr(getattr(trainer.fit_loop, "epoch_loop", None), "micro_batch", None)
     if micro_batch is None:
         return
@@ -101,12 +87,7 @@ def logger_ids(trainer: L.Trainer) -> dict[str, str]:
 
 
 def same_logs(config: DictConfig, record: RunRecord) -> None:
-    """Have other loggers go on with what they have of the run.
-
-    Args:
-        config: The job; changed in place.
-        record: Of the run.
-    """
+    """Have other loggers go on with what they have of the run."""
     for node in (config.get("logger") or {}).values():
         kind = str(node.get("_target_")).rpartition(".")[2]
         with open_dict(config):

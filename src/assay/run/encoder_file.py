@@ -25,31 +25,14 @@ TOKENIZER_FILE = "tokenizer.json"
 
 
 def write_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> str:
-    """Keep what a tokenizer has learned, for assay and for Hugging Face's `tokenizers` alike.
-
-    Args:
-        run_dir: The run directory, or an exported model's.
-        tokenizer: Of the run's data.
-
-    Returns:
-        SHA-256 of the file, to be kept in a sealed one: the library takes no field for it.
-    """
+    """Keep what a tokenizer has learned, for assay and for Hugging Face's `tokenizers` alike."""
     text = tokenizer.to_json()
     write_text(run_dir / TOKENIZER_FILE, text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_tokenizer(run_dir: Path, sha256: str, *, pretrained: bool = False) -> Tokenizer:
-    """The tokenizer of a run's texts.
-
-    Args:
-        run_dir: Run directory, perhaps somebody else's.
-        sha256: From `write_tokenizer`.
-        pretrained: It came with the weights that the run started from.
-
-    Raises:
-        AssayError: The file is missing, damaged, or not what a run writes.
-    """
+    """The tokenizer of a run's texts."""
     path = run_dir / TOKENIZER_FILE
     try:
         data = read_whole(path)
@@ -79,12 +62,7 @@ ENCODED: Final = frozenset(
 
 
 def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:
-    """Keep what the encoder of a table or of texts has learned.
-
-    Args:
-        run_dir: The run directory.
-        encoder: Of the run's data; one of somebody's own is not kept.
-    """
+    """Keep what the encoder of a table or of texts has learned."""
     if isinstance(encoder, Alphabet | Tokenizer):
         plain: dict[str, Any] = {"codec": _codec_as_plain(run_dir, encoder)}
     elif isinstance(encoder, TextEncoder):
@@ -100,15 +78,7 @@ def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None)
 def read_encoder(
     run_dir: Path, *, must_be: bool = False
 ) -> TableEncoder | TextEncoder | Alphabet | Tokenizer | None:
-    """The encoder of a run's table or texts; None where the run has none.
-
-    Args:
-        run_dir: Run directory, perhaps somebody else's.
-        must_be: The run was trained on a table or texts, so that it must have one.
-
-    Raises:
-        AssayError: The file is damaged, or missing.
-    """
+    """The encoder of a run's table or texts; None where the run has none."""
     path = run_dir / FILE
     try:
         data = read_whole(path)
@@ -136,14 +106,7 @@ def read_encoder(
 
 
 def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
-    """What makes tokens of texts for a run's language model.
-
-    Args:
-        run_dir: Run directory, perhaps somebody else's.
-
-    Raises:
-        AssayError: The file is damaged, or missing.
-    """
+    """What makes tokens of texts for a run's language model."""
     codec = read_encoder(run_dir, must_be=True)
     if not isinstance(codec, Alphabet | Tokenizer):
         raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
@@ -151,7 +114,6 @@ def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
 
 
 def _codec_as_plain(run_dir: Path, codec: Alphabet | Tokenizer) -> dict[str, Any]:
-    """Plain data; byte pairs go into `tokenizer.json`."""
     if isinstance(codec, Alphabet):
         return codec.as_plain()
     return {"kind": "bpe", "tokenizer_sha256": write_tokenizer(run_dir, codec)}

@@ -55,19 +55,7 @@ _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_w
 
 
 def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None) -> bool:
-    """Put other data, or another device, into a run's config.
-
-    Args:
-        config: From `assay.run.saved_config.read_config`; changed in place.
-        overrides: As typed.
-        config_dir: The user's folder of config groups.
-
-    Returns:
-        Whether there is other data.
-
-    Raises:
-        ConfigError: An override cannot be read, or would change what was trained, or nothing.
-    """
+    """Put other data, or another device, into a run's config."""
     parsed = parsed_overrides(overrides, "one evaluation", "data.source.path=FILE")
     given = {one.key_or_group: one for one in parsed}
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA

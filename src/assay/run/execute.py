@@ -70,15 +70,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 def log_results(assembly: Assembly, metrics: Mapping[str, float], predictions: Predictions | None) -> None:
-    """Log scores that only the predictions tell, hyperparameters with the scores, and the task's figures.
-
-    Where that fails, a warning says so: the run has come to its end all the same.
-
-    Args:
-        assembly: The job, tested; logs on its first process alone.
-        metrics: Final scores.
-        predictions: Of the test; None where there are none.
-    """
+    """Log scores that only the predictions tell, hyperparameters with the scores, and the task's figures."""
     known = TensorBoardLogger | MLFlowLogger | WandbLogger
     loggers = [one for one in assembly.trainer.loggers if isinstance(one, known)]
     if not loggers or not assembly.trainer.is_global_zero:
@@ -104,20 +96,12 @@ def _seen(
 
 
 def name_of(subset: str, score: str) -> str:
-    """What a score is logged as: without what MLflow takes in no name.
-
-    >>> name_of("test", "f1 (macro)")
-    'test/f1_macro'
-    """
+    """What a score is logged as: without what MLflow takes in no name."""
     return f"{subset}/{_NOT_IN_NAMES.sub('_', score).strip('_')}"
 
 
 def end_wandb(record: RunRecord) -> None:
-    """End the run of Weights & Biases that this run has begun; what the process trains next would go into it.
-
-    Args:
-        record: Of a run that has ended.
-    """
+    """End the Weights & Biases run that this run has begun; what is trained next would go into it."""
     wandb = sys.modules.get("wandb")
     if wandb is not None and wandb.run is not None and wandb.run.id in record.loggers.values():
         wandb.finish(exit_code=0 if record.status == "finished" else 1)
@@ -158,19 +142,7 @@ def execute(
     warnings: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
 ) -> None:
-    """Train, test, and say in the record how it ended, whatever happens.
-
-    Args:
-        assembly: The job.
-        record: Of the run; written when it ends.
-        run_dir: Its directory, with a record that says `running`.
-        raise_errors: Let an exception of the training through, after it was recorded.
-        warnings: Of the check, for the log.
-        callbacks: Those that the config does not name, for the log.
-
-    Raises:
-        AssayError: The record cannot be written; it goes on saying `running`.
-    """
+    """Train, test, and say in the record how it ended, whatever happens."""
     start, seconds_before, known_before = time.perf_counter(), record.seconds, record.checkpoints
     with log_file(run_dir / FILE):
         try:
@@ -266,17 +238,7 @@ def _save(record: RunRecord, run_dir: Path) -> None:
 
 
 def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
-    """Train, then test the best checkpoint.
-
-    Args:
-        assembly: The job.
-        record: Takes the metrics, the checkpoints and the hash of the weights.
-        run_dir: Its directory.
-
-    Raises:
-        AssayError: The training loss is not finite, or a file cannot be written.
-        KeyboardInterrupt: It was stopped by hand.
-    """
+    """Train, then test the best checkpoint."""
     trainer, module, datamodule = assembly.trainer, assembly.module, assembly.datamodule
     for logger in trainer.loggers:
         if type(logger).__name__ not in record.loggers:  # MLflow refuses what is not as it was
@@ -335,11 +297,7 @@ def _can_test(assembly: Assembly) -> bool:
 
 
 def signals(assembly: Assembly) -> AbstractContextManager[None]:
-    """Stop after a step, with a checkpoint, when told to.
-
-    Args:
-        assembly: Its trainer has `StopOnSignal`, or nothing is done.
-    """
+    """Stop after a step, with a checkpoint, when told to."""
     callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
     return next((stop.watching() for stop in stops), nullcontext())

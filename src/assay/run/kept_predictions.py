@@ -45,24 +45,7 @@ _SEED = 0
 
 @final
 class KeepPredictions(Callback):
-    """Takes what `test_step` returns to the CPU, every sixteen batches.
-
-    That is a mapping with `predictions` `[B, …]`, which are what the module's `prediction_kind` says, and
-    `targets` `[B, …]`: of `assay.module.Module`, or of a module of one's own that has such an attribute.
-
-    Positions come from the order of the loader, so that nothing of the evaluation changes. Where not all fit
-    the limit, a random choice of the samples is kept, each as likely as any other. Over several processes
-    they are gathered by the first one, in the order of the samples.
-
-    Args:
-        max_bytes: Of all outputs and targets together.
-        num_shown: Samples to be drawn: so many of the worst, and so many at random. Of these it keeps what
-            `Task.shown` gives, too.
-
-    Attributes:
-        problem: Why there is nothing to keep; empty otherwise.
-        num_seen: Samples that were tested.
-    """
+    """Takes what `test_step` returns to the CPU, every sixteen batches."""
 
     def __init__(self, max_bytes: int, num_shown: int = 0) -> None:
         self._max_bytes, self._num_shown = max_bytes, num_shown
@@ -79,7 +62,6 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask the loader for its order, and the module what its answers are."""
         module, data = cast("Any", pl_module), cast("Any", trainer).datamodule
         self._task, self._kind = task_of(data.spec.task), module.prediction_kind
         order = getattr(trainer.test_dataloaders, "order", None)
@@ -98,7 +80,6 @@ class KeepPredictions(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Take in a batch."""
         if self.problem:
             return
         try:
@@ -164,11 +145,7 @@ class KeepPredictions(Callback):
         return sorted(self._shown, key=lambda one: (-one[1], one[0]))[: self._num_shown]
 
     def shown(self, position: int) -> NDArray[Any] | None:
-        """What `Task.shown` gave of a sample; None where it was not kept.
-
-        Args:
-            position: In the part that was tested.
-        """
+        """What `Task.shown` gave of a sample; None where it was not kept."""
         return next((one for at, _, one in self._shown if at == position), None)
 
     def _flush(self) -> None:
@@ -182,7 +159,6 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Gather what all processes have on the first one."""
         self._flush()
         if trainer.world_size == 1:
             return
@@ -200,13 +176,7 @@ class KeepPredictions(Callback):
         return torch.cat([positions for positions, _, _ in self._kept]).sort().values
 
     def predictions(self, class_names: Sequence[str], names: Sequence[str], subset: str) -> Predictions:
-        """What was gathered, in the order of the samples.
-
-        Args:
-            class_names: Of the data.
-            names: Of all samples of the part that was tested.
-            subset: Name of the part.
-        """
+        """What was gathered, in the order of the samples."""
         positions, outputs, targets = (torch.cat(column) for column in zip(*self._kept, strict=True))
         order = positions.argsort()
         keys = [names[position] for position in positions[order].tolist()]
@@ -239,12 +209,7 @@ def _answers(outputs: Any) -> tuple[Tensor | None, Tensor | None]:
 
 
 def drawn(num_samples: int, most: int) -> NDArray[np.int64]:
-    """Samples that are shown at random, the same ones each time.
-
-    Args:
-        num_samples: To draw from.
-        most: How many at most.
-    """
+    """Samples that are shown at random, the same ones each time."""
     return np.random.default_rng(_SEED).permutation(num_samples)[:most]
 
 
@@ -256,15 +221,7 @@ _DEFAULTS: Final = {"max_megabytes": 64, "num_samples": 24}
 
 @contextmanager
 def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
-    """Gather what the module answers to what is tested in this block.
-
-    Args:
-        assembly: The job. A datamodule of somebody's own gives nothing to keep, nor does a module that does
-            not say what it predicts.
-
-    Yields:
-        What gathers it; it has a `problem` where there is nothing to gather.
-    """
+    """Gather what the module answers to what is tested in this block."""
     settings = _settings(assembly)
     num_shown = int(settings.get("num_samples") or 0)
     keep = KeepPredictions(int(float(settings.get("max_megabytes") or 0) * 1e6), num_shown)
@@ -295,12 +252,7 @@ def _why_not(assembly: Assembly, settings: dict[str, Any]) -> str:
 
 
 def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | None:
-    """What was gathered; None where that is nothing, which the log explains.
-
-    Args:
-        assembly: The job.
-        keep: From `gathered`.
-    """
+    """What was gathered; None where that is nothing, which the log explains."""
     data = assembly.datamodule
     if keep.problem or not isinstance(data, DataModule):
         is_meant = bool(_why_not(assembly, _settings(assembly)))  # else something went wrong in the test
@@ -321,16 +273,7 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
 
 
 def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictions | None:
-    """Write `predictions.parquet` and `samples.parquet`; a warning says so where that cannot be.
-
-    Args:
-        assembly: The job, tested.
-        keep: From `gathered`.
-        run_dir: Of the run.
-
-    Returns:
-        The predictions; None where there are none.
-    """
+    """Write `predictions.parquet` and `samples.parquet`; a warning says so where that cannot be."""
     try:
         predictions, data = predictions_of(assembly, keep), assembly.datamodule
         if predictions is not None and isinstance(data, DataModule):
@@ -347,11 +290,7 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictio
 
 
 def warnings_of(predictions: Predictions | None) -> list[str]:
-    """What of them says that the model is of no use.
-
-    Args:
-        predictions: Of a test; None where there are none.
-    """
+    """What of them says that the model is of no use."""
     if predictions is None or not len(predictions.keys):
         return []
     try:
@@ -376,12 +315,7 @@ def remove(run_dir: Path) -> None:
 
 
 def worst_of(badness: NDArray[Any], most: int) -> list[int]:
-    """Indices of the samples whose predictions are most wrong, the worst first.
-
-    Args:
-        badness: Of each sample, float `[N]`; NaN where nobody can say.
-        most: How many at most.
-    """
+    """Indices of the samples whose predictions are most wrong, the worst first."""
     order = np.argsort(-badness, kind="stable")  # NaN last
     indices: list[int] = order[np.isfinite(badness[order])][:most].tolist()
     return indices

@@ -131,17 +131,7 @@ def read_predictor(
     map_location: str | torch.device | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Predictor:
-    """As `load`, without its log: what the user should know is in the predictor's `notes`.
-
-    Args:
-        run_dir: Run directory.
-        checkpoint: As for `load`.
-        map_location: As for `load`.
-        trusted_packages: As for `load`.
-
-    Raises:
-        AssayError: As for `load`.
-    """
+    """As `load`, without its log: what the user should know is in the predictor's `notes`."""
     read = _read(run_dir, checkpoint, map_location, trusted_packages)
     loss = None
     if not read.is_own and read.config.get("loss") is not None:
@@ -218,15 +208,7 @@ def _own_module(config: DictConfig, state: dict[str, torch.Tensor]) -> nn.Module
 
 
 def checkpoint_path(run_dir: Path, role: str) -> Path:
-    """The file that a run kept as its best or last checkpoint; the last where there never was a best one.
-
-    Args:
-        run_dir: Run directory.
-        role: `best` or `last`.
-
-    Raises:
-        AssayError: There is none.
-    """
+    """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
     if role not in ("best", "last"):
         raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
     try:
@@ -318,14 +300,7 @@ def _preprocess(
 
 
 def weights_of(path: Path) -> dict[str, torch.Tensor]:
-    """Names and tensors of a checkpoint.
-
-    Args:
-        path: A file, perhaps of somebody else's.
-
-    Raises:
-        AssayError: It is damaged, or is something else.
-    """
+    """Names and tensors of a checkpoint."""
     # An ordered mapping may bring attributes of its own, such as another `items`.
     loaded = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))
     state = dict.get(loaded, "state_dict")

@@ -1,10 +1,4 @@
-"""The processes of a distributed job, started from the job's config file.
-
-Lightning would start further ranks by replaying the command line, which inside a sweep starts the whole sweep
-again, and from a notebook cannot work at all. Here every rank reads `config.yaml` of the run directory, so
-where the job came from does not matter. Torch's elastic launcher listens on every network interface, kills
-ranks that are still saving after 30 seconds, and leaves them behind when it is told to stop twice.
-"""
+"""The processes of a distributed job, started from the job's config file."""
 
 from __future__ import annotations
 
@@ -28,19 +22,7 @@ if TYPE_CHECKING:
 
 
 def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> str:
-    """Run a job on several processes and wait for them; when one dies, the others are ended.
-
-    They meet in a store of this process that listens on this machine alone, and die with this process.
-
-    Args:
-        run_dir: Holds the job's `config.yaml`.
-        num_processes: One per device.
-        trusted_packages: What the user trusts; a config file cannot say so itself.
-
-    Returns:
-        `finished`, `failed`, or the name of the signal that was passed on to them. What the run came to
-        stands in the record and the log.
-    """
+    """Run a job on several processes and wait for them; when one dies, the others are ended."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
         # The store closes what it listens on, when it goes.

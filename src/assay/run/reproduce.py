@@ -109,19 +109,6 @@ def reproduce(
 
     Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
     is what the run had; else its commit and patch are brought back beside it.
-
-    Args:
-        run: Run directory.
-        overrides: `trusted_packages=[…]` alone, since what a run itself trusts does not count.
-        trust_code: Let code run that is not what lies in the checkout: another commit, or the run's patch.
-        tolerance: Relative difference of scores and weights that is taken for none.
-
-    Returns:
-        What is the same and what is not.
-
-    Raises:
-        AssayError: The run has not ended well, its files are no longer what it wrote, or its code, data or
-            packages cannot be had; the message names which.
     """
     run_dir = Path(run).resolve()
     record = RunRecord.load(run_dir)
@@ -163,11 +150,7 @@ def reproduce(
 
 
 def show(result: Reproduction) -> None:
-    """Print what came of it.
-
-    Args:
-        result: From `reproduce`.
-    """
+    """Print what came of it."""
     console = Console(highlight=False, soft_wrap=True)
     for note in result.notes:
         console.print(f"note: {note}", markup=False)

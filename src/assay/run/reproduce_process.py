@@ -1,7 +1,4 @@
-"""The process in which a finished run is trained once more, beside the code that was brought back for it.
-
-What it has to say lies beside the new run's directory, in the files named here.
-"""
+"""The process in which a finished run is trained once more, beside the code that was brought back for it."""
 
 from __future__ import annotations
 

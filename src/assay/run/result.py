@@ -121,24 +121,14 @@ LONG: Final = 100
 
 
 def say_warnings(warnings: Iterable[str]) -> None:
-    """What the check found that may be meant, each once, before anything runs.
-
-    Args:
-        warnings: One line each.
-    """
+    """What the check found that may be meant, each once, before anything runs."""
     console = Console(highlight=False, soft_wrap=True, stderr=True)
     for warning in dict.fromkeys(warnings):
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
 def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
-    """What is about to be trained, on what, where: three lines, and one a note.
-
-    Args:
-        assembly: The objects.
-        record: Knows the choices and the number of parameters.
-        notes: What the user should know, a sentence each.
-    """
+    """What is about to be trained, on what, where: three lines, and one a note."""
     console = Console(highlight=False, soft_wrap=True)
     lines = []
     spec = assembly.config.get("spec")
@@ -164,12 +154,7 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
 
 
 def say_run(console: Console, result: RunResult) -> list[str]:
-    """Scores, where they came from, and what to type next, which is returned.
-
-    Args:
-        console: Where to print.
-        result: One run.
-    """
+    """Scores, where they came from, and what to type next, which is returned."""
     commands = _next_commands(result)
     if result.status != "finished":
         console.print(f"{result.status}: {result.reason}", style="bold red", markup=False)
@@ -234,11 +219,7 @@ def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def since(run_dir: Path) -> list[str]:
-    """What has changed since the previous run of the same name, and how the scores have moved: two lines.
-
-    Returns:
-        Nothing where there is no earlier run that has finished.
-    """
+    """What has changed since the previous run of the same name, and how the scores have moved: two lines."""
     step = since_previous(run_dir)
     if step is None:
         return []
@@ -254,14 +235,7 @@ def since(run_dir: Path) -> list[str]:
 
 
 def predicting(run_dir: Path) -> list[str]:
-    """What to type to predict with a run, and what has to be done before where that would be refused.
-
-    Args:
-        run_dir: Of a run, perhaps somebody else's.
-
-    Returns:
-        Nothing where it has no weights, or what nobody may trust.
-    """
+    """What to type to predict with a run, and what has to be done before where that would be refused."""
     kept = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     if not any(path.is_file() for path in kept):
         return []
@@ -299,12 +273,7 @@ def new_data(run_dir: Path, config: DictConfig) -> str:
 
 
 def scores_of(metrics: Mapping[str, float], stage: str) -> str:
-    """The scores of one stage in a line, its loss last.
-
-    Args:
-        metrics: All of them.
-        stage: Such as `test`.
-    """
+    """The scores of one stage in a line, its loss last."""
     own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(own, key=lambda name: (name.endswith("/loss"),))
     return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)

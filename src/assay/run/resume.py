@@ -88,14 +88,7 @@ _TRAINS_ON: Final = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_tim
 @final
 @dataclass(frozen=True)
 class Change:
-    """A job to go on with.
-
-    Attributes:
-        config: With the references of the run's own config, and the overrides.
-        changed: Old and new value of each key that is different; new is None for what follows from others.
-        notes: What the user should know of the outcome.
-        stop_holds: Whether what stopped the run early is as it was.
-    """
+    """A job to go on with."""
 
     config: DictConfig
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -104,17 +97,7 @@ class Change:
 
 
 def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overrides: Sequence[str]) -> Change:
-    """The job of a run, with what is to be different from here on.
-
-    Args:
-        run_dir: Where the run is now.
-        config: Its resolved config; left as it is.
-        written: What was written as `${…}` in it.
-        overrides: As typed.
-
-    Raises:
-        ConfigError: An override cannot be read, or not be applied to a run that has begun.
-    """
+    """The job of a run, with what is to be different from here on."""
     config = as_written(config, written, references_only=True)
     with open_dict(config):
         config.run_dir = str(run_dir)
@@ -142,16 +125,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
 
 
 def parsed_overrides(overrides: Sequence[str], what: str, example: str) -> list[Override]:
-    """What was typed for a run that is there, without what is trusted.
-
-    Args:
-        overrides: As typed.
-        what: They are for, such as `one run`.
-        example: Of one, for the message.
-
-    Raises:
-        ConfigError: One cannot be read, or has several values.
-    """
+    """What was typed for a run that is there, without what is trusted."""
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
@@ -183,16 +157,7 @@ def _apply(config: DictConfig, override: Override) -> None:
 
 
 def set_value(config: DictConfig, override: Override, *, within: str) -> None:
-    """Set, add or delete a key of a run's config.
-
-    Args:
-        config: Of the run; changed.
-        override: As it was typed, with a single value.
-        within: The node whose keys are offered where there is none of that name; empty: all.
-
-    Raises:
-        ConfigError: There is no such key, or it cannot be set.
-    """
+    """Set, add or delete a key of a run's config."""
     key, missing = override.key_or_group, object()
     try:
         absent = OmegaConf.select(config, key, default=missing) is missing
@@ -213,15 +178,7 @@ def set_value(config: DictConfig, override: Override, *, within: str) -> None:
 
 
 def choose_device(config: DictConfig, name: str) -> None:
-    """Put an option of group `device` into a job.
-
-    Args:
-        config: The job; changed in place.
-        name: Of the option.
-
-    Raises:
-        ConfigError: There is none of that name.
-    """
+    """Put an option of group `device` into a job."""
     path = CONF_DIR / "device" / f"{name}.yaml"
     if not path.is_file():
         names = sorted(path.stem for path in (CONF_DIR / "device").glob("*.yaml"))
@@ -286,27 +243,7 @@ def resume(
     said: frozenset[tuple[str, str]] = frozenset(),
     raise_errors: bool = True,
 ) -> RunResult:
-    """Go on with a run that was interrupted, or train a finished one longer.
-
-    It goes on from its newest valid checkpoint and ends as if it had never been interrupted: the same
-    weights, optimizer and scheduler, the same rows of metrics.csv, bit for bit. A run that has no checkpoint
-    yet begins anew in its directory.
-
-    Args:
-        run: Run directory.
-        overrides: What is to be different from here on, such as `trainer.max_epochs=20`; and
-            `trusted_packages=[…]`, since what a run itself trusts does not count.
-        trusted_packages: What the user trusts besides.
-        said: Addresses and places to write to that were allowed before; see
-            `assay.targets.external_values.said_in`.
-        raise_errors: As for `assay.train`.
-
-    Returns:
-        The scores; what the directory says where there is nothing to add.
-
-    Raises:
-        AssayError: The run is still being written, cannot be read or cannot go on with these overrides.
-    """
+    """Go on with a run that was interrupted, or train a finished one longer."""
     refuse_foreign_ranks()
     run_dir = Path(run)
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked

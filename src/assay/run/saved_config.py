@@ -35,16 +35,7 @@ log = logging.getLogger(__name__)
 def read_config(
     run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
 ) -> DictConfig:
-    """A run's resolved config, every target in it judged by its name; tasks of one's own are imported.
-
-    Args:
-        run_dir: Run directory, perhaps somebody else's.
-        trusted_packages: As for `load`.
-        must_be_whole: Refuse one without its SHA-256 in the last line, too; the log says so otherwise.
-
-    Raises:
-        AssayError: There is none, it cannot be read, it is damaged, or it names what is not trusted.
-    """
+    """A run's resolved config, every target in it judged by its name; tasks of one's own are imported."""
     config = judged_config(run_dir, trusted_packages, must_be_whole=must_be_whole)
     with said_of(run_dir / "config.yaml"):
         import_tasks(config)
@@ -54,16 +45,7 @@ def read_config(
 def judged_config(
     run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
 ) -> DictConfig:
-    """As `read_config`; nothing that it names is imported.
-
-    Args:
-        run_dir: As for `read_config`.
-        trusted_packages: As for `read_config`.
-        must_be_whole: As for `read_config`.
-
-    Raises:
-        AssayError: As `read_config`.
-    """
+    """As `read_config`; nothing that it names is imported."""
     path = run_dir / "config.yaml"
     if not path.is_file():
         raise AssayError(
@@ -141,27 +123,14 @@ _REFERENCES: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,
 
 
 def interpolations(config: DictConfig) -> dict[str, str]:
-    """Everything that a job says as `${…}`, as it is written, by its full key.
-
-    Args:
-        config: A job, not yet resolved.
-
-    >>> interpolations(OmegaConf.create({"lr": 0.1, "max_lr": "${lr}", "home": "${oc.env:HOME}"}))
-    {'max_lr': '${lr}', 'home': '${oc.env:HOME}'}
-    """
+    """Everything that a job says as `${…}`, as it is written, by its full key."""
     return {entry.key: str(entry.raw) for entry in walk(config) if entry.is_interpolation}
 
 
 def as_written(
     config: DictConfig, written: Mapping[str, str], *, references_only: bool = False
 ) -> DictConfig:
-    """A resolved config as it was before; to be resolved again with references alone.
-
-    Args:
-        config: Left as it is.
-        written: From `interpolations`; perhaps somebody else's. A key that is not there is left out.
-        references_only: Leave out what names a target or whom to trust, and calls of resolvers.
-    """
+    """A resolved config as it was before; to be resolved again with references alone."""
     before = config.copy()
     there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
     for key, text in written.items():

@@ -28,13 +28,7 @@ _NEARLY: Final = 0.95
 
 
 def add_threshold(assembly: Assembly, record: RunRecord, predictions: Predictions | None) -> None:
-    """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test.
-
-    Args:
-        assembly: The job, tested on the weights that are kept.
-        record: Gets `threshold`; stays as it is where there are not two classes with probabilities.
-        predictions: Of the test.
-    """
+    """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
     module, data = assembly.module, assembly.datamodule
     if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
         return
@@ -74,18 +68,7 @@ def _validated(assembly: Assembly, module: Module, data: DataModule) -> tuple[ND
 
 
 def best_threshold(probabilities: NDArray[Any], right: NDArray[Any]) -> float | None:
-    """The threshold with nearly the highest F1; None of too few samples.
-
-    Of those whose F1 is at least 95 % of the highest the one nearest to one half: the highest itself is
-    partly chance.
-
-    Args:
-        probabilities: Of the second class, `[N]`.
-        right: Whether each sample is of it, bool `[N]`.
-
-    >>> best_threshold(np.linspace(0, 1, 101), np.linspace(0, 1, 101) > 0.705)
-    0.675
-    """
+    """The threshold with nearly the highest F1; None of too few samples."""
     if min(int(right.sum()), int((~right).sum())) < _FEWEST:
         return None
     order = np.argsort(-probabilities, kind="stable")

@@ -118,11 +118,6 @@ def train(
 
 
 def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
-    """What `take` is to return, by argument.
-
-    Raises:
-        ConfigError: One of them is something else.
-    """
     if model is not None and not isinstance(model, nn.Module):
         raise ConfigError(
             f"model takes a torch.nn.Module or a LightningModule, not {model!r}",
@@ -138,15 +133,7 @@ def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
 
 
 def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
-    """Overrides, and those that put the objects into their places.
-
-    Args:
-        objects: From `_as_objects`.
-        overrides: As typed.
-
-    Raises:
-        ConfigError: One of the places is typed, too.
-    """
+    """Overrides, and those that put the objects into their places."""
     typed = [one.lstrip("+~").partition("=")[0] for one in overrides]
     chosen: list[str] = []
     placed: dict[str, list[str]] = {}
@@ -203,17 +190,7 @@ def _digest(model: nn.Module) -> str:
 
 
 def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), raise_errors: bool) -> RunResult:
-    """Train, test and record one composed experiment.
-
-    Args:
-        job: The experiment.
-        proof: That it can run.
-        callbacks: As for `train`.
-        raise_errors: As for `train`.
-
-    Raises:
-        AssayError: As for `train`.
-    """
+    """Train, test and record one composed experiment."""
     say_warnings(proof.report.warnings)
     return run_job(
         *(job.to_config(), job.overrides, job.choices, proof),
@@ -224,15 +201,7 @@ def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), rai
 
 
 def prove(config: DictConfig, overrides: Sequence[str]) -> Proof:
-    """Check a job that was read from a run directory.
-
-    Args:
-        config: The job.
-        overrides: What was typed for it.
-
-    Raises:
-        AssayError: It cannot run.
-    """
+    """Check a job that was read from a run directory."""
     check_job(config)
     return Prover().prove(config, overrides)
 
@@ -249,22 +218,7 @@ def run_job(
     data_sha256: str = "",
     micro_batch: Mapping[str, int] | None = None,
 ) -> RunResult:
-    """Run a composed job in this process, or on several where its device asks for that.
-
-    Args:
-        config: The job.
-        overrides: What was typed.
-        chosen: Which option of each group.
-        proof: That it can run.
-        set_by: As in the record.
-        callbacks: As for `train`.
-        raise_errors: As for `train`.
-        data_sha256: What the data must be, where that is known.
-        micro_batch: As in the record of the run that is done again.
-
-    Raises:
-        AssayError: As for `train`.
-    """
+    """Run a composed job in this process, or on several where its device asks for that."""
     run_dir, report, warnings = Path(config.run_dir), proof.report, proof.report.warnings
     kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
     processes = num_local_processes(config)
@@ -292,17 +246,7 @@ def run_job(
 
 
 def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
-    """Go on with a run in its own directory.
-
-    Args:
-        config: Its job.
-        record: What the directory says, and last in `resumed` from where to go on; not yet written.
-        patch: The changes of the code that are in no commit; kept where the run did not have them before.
-        raise_errors: As for `train`.
-
-    Raises:
-        AssayError: The run cannot go on as it is asked to; nothing was written.
-    """
+    """Go on with a run in its own directory."""
     run_dir = Path(config.run_dir)
     proof = prove(config, record.resumed[-1]["overrides"])
     warnings = proof.report.warnings
@@ -356,11 +300,7 @@ def _all_callbacks(assembly: Assembly) -> list[Callback]:
 
 
 def prepare(config: DictConfig) -> None:
-    """Download data once, before several processes need it.
-
-    Args:
-        config: The job.
-    """
+    """Download data once, before several processes need it."""
     build(config, "data").prepare_data()
 
 
@@ -374,19 +314,7 @@ def begun(
     plain: Mapping[str, Any],
     **kept: Any,
 ) -> Iterator[RunRecord]:
-    """Make the run directory: config, overrides, patch, and a record that says `running`; be its only writer.
-
-    Args:
-        run_dir: Where.
-        config: The job.
-        overrides: What was typed.
-        chosen: Which option of each group.
-        plain: The job, as it is written.
-        kept: What else the record says.
-
-    Raises:
-        AssayError: There is a run already, or the directory cannot be made.
-    """
+    """Make the run directory (config, overrides, patch, a record that says `running`); be its only writer."""
     segment, patch = segment_here(gpu_names(), torch.get_num_threads())
     if config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), segment["git"], patch)
@@ -441,12 +369,7 @@ def _refusal(run_dir: Path, *, hint: str) -> Iterator[None]:
 
 
 def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
-    """Write `config.yaml`, without secrets.
-
-    Args:
-        directory: The run directory.
-        plain: The job, resolved as far as the data is known.
-    """
+    """Write `config.yaml`, without secrets."""
     directory.write(directory.config.name, to_yaml(redact_tree(plain)))
 
 
@@ -455,15 +378,7 @@ def _write_overrides(directory: RunDirectory, record: RunRecord) -> None:
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
-    """One rank of a distributed job whose run directory is there already.
-
-    Args:
-        run_dir: Holds `config.yaml` and a record that says `running`.
-        trusted_packages: As the process that made the run directory has them.
-
-    Returns:
-        Exit code.
-    """
+    """One rank of a distributed job whose run directory is there already."""
     config = read_config(run_dir, trusted_packages)
     first = int(os.environ["RANK"]) == 0
     record = RunRecord.load(run_dir)
@@ -502,12 +417,7 @@ def _launch(config: DictConfig, processes: int, warnings: Sequence[str]) -> None
 
 
 def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
-    """What a run directory says.
-
-    Args:
-        run_dir: The run directory.
-        assembly: What was trained, where that was in this process.
-    """
+    """What a run directory says."""
     record, curves = RunRecord.load(run_dir), RunDirectory(run_dir).metrics
     return RunResult(
         run_dir,

@@ -1,5 +1,3 @@
-"""Linear warmup and decay with the inverse square root of the step, as a factor on the learning rate."""
-
 from __future__ import annotations
 
 import math
@@ -20,10 +18,6 @@ class InverseSqrt:
 
     Raises:
         ValueError: `warmup_steps` is below 1.
-
-    >>> factor = InverseSqrt(warmup_steps=4)
-    >>> [factor(step) for step in (0, 1, 3, 15)]
-    [0.25, 0.5, 1.0, 0.5]
     """
 
     def __init__(self, warmup_steps: int) -> None:

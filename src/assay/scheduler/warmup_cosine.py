@@ -1,5 +1,3 @@
-"""Linear warmup and half a cosine, as a factor on the learning rate."""
-
 from __future__ import annotations
 
 import math
@@ -27,10 +25,6 @@ class WarmupCosine:
 
     Raises:
         ValueError: A value is out of its range, or the warmup is as long as the training.
-
-    >>> factor = WarmupCosine(total_steps=8, warmup_steps=4)
-    >>> [round(factor(step), 3) for step in range(9)]
-    [0.2, 0.4, 0.6, 0.8, 1.0, 0.854, 0.5, 0.146, 0.0]
     """
 
     def __init__(

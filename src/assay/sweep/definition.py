@@ -44,11 +44,7 @@ _UNUSED: Final = ("_target_", "max_batch_size")
 
 
 def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What a node hands to its class.
-
-    Args:
-        node: As plain data.
-    """
+    """What a node hands to its class."""
     return {name: value for name, value in node.items() if name not in _UNUSED}
 
 
@@ -61,18 +57,7 @@ def made(
     others: Sequence[str] = (),
     **given: Any,
 ) -> Any:
-    """Call a class with values from a config, each of which is looked at before.
-
-    Args:
-        kind: The class.
-        values: By argument.
-        key: Of the node that they stand in.
-        others: Keys of the node that others read, for messages.
-        **given: Further arguments, which are not from a config.
-
-    Raises:
-        ConfigError: A value is not what the class takes.
-    """
+    """Call a class with values from a config, each of which is looked at before."""
     names = [name for name in inspect.signature(kind).parameters if name not in given]
     for name, value in values.items():
         full = f"{key}.{name}"
@@ -104,17 +89,7 @@ def made(
 
 
 def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
-    """The class that a node names.
-
-    Args:
-        node: As plain data.
-        key: Of the node.
-        base: `Launcher` or `Search`.
-        packages: What the user trusts.
-
-    Raises:
-        ConfigError: It names none of assay's, and none of the user's own.
-    """
+    """The class that a node names."""
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
     module, _, kind = name.rpartition(".")
@@ -149,20 +124,7 @@ _AIMS: Final = ("objective", "direction")
 @final
 @dataclass(frozen=True)
 class SweepDefinition:
-    """What the config says of a sweep.
-
-    Attributes:
-        overrides: All that makes it.
-        config_dir: The user's folder of config groups.
-        directory: Where everything about it lies.
-        launcher: The node `hydra.launcher`.
-        launcher_class: What it names.
-        objectives: What its jobs are compared by; the first one decides.
-        needed: Scores that every job must have, and the keys that ask for them.
-        policy: What happens to a job that fails.
-        search: What thinks of its jobs.
-        composer: Composes them.
-    """
+    """What the config says of a sweep."""
 
     overrides: list[str]
     config_dir: Path | None
@@ -176,25 +138,14 @@ class SweepDefinition:
     composer: JobComposer
 
     def make_launcher(self) -> Launcher:
-        """What the jobs run in.
-
-        Raises:
-            ConfigError: A key of the launcher is not what it takes.
-        """
+        """What the jobs run in."""
         values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
         place = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
         launcher: Launcher = made(self.launcher_class, values, "hydra.launcher", others=_POLICY, **place)
         return launcher
 
     def check_scores(self, report: Report) -> None:
-        """Refuse a job without a score that is asked for, and a direction that its metric contradicts.
-
-        Args:
-            report: What is known of the job.
-
-        Raises:
-            ConfigError: Naming the key.
-        """
+        """Refuse a job without a score that is asked for, and a direction that its metric contradicts."""
         check_asked_for(report.scores, self.needed)
         for aim in self.objectives:
             aim.check(report.directions)
@@ -208,17 +159,7 @@ class SweepDefinition:
 def read_definition(
     hydra: Hydra, overrides: Sequence[str], config_dir: Path | None, typed: Sequence[str] | None = None
 ) -> SweepDefinition:
-    """What the config says of a sweep.
-
-    Args:
-        hydra: From `loader`.
-        overrides: All that makes it.
-        config_dir: As for `start`.
-        typed: What of it the person has typed now, who is alone to be trusted; all of it by default.
-
-    Raises:
-        ConfigError: A key of its launcher or sweeper is not what it takes.
-    """
+    """What the config says of a sweep."""
     trusted = trust_for(hydra, overrides if typed is None else typed)
     whole = compose_whole(hydra, overrides, trusted)
     launcher, sweeper = (written(whole.hydra[name]) for name in ("launcher", "sweeper"))
@@ -277,15 +218,7 @@ def _search(
 
 
 def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
-    """Refuse jobs that would write into one directory, or into one that cannot be made.
-
-    Args:
-        sweep: Of the jobs.
-        jobs: By number.
-
-    Raises:
-        ConfigError: Naming two of them.
-    """
+    """Refuse jobs that would write into one directory, or into one that cannot be made."""
     places = [(str(job.config["run_dir"]), number) for number, job in sorted(jobs.items())]
     if not sweep.search.ahead:  # two trials may well try the same values
         sample = next(iter(sweep.search.samples()))
@@ -305,16 +238,7 @@ def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
 def refuse_unlike_losses(
     sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]
 ) -> None:
-    """Refuse to compare jobs by losses that are not the same quantity.
-
-    Args:
-        sweep: Of the jobs.
-        jobs: By number.
-        reports: What is known of them.
-
-    Raises:
-        ConfigError: Naming what to compare them by.
-    """
+    """Refuse to compare jobs by losses that are not the same quantity."""
     name = next((aim.name for aim in sweep.objectives if aim.name.endswith("loss")), "")
     of_data: dict[str, list[tuple[Any, Mapping[str, str]]]] = {}
     for job in jobs.values():

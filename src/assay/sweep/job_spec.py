@@ -72,12 +72,7 @@ class JobSpec:
 @final
 @dataclass(frozen=True)
 class Retry:
-    """A further attempt.
-
-    Attributes:
-        resume: It goes on from the last checkpoint; else it begins anew.
-        changes: Overrides it gets in addition.
-    """
+    """A further attempt."""
 
     resume: bool
     changes: tuple[str, ...] = ()

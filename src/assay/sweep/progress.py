@@ -59,15 +59,7 @@ class _Row:
 
 @final
 class SweepProgress:
-    """Shows a sweep: live in a terminal, plain lines elsewhere.
-
-    Args:
-        console: Where to print.
-        objective: The score to show.
-        slots: Jobs that run at once.
-        fixed: Overrides that every job has.
-        log: File that takes the same lines.
-    """
+    """Shows a sweep: live in a terminal, plain lines elsewhere."""
 
     def __init__(
         self,
@@ -87,7 +79,6 @@ class SweepProgress:
         self._live: Live | None = None
 
     def __enter__(self) -> SweepProgress:
-        """Begin to draw."""
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             with shown(self._console):
@@ -95,32 +86,19 @@ class SweepProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the lines that stay."""
         if self._live is not None:
             with shown(self._console):
                 self._live.stop()
             self._live = None
 
     def started(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
-        """An attempt begins.
-
-        Args:
-            job: Of the job.
-            run_dir: Where it writes.
-            epochs: That it is to train for; anything but a number is left out.
-        """
+        """An attempt begins."""
         self._rows[job.number] = _Row(job, run_dir, epochs if isinstance(epochs, int) else 0)
         if self._live is None and self._slots == 1:
             self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
 
     def ended(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
-        """An attempt has ended.
-
-        Args:
-            job: Of the job.
-            outcome: How.
-            retry: What follows it; None where nothing does.
-        """
+        """An attempt has ended."""
         self._rows.pop(job.number, None)
         if outcome.status == "finished":
             self._seconds.append(outcome.seconds)
@@ -131,12 +109,7 @@ class SweepProgress:
         self._print(Text(text))
 
     def tick(self, jobs: Mapping[int, JobRecord], total: int) -> None:
-        """A moment has passed: draw what is running.
-
-        Args:
-            jobs: All jobs so far.
-            total: Jobs in all.
-        """
+        """A moment has passed: draw what is running."""
         if self._live is None:
             return
         counts = dict.fromkeys(self._counts, 0)
@@ -148,11 +121,7 @@ class SweepProgress:
             self._live.update(self._view(), refresh=True)
 
     def show_only(self, jobs: Mapping[int, JobRecord] | None) -> None:
-        """Count these jobs alone, and say of each only what it does not share with the others.
-
-        Args:
-            jobs: By number; None where jobs are still being thought of.
-        """
+        """Count these jobs alone, and say of each only what it does not share with the others."""
         if jobs is None:
             return
         self._only = set(jobs)
@@ -239,10 +208,7 @@ class SweepProgress:
 
 @contextmanager
 def shown(console: Console) -> Iterator[None]:
-    """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more.
-
-    What is printed after that goes nowhere.
-    """
+    """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more."""
     try:
         yield
     # rich leaves the program where a pipe is closed, unless it is told not to.
@@ -257,16 +223,7 @@ def shown(console: Console) -> Iterator[None]:
 
 
 def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
-    """How far a run is: its epoch, and the last score.
-
-    Args:
-        run_dir: Where it writes its metrics.csv.
-        name: Of the score.
-        epochs: There will be, where that is known.
-
-    Returns:
-        Empty where nothing is known yet.
-    """
+    """How far a run is: its epoch, and the last score."""
     try:
         with (run_dir / "metrics.csv").open("rb") as file:
             header = file.readline()

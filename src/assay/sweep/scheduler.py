@@ -42,15 +42,7 @@ if TYPE_CHECKING:
 
 @final
 class StopRequest:
-    """Whether a sweep was told to stop.
-
-    A handler may run between any two instructions, in the middle of a message to another process among them:
-    it notes the signal and does nothing else.
-
-    Attributes:
-        name: Of the first signal; empty where there was none.
-        at_once: Whether Ctrl-C was pressed again after it: running jobs are not to save first.
-    """
+    """Whether a sweep was told to stop."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -68,19 +60,11 @@ class StopRequest:
         return handled_by(self._note)
 
     def preparing(self) -> AbstractContextManager[Any]:
-        """Note Ctrl-C in this block; until `watching`, `look` acts on it and a second one interrupts at once.
-
-        An interrupt that is raised wherever the program is may be lost: Python ignores what is raised while
-        it takes an object down.
-        """
+        """Note Ctrl-C in this block; until `watching`, `look` acts on it and a second one interrupts."""
         return handled_by(self._note_first, (signal.SIGINT,))
 
     def look(self) -> None:
-        """End what is being prepared, where that was asked for.
-
-        Raises:
-            KeyboardInterrupt: It was.
-        """
+        """End what is being prepared, where that was asked for."""
         if self.name:
             raise KeyboardInterrupt
 
@@ -106,21 +90,7 @@ _GRACE: Final = 10.0
 @final
 @dataclass(frozen=True)
 class Policy:
-    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself.
-
-    Args:
-        on_failure: `continue` with the other jobs; `stop`: start no further one; `retry`: try it again where
-            the failure may be one of the machine, then continue. An error in config, code or numbers comes
-            again, and is never retried.
-        max_retries: Further attempts at a job.
-        on_out_of_memory: `fail`, or `halve_batch`: try again with half the samples per step and twice the
-            steps per update.
-        timeout_min: Minutes that an attempt may take.
-        memory_gb: Gigabytes (2³⁰ bytes) that a job's process may take beside what it starts with.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
+    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself."""
 
     on_failure: Literal["continue", "stop", "retry"] = "continue"
     max_retries: int = 2
@@ -140,24 +110,7 @@ class Policy:
 def after_failure(
     policy: Policy, outcome: Outcome, retries: int, config: Mapping[str, Any], changes: tuple[str, ...] = ()
 ) -> Retry | None:
-    """Whether and how a failed job is tried again.
-
-    Args:
-        policy: The user's.
-        outcome: How the last attempt failed.
-        retries: Further attempts it has had.
-        config: The job's, as it was composed.
-        changes: Overrides that the last attempt had in addition.
-
-    Returns:
-        The next attempt; None where there is none.
-
-    >>> from assay.record.outcome import Outcome
-    >>> oom = Outcome("failed", "out_of_memory")
-    >>> job = {"data": {"batch_size": 64}, "trainer": {}}
-    >>> after_failure(Policy(on_out_of_memory="halve_batch"), oom, 0, job).changes
-    ('data.batch_size=32', 'trainer.accumulate_grad_batches=2')
-    """
+    """Whether and how a failed job is tried again."""
     if retries >= policy.max_retries:
         return None
     if outcome.cause == "out_of_memory" and policy.on_out_of_memory == "halve_batch":
@@ -203,19 +156,7 @@ class _Running:
 
 @final
 class Scheduler:
-    """Runs the jobs of a sweep to their ends.
-
-    Args:
-        journal: Of the sweep; what it says has ended is not run again.
-        search: Proposes jobs.
-        launcher: Runs them.
-        policy: What follows a failure.
-        objectives: What the search is told.
-        compose: Makes the job of a proposal's overrides and a number.
-        check: Refuses a job that cannot run.
-        watcher: Shows what happens.
-        stop: Whether the sweep was told to stop.
-    """
+    """Runs the jobs of a sweep to their ends."""
 
     def __init__(
         self,
@@ -247,25 +188,13 @@ class Scheduler:
     def queue(
         self, job_record: JobRecord, job: Job, report: Report, trial: dict[str, Any] | None = None
     ) -> None:
-        """Have a job of the journal run before new ones are asked for.
-
-        Args:
-            job_record: Of the job.
-            job: The same, composed.
-            report: What is known of it.
-            trial: Of its proposal.
-        """
+        """Have a job of the journal run before new ones are asked for."""
         self._specs[job.fingerprint] = self._shared_spec(report)
         self._trials[job_record.number] = trial
         self._pending.append((job_record, job, Retry(resume=True, changes=job_record.changes)))
 
     def run(self) -> None:
-        """Run until nothing is left to do, or the sweep is told to stop.
-
-        Raises:
-            AssayError: The journal or a job's files cannot be written.
-            ProcessError: The process that jobs are forked from, or a cluster, is gone for good.
-        """
+        """Run until nothing is left to do, or the sweep is told to stop."""
         try:
             while True:
                 self._fill()
@@ -488,12 +417,7 @@ def job_record_of(number: int, job: Job, token: str) -> JobRecord:
 
 
 def num_gpus(trainer: Mapping[str, Any], *, there: bool) -> int:
-    """GPUs that a job needs; one where "all devices" are asked for: a job gets its own.
-
-    Args:
-        trainer: The job's `trainer` node.
-        there: Whether there are any, which `device=auto` then takes.
-    """
+    """GPUs that a job needs; one where "all devices" are asked for: a job gets its own."""
     accelerator = str(trainer.get("accelerator"))
     wanted = accelerator in ("gpu", "cuda") or (accelerator == "auto" and there)
     return num_devices(trainer, 1) if wanted else 0

@@ -54,12 +54,7 @@ _SEARCH_PATH: Final = "hydra.searchpath"
 @final
 @dataclass(frozen=True)
 class Setting:
-    """What a sweep goes on with.
-
-    Attributes:
-        cwd: Working directory.
-        config_dir: The user's folder of config groups; None for the one in the working directory.
-    """
+    """What a sweep goes on with."""
 
     cwd: Path
     config_dir: Path | None
@@ -68,14 +63,7 @@ class Setting:
 def setting_of(
     directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
 ) -> Setting:
-    """Where a sweep goes on.
-
-    The journal says where it was begun and with which config folder. Where that is not what the person who
-    types has here, and a project of somebody's lies there, it has to be confirmed.
-
-    Raises:
-        AssayError: Something has to be confirmed: the message says what, the hint what to type.
-    """
+    """Where a sweep goes on."""
     here = Path.cwd()
     began = Path(journal.header["cwd"])
     recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
@@ -115,11 +103,7 @@ def without_trust(command: Sequence[str]) -> list[str]:
 
 
 def merged(commands: Sequence[Sequence[str]]) -> list[str]:
-    """What was typed, first to last, as one command: a later override takes the place of an earlier one.
-
-    >>> merged([["seed=1,2", "optimizer.lr=0.1"], ["seed=range(3)"]])
-    ['optimizer.lr=0.1', 'seed=range(3)']
-    """
+    """What was typed, first to last, as one command: a later override takes the place of an earlier one."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
         key = override.partition("=")[0].lstrip("+~")
@@ -149,15 +133,7 @@ _PATIENCE: Final = 30.0
 
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
-    """Run a new sweep.
-
-    Args:
-        overrides: As typed, sweeps such as `seed=1,2,3` among them.
-        config_dir: The user's folder of config groups.
-
-    Raises:
-        AssayError: A job cannot run; nothing has run, and nothing was written then.
-    """
+    """Run a new sweep."""
     stop = StopRequest()
     with ExitStack() as stack:
         stack.enter_context(stop.preparing())
@@ -190,17 +166,7 @@ def go_on(
     *,
     again: bool = False,
 ) -> SweepResult:
-    """Run what is missing of a sweep.
-
-    Args:
-        directory: Of the sweep, perhaps somebody else's: what it asks to be trusted has to be confirmed.
-        overrides: What is to be different from here on, such as another search space.
-        config_dir: The user's folder of config groups.
-        again: Run failed jobs again, too.
-
-    Raises:
-        AssayError: It is still running, cannot be read, or a job cannot run.
-    """
+    """Run what is missing of a sweep."""
     written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
     check_links(directory)
     setting = setting_of(directory, written, overrides, config_dir)
@@ -249,15 +215,7 @@ def go_on(
 
 
 def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
-    """Compose the jobs that a sweep begins with, each with its `hydra` node.
-
-    Args:
-        overrides: As typed.
-        config_dir: The user's folder of config groups.
-
-    Returns:
-        All of them, or those that stand for all where a search thinks of them one by one.
-    """
+    """Compose the jobs that a sweep begins with, each with its `hydra` node."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         proposals = iter(sweep.search.next, None)
@@ -268,18 +226,7 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
 
 
 def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
-    """Refuse what `start` would refuse, and run nothing.
-
-    Args:
-        overrides: As typed.
-        config_dir: The user's folder of config groups.
-
-    Returns:
-        What is known of each job that the sweep begins with.
-
-    Raises:
-        AssayError: The sweep or a job of it cannot run.
-    """
+    """Refuse what `start` would refuse, and run nothing."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         _refuse_place(sweep)
@@ -299,11 +246,7 @@ def _refuse_place(sweep: SweepDefinition) -> None:
 def _first_look(
     sweep: SweepDefinition, checker: Checker, look: Callable[[], None] = lambda: None
 ) -> tuple[dict[int, Job], dict[int, str], Launcher]:
-    """Refuse what can be seen of a new sweep without torch.
-
-    Returns:
-        The jobs that it begins with, or that stand for all; the search's names for the first; the launcher.
-    """
+    """Refuse what can be seen of a new sweep without torch."""
     jobs: dict[int, Job] = {}
     tokens: dict[int, str] = {}
     while sweep.search.ahead and (proposal := sweep.search.next()):
@@ -331,11 +274,7 @@ def _checked(checker: Checker, jobs: Mapping[int, Job], total: int, stop: StopRe
 def _known_jobs(
     sweep: SweepDefinition, journal: Journal, stop: StopRequest, *, again: bool
 ) -> tuple[dict[int, Job], dict[int, str]]:
-    """The jobs of a sweep that goes on, each under the number that it has always had.
-
-    Returns:
-        The jobs, and the search's names for those that the journal does not know.
-    """
+    """The jobs of a sweep that goes on, each under the number that it has always had."""
     if not sweep.search.ahead:
         kept = (
             job_record
@@ -379,11 +318,7 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
 
 
 def recovered(run_dir: Path) -> Outcome | None:
-    """How a job ended whose sweep died before it could be told.
-
-    Returns:
-        None where it has yet to be run, or goes on.
-    """
+    """How a job ended whose sweep died before it could be told."""
     if not (run_dir / FILE).is_file():
         return None
     try:
@@ -394,14 +329,7 @@ def recovered(run_dir: Path) -> Outcome | None:
 
 
 def wait_for(run_dirs: Iterable[Path]) -> None:
-    """Wait until nobody writes any of these runs.
-
-    Args:
-        run_dirs: Of jobs that were running when their sweep was killed.
-
-    Raises:
-        AssayError: A process still does.
-    """
+    """Wait until nobody writes any of these runs."""
     deadline = time.monotonic() + _PATIENCE
     for run_dir in run_dirs:
         while is_written(run_dir):

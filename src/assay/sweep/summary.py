@@ -38,16 +38,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep has come to.
-
-    Attributes:
-        directory: Where everything about it lies.
-        jobs: In order.
-        objectives: What they are compared by; the first one decides.
-        total: Jobs that it asks for.
-        stopped: Exit code of the signal that ended it early; 0 otherwise.
-        run_dirs: Of the jobs, by number, where they are not called by it.
-    """
+    """What a sweep has come to."""
 
     directory: Path
     jobs: tuple[JobRecord, ...]
@@ -77,14 +68,7 @@ _STATISTICS: Final = ("mean", "std", "low", "high", "n")
 @final
 @dataclass(frozen=True)
 class Group:
-    """Jobs that repeat one configuration.
-
-    Attributes:
-        values: Overrides that not all jobs of the sweep share, without seed and fold.
-        jobs: Numbers, in order.
-        finished: How many of them have.
-        scores: Over those, the objectives and every other final score, by name.
-    """
+    """Jobs that repeat one configuration."""
 
     values: Mapping[str, str]
     jobs: tuple[int, ...]
@@ -93,12 +77,7 @@ class Group:
 
 
 def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[Group]:
-    """Put together what differs in the seed and the fold alone, in the order of the first job of each.
-
-    Args:
-        jobs: Jobs, in order.
-        objectives: What they are compared by.
-    """
+    """Put together what differs in the seed and the fold alone, in the order of the first job of each."""
     together: dict[tuple[tuple[str, str], ...], list[JobRecord]] = {}
     for job, values in zip(jobs, varying(jobs), strict=True):
         key = tuple((name, value) for name, value in values.items() if name not in REPETITIONS)
@@ -107,12 +86,7 @@ def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[G
 
 
 def ranked(jobs: Sequence[JobRecord], objective: Objective) -> list[Group]:
-    """Groups from the best to the worst; those with a job that has not finished come after the whole ones.
-
-    Args:
-        jobs: Jobs, in order.
-        objective: The first one.
-    """
+    """Groups from the best to the worst; those with a job that has not finished come after the whole ones."""
 
     def key(group: Group) -> tuple[bool, bool, float]:
         score = group.scores.get(objective.name)
@@ -122,12 +96,7 @@ def ranked(jobs: Sequence[JobRecord], objective: Objective) -> list[Group]:
 
 
 def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
-    """The best job of the best group; None where no job has a score.
-
-    Args:
-        jobs: Jobs, in order.
-        objective: The first one.
-    """
+    """The best job of the best group; None where no job has a score."""
     by_number = {job.number: job for job in jobs}
     for group in ranked(jobs, objective):
         members = [by_number[number] for number in group.jobs]
@@ -138,13 +107,7 @@ def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | Non
 
 
 def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> None:
-    """Write both tables; `groups.csv` only where a configuration was repeated.
-
-    Args:
-        directory: Of the sweep.
-        jobs: Jobs, in order.
-        objectives: What they are compared by.
-    """
+    """Write both tables; `groups.csv` only where a configuration was repeated."""
     write_text(directory / RESULTS, results_csv(jobs))
     grouped = groups(jobs, objectives)
     if any(len(group.jobs) > 1 for group in grouped):
@@ -180,14 +143,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
 
 
 def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str:
-    """A row per group: its values, how many jobs finished, and its scores.
-
-    Of each score the mean, the standard deviation, the ends of the 95 % interval, and how many there are.
-
-    Args:
-        grouped: From `groups`.
-        objectives: What they are compared by; they come first.
-    """
+    """A row per group: its values, how many jobs finished, and its scores."""
     names = [objective.name for objective in objectives]
     names += sorted({name for group in grouped for name in group.scores} - set(names))
     rows = []
@@ -266,16 +222,7 @@ def importance_of(result: SweepResult) -> list[tuple[str, float]]:
 def write_results(
     result: SweepResult, folds: Sequence[OutOfFold] = (), shares: Sequence[tuple[str, float]] = ()
 ) -> None:
-    """Write what the sweep has come to.
-
-    Args:
-        result: The sweep.
-        folds: From `gathered`.
-        shares: From `importance_of`.
-
-    Raises:
-        OSError: A file cannot be written.
-    """
+    """Write what the sweep has come to."""
     write_tables(result.directory, result.jobs, result.objectives)
     best = best_job(result.jobs, result.objectives[0])
     if best is not None:
@@ -296,14 +243,7 @@ def say_results(
     folds: Sequence[OutOfFold] = (),
     shares: Sequence[tuple[str, float]] = (),
 ) -> None:
-    """The best jobs, those that failed, where everything is, and what to type next.
-
-    Args:
-        console: Where to print.
-        result: The sweep.
-        folds: From `gathered`.
-        shares: From `importance_of`.
-    """
+    """The best jobs, those that failed, where everything is, and what to type next."""
     jobs, first = result.jobs, result.objectives[0]
     if not jobs:
         return
@@ -447,12 +387,7 @@ def _log(result: SweepResult, job: JobRecord) -> Path:
 
 
 def next_commands(result: SweepResult, *, short: bool = False) -> list[str]:
-    """What to type next; nothing of a sweep without jobs.
-
-    Args:
-        result: The sweep.
-        short: Leave out of a long command what all jobs share, and say where it is written.
-    """
+    """What to type next; nothing of a sweep without jobs."""
     if not result.jobs:
         return []
     ended = sum(job.status in _ENDED for job in result.jobs)

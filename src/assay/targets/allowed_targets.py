@@ -125,14 +125,7 @@ REFUSED: Final = {
 @final
 @dataclass(frozen=True)
 class Slot:
-    """What a place in a config may hold.
-
-    Attributes:
-        bases: Classes of which it must be a subclass.
-        homes: Or where it is written, for what has no common base class.
-        words: For messages.
-        example: What to type.
-    """
+    """What a place in a config may hold."""
 
     bases: tuple[str, ...]
     words: str
@@ -214,14 +207,7 @@ INSIDE: Final = Slot(
 
 
 def slot_of(key: str) -> tuple[str, Slot]:
-    """The slot that a full key is, and what it may hold.
-
-    Args:
-        key: Of a node, such as `model`, `callbacks.ema`, `model._args_[0]`.
-
-    >>> [slot_of(key)[0] for key in ("model", "callbacks.ema", "model._args_[0]", "mine")]
-    ['model', 'callbacks', '', '']
-    """
+    """The slot that a full key is, and what it may hold."""
     group, _, rest = key.partition(".")
     own = bool(rest) and "." not in rest and "[" not in rest if group in _ONE_A_NAME else not rest
     slot = _SLOTS.get(group) if own else None
@@ -229,11 +215,7 @@ def slot_of(key: str) -> tuple[str, Slot]:
 
 
 def is_allowed(path: str) -> bool:
-    """Whether a dotted name lies where a config may look without trust; not yet whether it may be called.
-
-    Args:
-        path: Such as `torch.nn.Linear`.
-    """
+    """Whether a dotted name lies where a config may look without trust; not yet whether it may be called."""
     return path in EXACT or path in FUNCTIONS or (within(path, PLACES) and path not in PLACES)
 
 
@@ -247,16 +229,7 @@ _HOLDS = (
 
 
 def check_targets(config: DictConfig) -> None:
-    """Refuse every target that lies neither where a config may look nor in a package the user trusts.
-
-    The whole tree is looked at: nested nodes, lists, `_args_`, and what interpolations bring.
-
-    Args:
-        config: A job with its `trusted_packages`; nothing of what it names is imported.
-
-    Raises:
-        ConfigError: Naming the key of the first one.
-    """
+    """Refuse every target that lies neither where a config may look nor in a package the user trusts."""
     packages = trusted_in(config)
     for key, target in targets(config):
         check_name(key, target, packages)
@@ -268,15 +241,7 @@ def trusted_in(config: DictConfig) -> tuple[str, ...]:
 
 
 def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Full key of each node that has a `_target_`, and the target.
-
-    Args:
-        config: A job, or a part of one.
-        prefix: Its full key.
-
-    Raises:
-        ConfigError: A target is an interpolation of anything but plain text.
-    """
+    """Full key of each node that has a `_target_`, and the target."""
     yield from _targets(config, prefix, 0)
 
 
@@ -316,11 +281,7 @@ def _target(node: DictConfig, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:
-    """Refuse a node that brings its own trust.
-
-    Raises:
-        ConfigError: It does.
-    """
+    """Refuse a node that brings its own trust."""
     if isinstance(target, str) and target in FUNCTIONS and KEY in node:
         raise ConfigError("a config must not choose what is trusted", key=f"{key}.{KEY}", hint=f"{KEY}=[…]")
 
@@ -337,16 +298,7 @@ def _behind(written: Any, text: str, key: str) -> Any:
 
 
 def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
-    """Refuse one target by its name.
-
-    Args:
-        key: Full key of its node.
-        target: Dotted name.
-        packages: What the user trusts.
-
-    Raises:
-        ConfigError: It is not a dotted name, or lies where a config may not look.
-    """
+    """Refuse one target by its name."""
     at = f"{key}._target_" if key else "_target_"
     slot, holds = slot_of(key)
     if not isinstance(target, str):

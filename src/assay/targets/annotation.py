@@ -35,11 +35,7 @@ _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
 @final
 @dataclass(frozen=True)
 class Made:
-    """What a nested node with a `_target_` of its own will be.
-
-    Attributes:
-        kind: Its class; None where that cannot be known before it is made.
-    """
+    """What a nested node with a `_target_` of its own will be."""
 
     kind: type | None = None
 
@@ -48,15 +44,7 @@ class Made:
 
 
 def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
-    """Whether a value can stand where the annotation says; yes where that is not certain.
-
-    Args:
-        annotation: A type, a union, a literal, a generic.
-        value: None, bool, int, float, str, list or dict, as they come from YAML, or `Made`.
-
-    >>> accepts(float | None, 1), accepts(int, "1"), accepts(int, True), accepts(list[int], [1, "a"])
-    (True, False, False, False)
-    """
+    """Whether a value can stand where the annotation says; yes where that is not certain."""
     annotation = getattr(annotation, "__supertype__", annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if len(parts := _parts(annotation)) > 1:
@@ -116,10 +104,7 @@ def _made_fits(container: Any, kind: type | None) -> bool:
 
 
 def _objects() -> tuple[type, ...]:
-    """Classes that no plain value can stand for, and of which none stands for another.
-
-    None of torch's as long as nobody has imported it: an annotation cannot be one of them then.
-    """
+    """Classes that no plain value can stand for, and of which none stands for another."""
     if "torch" not in sys.modules:
         return ()
     import torch
@@ -146,14 +131,7 @@ def _all_fit(container: type, args: tuple[Any, ...], value: Sequence[Any]) -> bo
 
 
 def in_words(annotation: Any) -> str:  # noqa: PLR0911 - one for each kind of annotation
-    """What an annotation asks for, as a person would say it.
-
-    Args:
-        annotation: As for `accepts`.
-
-    >>> in_words(int | None), in_words(tuple[float, float]), in_words(typing.Literal["min", "max"])
-    ('a whole number or null', 'a list of 2 numbers', 'min or max')
-    """
+    """What an annotation asks for, as a person would say it."""
     annotation = getattr(annotation, "__supertype__", annotation)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
@@ -211,9 +189,6 @@ def _union_in_words(annotation: Any) -> str:
 def choices_of(annotation: Any) -> list[str]:
     """The texts that an argument takes; none where it takes any, or no text.
 
-    Args:
-        annotation: As for `accepts`.
-
     >>> choices_of(typing.Literal["min", "max"] | None)
     ['min', 'max']
     """
@@ -221,15 +196,7 @@ def choices_of(annotation: Any) -> list[str]:
 
 
 def example_of(annotation: Any, default: Any) -> str:
-    """A value that would be taken, as it would be typed: the default where it tells something.
-
-    Args:
-        annotation: As for `accepts`.
-        default: Of the argument.
-
-    >>> example_of(float, 0.001), example_of(typing.Literal["min", "max"], None), example_of(object, None)
-    ('0.001', 'max', '')
-    """
+    """A value that would be taken, as it would be typed: the default where it tells something."""
     if isinstance(default, bool | int | float | str | list | tuple):
         return as_typed(list(default) if isinstance(default, tuple) else default)
     if literals := _literals(annotation):
@@ -244,11 +211,7 @@ def example_of(annotation: Any, default: Any) -> str:
 
 
 def as_typed(value: Any) -> str:
-    """As it would be typed on the command line.
-
-    Args:
-        value: As for `accepts`.
-    """
+    """As it would be typed on the command line."""
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     return str(value)

@@ -77,15 +77,7 @@ _NETWORKS = (
 @final
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a class or function.
-
-    Attributes:
-        name: Of the class or function.
-        parameters: By name; each annotation is looked up, and Any where it cannot be known.
-        own: Names of those that the signature itself has; the others are handed on through `**kwargs`.
-        takes_any: Keywords beyond `parameters` may be taken, too.
-        many: Annotation of `*args`; None where there is none.
-    """
+    """The arguments of a class or function."""
 
     name: str
     parameters: Mapping[str, inspect.Parameter]
@@ -104,11 +96,7 @@ class Call:
         return [name for name in self.own if self.parameters[name].default is inspect.Parameter.empty]
 
     def in_short(self, about: Collection[str] = ()) -> str:
-        """The signature in a line, without what is of no interest.
-
-        Args:
-            about: Names, or misspelled names, that it must tell about.
-        """
+        """The signature in a line, without what is of no interest."""
         near = {one for name in about for one in difflib.get_close_matches(name, self.parameters, n=3)}
         shown = {*self.required, *near.union(about).intersection(self.parameters)}
         for name in self.own:
@@ -136,11 +124,7 @@ def _argument(parameter: inspect.Parameter) -> str:
 
 @functools.cache
 def call_of(target: Callable[..., Any]) -> Call | None:
-    """What a class or function takes; None for built-ins, which do not tell.
-
-    Args:
-        target: The class or function.
-    """
+    """What a class or function takes; None for built-ins, which do not tell."""
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
@@ -183,7 +167,6 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
 
 
 def _named(target: Any) -> list[inspect.Parameter]:
-    """The arguments that have a name."""
     every = inspect.signature(target).parameters.values()
     return [_looked_up(target, one) for one in every if one.kind not in _MANY]
 
@@ -240,12 +223,7 @@ def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:
 
 
 def example(config: DictConfig, key: str) -> str:
-    """Another value that an argument takes, ready to type; empty where the signature tells none.
-
-    Args:
-        config: A job.
-        key: Full key of an argument, such as `optimizer.lr`.
-    """
+    """Another value that an argument takes, ready to type; empty where the signature tells none."""
     parent, _, name = key.rpartition(".")
     node = OmegaConf.select(config, parent) if parent else None
     if not isinstance(node, DictConfig) or "_target_" not in node:

@@ -1,8 +1,4 @@
-"""What a config says of the world outside of its run: addresses, folders to write to, lines for a shell.
-
-A config may come from anybody. It may say what to compute; where to write, whom to contact and what to
-execute is said by the person who types, or by `conf/project.yaml` of the current directory.
-"""
+"""What a config says of the world outside of its run: addresses, folders to write to, lines for a shell."""
 
 from __future__ import annotations
 
@@ -52,15 +48,7 @@ _DEEPEST: Final = 8
 
 
 def check_outside(config: DictConfig, person: Trust) -> None:
-    """Refuse a job that would write outside of its run directory, or contact somebody, by itself.
-
-    Args:
-        config: A job with its `run_dir`; what is written as `${…}` may still be so.
-        person: What the person who types has said.
-
-    Raises:
-        ConfigError: Naming the key, and what to type.
-    """
+    """Refuse a job that would write outside of its run directory, or contact somebody, by itself."""
     check_name(config)
     run_dir = Path(str(config.run_dir)).absolute()
     if "$" in str(run_dir) and "${" not in str(run_dir):
@@ -78,11 +66,7 @@ def check_outside(config: DictConfig, person: Trust) -> None:
 
 
 def check_name(config: DictConfig) -> None:
-    """Refuse a name that would lead elsewhere as a part of a path.
-
-    Raises:
-        ConfigError: It is not made of plain words.
-    """
+    """Refuse a name that would lead elsewhere as a part of a path."""
     name = config.get("name")
     if isinstance(name, str) and not _WORD.fullmatch(name):
         raise ConfigError(
@@ -119,15 +103,7 @@ def may_reach_out(key: str, value: Any) -> bool:
 
 
 def check_hydra_outside(node: DictConfig, person: Trust) -> None:
-    """Refuse shell lines, addresses and storages that no person has typed.
-
-    Args:
-        node: The `hydra` node of a composed config.
-        person: What the person who types has said.
-
-    Raises:
-        ConfigError: Naming the key.
-    """
+    """Refuse shell lines, addresses and storages that no person has typed."""
     for name, why in _HYDRAS.items():
         value = OmegaConf.select(node, name)
         if value is None or value in ([], {}):
@@ -148,16 +124,7 @@ def check_hydra_outside(node: DictConfig, person: Trust) -> None:
 
 
 def check_place(key: str, path: str | Path, person: Trust) -> None:
-    """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed.
-
-    Args:
-        key: That says it, such as `hydra.run.dir`.
-        path: The directory.
-        person: What the person who types has said.
-
-    Raises:
-        ConfigError: It lies elsewhere, in a hidden folder, holds a control character, or is empty.
-    """
+    """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed."""
     if not str(path) or _CONTROL.search(str(path)):
         why = f"{str(path)!r} holds a line break or another control character" if path else "it is empty"
         raise ConfigError(f"{why}; a folder was expected", key=key, hint=f"{key}=outputs/my_folder")
@@ -171,16 +138,7 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
 
 
 def check_below(run_dir: Path, directory: Path, key: str) -> None:
-    """Refuse a job of a sweep that would write outside of the sweep.
-
-    Args:
-        run_dir: Of the job.
-        directory: Of the sweep.
-        key: That says where the job writes.
-
-    Raises:
-        ConfigError: It lies elsewhere.
-    """
+    """Refuse a job of a sweep that would write outside of the sweep."""
     inner, outer = (Path(os.path.normpath(path.absolute())) for path in (run_dir, directory))
     if inner == outer or not inner.is_relative_to(outer):
         raise ConfigError(

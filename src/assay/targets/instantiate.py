@@ -26,12 +26,7 @@ WORDS: Final[Mapping[str, Any]] = {
 
 @final
 class CallError(Exception):
-    """A call failed; the reason is the cause.
-
-    Attributes:
-        key: Full key of the node whose target was called.
-        reason: What the call raised.
-    """
+    """A call failed; the reason is the cause."""
 
     def __init__(self, key: str, reason: Exception) -> None:
         super().__init__(f"{key}: {reason!r}")
@@ -48,24 +43,9 @@ class _Words(NamedTuple):
 
 
 def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **objects: Any) -> Any:
-    """Call what a tree describes, from the inside out; its words mean what they mean in Hydra 1.3.
-
-    `_args_` are arguments by position. `_partial_: true` gives a `functools.partial`. Under
-    `_recursive_: false` arguments are plain data, whatever they name. Under `_convert_: none` containers are
-    OmegaConf's; under `all`, the default here, `partial` and `object` they are lists and dicts, since a tree
-    of plain data holds no structured config.
-
-    Args:
-        tree: Plain data with nothing left to resolve; not changed.
-        key: Its full key.
-        packages: What the user trusts.
-        **objects: Arguments that are no config, for the tree's own target; they come before its keys.
-
-    Raises:
-        ConfigError: A target is not allowed, or a word is not understood.
-        CallError: A call failed.
-        AssayError: Raised by what was called.
-    """
+    """Call what a tree describes, from the inside out; its words mean what they mean in Hydra 1.3."""
+    # `_args_`, `_partial_`, `_recursive_` and `_convert_` are Hydra's; containers become lists and dicts
+    # under all but `_convert_: none`, since a tree of plain data holds no structured config.
     return _build(tree, key, _Words("all", recursive=True, packages=tuple(packages)), objects)
 
 
@@ -113,15 +93,7 @@ def _plain(value: Any, convert: str) -> Any:
 
 
 def check_words(key: str, node: Mapping[str, Any]) -> None:
-    """Refuse words of a node that say what they cannot say.
-
-    Args:
-        key: Its full key.
-        node: A mapping, plain or of a config.
-
-    Raises:
-        ConfigError: Naming the key of the word.
-    """
+    """Refuse words of a node that say what they cannot say."""
     for name, wanted in WORDS.items():
         if name in node and not accepts(wanted, value := _plain(node[name], "all")):
             at = f"{key}.{name}" if key else name

@@ -27,11 +27,7 @@ _INSTEAD: Final = {
 
 @contextmanager
 def given(objects: Mapping[str, Any]) -> Iterator[None]:
-    """Have `take` return these in the block; those of a block around it are out of sight.
-
-    Args:
-        objects: `model`, `data`, or both.
-    """
+    """Have `take` return these in the block; those of a block around it are out of sight."""
     token = _objects.set(objects)
     try:
         yield
@@ -40,16 +36,7 @@ def given(objects: Mapping[str, Any]) -> Iterator[None]:
 
 
 def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any:
-    """The object of an argument of `assay.train`; of a model a copy, so that each use starts alike.
-
-    Args:
-        argument: Its name.
-        kind: The class of the object that the run was trained with.
-        digest: Of that object's weights and plain attributes, so that runs of others have other configs.
-
-    Raises:
-        ConfigError: There is none: the config comes from a run directory.
-    """
+    """The object of an argument of `assay.train`; of a model a copy, so that each use starts alike."""
     del digest
     found = _objects.get().get(argument)
     if found is None:
@@ -83,30 +70,18 @@ def kind_of(one: Any) -> str:
 
 
 def name_of(node: Mapping[str, Any]) -> str:
-    """The bare name of the class that a node of a config stands for.
-
-    Args:
-        node: It has a `_target_`.
-    """
+    """The bare name of the class that a node of a config stands for."""
     target = str(node["_target_"])
     return str(node["kind"] if target == TARGET else target).rpartition(".")[2]
 
 
 def place(one: Any) -> str:
-    """What stands for an object of data where a source has a path.
-
-    >>> place({})
-    'object:builtins.dict'
-    """
+    """What stands for an object of data where a source has a path."""
     return f"{_PREFIX}{kind_of(one)}"
 
 
 def take_from(path: str | Path) -> Any:
-    """The object that a path stands for; None for the path of a file.
-
-    Raises:
-        ConfigError: As for `take`.
-    """
+    """The object that a path stands for; None for the path of a file."""
     return take("data", str(path).removeprefix(_PREFIX)) if is_place(path) else None
 
 

@@ -76,11 +76,7 @@ _DISTRIBUTIONS = {
 
 
 def check_installed(config: DictConfig) -> None:
-    """Refuse a choice whose package is not there.
-
-    Raises:
-        ConfigError: Naming the node, with what to install.
-    """
+    """Refuse a choice whose package is not there."""
     for entry in walk(config):
         if entry.name == "_target_" and not entry.is_missing and isinstance(entry.raw, str):
             home, _, rest = str(entry.raw).partition(".")
@@ -123,15 +119,7 @@ def _is_there(name: str) -> bool:
 
 
 def install(key: str, package: str) -> str:
-    """What to type to install a package: assay's own extra, where there is one for the option.
-
-    Args:
-        key: Full key of the node that needs it, such as `logger.wandb`.
-        package: Its import name.
-
-    >>> install("logger.wandb", "wandb"), install("model", "peft")
-    ("pip install 'assay[wandb]'", 'pip install peft')
-    """
+    """What to type to install a package: assay's own extra, where there is one for the option."""
     option: Any = key.rpartition(".")[2]
     try:
         extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []

@@ -25,42 +25,19 @@ if TYPE_CHECKING:
 
 
 def check_tasks(config: DictConfig) -> None:
-    """Refuse a task that is neither one of assay's nor in a package that the user trusts, by its name alone.
-
-    Args:
-        config: A job with its `trusted_packages`; nothing of what it names is imported.
-
-    Raises:
-        ConfigError: Naming its key.
-    """
+    """Refuse by its name alone a task that is neither assay's nor in a package that the user trusts."""
     for key, name in _named(config):
         check_task(key, name, trusted_in(config))
 
 
 def import_tasks(config: DictConfig) -> None:
-    """Let `assay.task.task_of.task_of` know the task of the user's own that a job names.
-
-    Args:
-        config: A job with its `trusted_packages`.
-
-    Raises:
-        ConfigError: It is not trusted, cannot be imported, or is not a task.
-    """
+    """Let `assay.task.task_of.task_of` know the task of the user's own that a job names."""
     for key, name in _named(config):
         import_task(key, name, trusted_in(config))
 
 
 def check_task(key: str, name: str, packages: Sequence[str]) -> None:
-    """Refuse one task by its name.
-
-    Args:
-        key: Where it is named.
-        name: One of `TASKS`, or a dotted path.
-        packages: What the user trusts.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """Refuse one task by its name."""
     if name in TASKS or (is_dotted_path(name) and within(name, packages)):
         return
     root = name.partition(".")[0]
@@ -79,16 +56,7 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
 
 
 def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
-    """One task; from then on `assay.task.task_of.task_of` knows it.
-
-    Args:
-        key: Where it is named.
-        name: One of `TASKS`, or a dotted path.
-        packages: What the user trusts.
-
-    Raises:
-        ConfigError: As `import_tasks`.
-    """
+    """One task; from then on `assay.task.task_of.task_of` knows it."""
     check_task(key, name, packages)
     if (known := known_task(name)) is not None:
         return known
@@ -106,14 +74,7 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
 
 
 def strangers(config: DictConfig) -> list[str]:
-    """Packages that a job names, for its classes or its task, and that the user has not said to trust.
-
-    Args:
-        config: A job, perhaps somebody else's; nothing of what it names is imported.
-
-    Raises:
-        ConfigError: A target is an interpolation of anything but plain text.
-    """
+    """Packages that a job names, for its classes or its task, and that the user has not said to trust."""
     named = [*targets(config), *((key, name) for key, name in _named(config) if name not in TASKS)]
     names = {name for _, name in named if isinstance(name, str) and is_dotted_path(name)}
     trusted = (*trusted_in(config), *project_packages(project_conf()))
@@ -122,11 +83,7 @@ def strangers(config: DictConfig) -> list[str]:
 
 
 def import_trusted(names: Iterable[str]) -> None:
-    """Let `task_of` know those tasks that lie in packages which the project in the current directory trusts.
-
-    Args:
-        names: Perhaps somebody else's; the others stay unknown.
-    """
+    """Let `task_of` know the tasks in packages that the project in the current directory trusts."""
     packages = project_packages(project_conf())
     for name in {*names}:
         if within(name, packages):

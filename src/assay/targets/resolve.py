@@ -46,15 +46,7 @@ class _RefusedError(Exception):
 
 
 def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
-    """Find every target of a job: first all that lie in known libraries, only then those of trusted packages.
-
-    Args:
-        config: A job.
-        nodes: Top-level keys to look at; all of them when not given.
-
-    Raises:
-        ConfigError: A target is not there, or is not what its place in the config holds.
-    """
+    """Find every target of a job: first those in known libraries, only then those of trusted packages."""
     parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
     if nodes is None or any(is_interpolation(part) for _, part in parts):
         found = list(targets(config))
@@ -72,19 +64,7 @@ def _resolve_all(found: list[tuple[str, Any]], packages: tuple[str, ...]) -> Non
 
 
 def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
-    """The class or function that a target names.
-
-    Args:
-        key: Full key of the node that has the target.
-        target: Dotted name.
-        packages: What the user trusts.
-
-    Returns:
-        A class that is what its place holds, or a function of a listed name.
-
-    Raises:
-        ConfigError: It is not allowed, or not there.
-    """
+    """The class or function that a target names."""
     check_name(key, target, packages)
     try:
         return _resolve(target, slot_of(key)[0], tuple(packages))
@@ -94,17 +74,7 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
 
 
 def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
-    """A class of the user's own that is not called through a node: a task, a launcher, a searcher.
-
-    Args:
-        key: Full key of the value that names it.
-        path: Dotted name, which lies in one of the packages.
-        packages: What the user trusts.
-        base: What it must be a subclass of, with nothing of it left abstract.
-
-    Raises:
-        ConfigError: It is not there, or is something else.
-    """
+    """A class of the user's own that is not called through a node: a task, a launcher, a searcher."""
     make_importable()
     try:
         found = _locate(path, tuple(packages))
@@ -131,16 +101,7 @@ def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) ->
 
 
 def called(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
-    """An object of a class of the user's own.
-
-    Args:
-        key: Full key of the value that names the class.
-        kind: From `own_class`.
-        **arguments: Of its constructor.
-
-    Raises:
-        ConfigError: The constructor raises.
-    """
+    """An object of a class of the user's own."""
     try:
         return kind(**arguments)
     except AssayError:
@@ -154,19 +115,7 @@ def called(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
 
 
 def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
-    """A node as plain data with nothing left to resolve, every target in it judged.
-
-    Resolvers, and data that is read before, can bring new nodes into a config; this is the last look at it.
-
-    Args:
-        config: The job.
-        key: Full key of the node.
-        node: A part of the job.
-        without: Keys of the node that are left out.
-
-    Raises:
-        ConfigError: A target is not allowed, or the node is a single value.
-    """
+    """A node as plain data with nothing left to resolve, every target in it judged."""
     if not OmegaConf.is_config(node):
         raise ConfigError("a mapping was expected", key=key)
     given = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
@@ -242,15 +191,7 @@ def _holds(slot: str) -> Slot:
 
 
 def check_made(key: str, made: Any) -> None:
-    """Refuse what a function of the user's own has made, where its place holds something else.
-
-    Args:
-        key: Full key of the node.
-        made: What its call gave.
-
-    Raises:
-        ConfigError: It does not fit the place.
-    """
+    """Refuse what a function of the user's own has made, where its place holds something else."""
     slot, holds = slot_of(key)
     if slot and not (slot in _ANY_CALL or isinstance(made, (functools.partial, *_classes(holds.bases)))):
         raise ConfigError(

@@ -1,8 +1,4 @@
-"""Whom the person who types trusts: packages that a config may name, addresses and folders it may use.
-
-They stand in `conf/project.yaml` of the current directory, or are typed. A group option, an experiment, a
-config folder of somebody else's, a run, a sweep or a checkpoint can never name one.
-"""
+"""Whom the person who types trusts: packages that a config may name, addresses and folders it may use."""
 
 from __future__ import annotations
 
@@ -53,15 +49,7 @@ _NOBODYS_OWN = frozenset(
 @final
 @dataclass(frozen=True)
 class Trust:
-    """What the user has named.
-
-    Attributes:
-        project: Packages in `conf/project.yaml` of the current directory.
-        typed: Packages on the command line.
-        values: Addresses, folders and shell lines that the same `project.yaml` says configs may use.
-        keys: Whose values were typed.
-        said: Keys and values of a job that was looked at already, in another process.
-    """
+    """What the user has named."""
 
     project: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
@@ -76,27 +64,14 @@ class Trust:
 
 
 def trust(overrides: Iterable[str]) -> Trust:
-    """What is trusted for a command that is typed in the current directory.
-
-    Raises:
-        ConfigError: A name is none, or is a library's.
-    """
+    """What is trusted for a command that is typed in the current directory."""
     typed = list(overrides)
     folder = project_conf()
     return Trust(project_packages(folder), typed_packages(typed), project_values(folder), typed_keys(typed))
 
 
 def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
-    """Refuse a config folder from elsewhere that wants packages trusted, unless the user has spoken of them.
-
-    Args:
-        folder: Of config groups, perhaps somebody else's.
-        overrides: As typed.
-        trusted: From `trust`.
-
-    Raises:
-        ConfigError: Naming them, and what to type.
-    """
+    """Refuse a config folder from elsewhere that wants packages trusted, unless the user has typed them."""
     asked = [name for name in project_packages(folder) if name not in trusted.packages]
     if asked and not _parsed(overrides, KEY):
         raise ConfigError(
@@ -108,11 +83,7 @@ def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust)
 
 
 def project_folder(hydra: Hydra) -> Path | None:
-    """The user's own folder of config groups.
-
-    Args:
-        hydra: From `assay.compose.compose.loader()`.
-    """
+    """The user's own folder of config groups."""
     for place in hydra.config_loader.get_search_path().get_path():
         if place.provider == "project" and place.path is not None:
             return Path(place.path.removeprefix("file://"))
@@ -120,27 +91,13 @@ def project_folder(hydra: Hydra) -> Path | None:
 
 
 def project_packages(folder: Path | None) -> tuple[str, ...]:
-    """The packages that a project names as its own.
-
-    Args:
-        folder: Its folder of config groups; its `project.yaml` is read as plain YAML.
-
-    Raises:
-        ConfigError: The file cannot be read, or holds anything else.
-    """
+    """The packages that a project names as its own."""
     path, plain = _project(folder)
     return checked_names(plain.get(KEY), path)
 
 
 def project_values(folder: Path | None) -> tuple[str, ...]:
-    """The addresses, folders and shell lines that a project's configs may use without being typed.
-
-    Args:
-        folder: As for `project_packages`.
-
-    Raises:
-        ConfigError: As `project_packages`.
-    """
+    """The addresses, folders and shell lines that a project's configs may use without being typed."""
     path, plain = _project(folder)
     values = plain.get(VALUES)
     if values is None:
@@ -180,14 +137,7 @@ def _project(folder: Path | None) -> tuple[str, dict[Any, Any]]:
 
 
 def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The packages that a command line names.
-
-    Raises:
-        ConfigError: What is given is not a list of packages.
-
-    >>> typed_packages(["seed=1", "trusted_packages=[my_project]"])
-    ('my_project',)
-    """
+    """The packages that a command line names."""
     names: tuple[str, ...] = ()
     for override in _parsed(overrides, KEY):
         if override.is_sweep_override():
@@ -197,14 +147,7 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
 
 
 def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
-    """The keys whose values a person has typed, not those that refer to what a config says.
-
-    Args:
-        overrides: As typed; a choice of an option is not a value.
-
-    >>> sorted(typed_keys(["a.b=1", "c={d: [x]}", "e=${f}", "g=/${oc.env:HOME}", "experiment=x"]))
-    ['a.b', 'c.d', 'c.d[0]', 'experiment', 'g']
-    """
+    """The keys whose values a person has typed, not those that refer to what a config says."""
     found: set[str] = set()
     for override in _parsed_all(overrides):
         if override.is_delete():
@@ -233,11 +176,7 @@ def _refers(text: str) -> bool:
 
 
 def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
-    """Names of packages that a user may call their own.
-
-    Raises:
-        ConfigError: It is not a list of names, or one of them is a library's.
-    """
+    """Names of packages that a user may call their own."""
     example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
     if value is None:
         return ()
@@ -261,9 +200,6 @@ def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
 def is_library(name: str) -> bool:
     """Whether a dotted name lies in a package that cannot be anybody's own.
 
-    Args:
-        name: Of a package or what is in it.
-
     >>> is_library("os.path"), is_library("numpy"), is_library("my_project.os")
     (True, True, False)
     """
@@ -272,15 +208,7 @@ def is_library(name: str) -> bool:
 
 
 def settle_trust(config: DictConfig, trusted: Trust) -> None:
-    """Write the packages into a composed job; every later step reads them there.
-
-    Args:
-        config: Changed in place.
-        trusted: Of this command.
-
-    Raises:
-        ConfigError: An option or experiment tries to name packages.
-    """
+    """Write the packages into a composed job; every later step reads them there."""
     node: Any = child_node(config, KEY) if KEY in config else None
     if OmegaConf.is_config(node) and not (is_null(node) or is_interpolation(node) or is_missing(node)):
         written: Any = OmegaConf.to_container(node, resolve=False)
@@ -297,15 +225,7 @@ def settle_trust(config: DictConfig, trusted: Trust) -> None:
 
 
 def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
-    """Refuse to look for configs in a package that is not trusted: Hydra would import it.
-
-    Args:
-        overrides: As typed; a group option cannot set `hydra.searchpath`.
-        trusted: Of this command.
-
-    Raises:
-        ConfigError: Naming the entry.
-    """
+    """Refuse to look for configs in a package that is not trusted: Hydra would import it."""
     for override in _parsed(overrides, "hydra.searchpath"):
         value = override.value()
         for place in value if isinstance(value, list) else [value]:
@@ -341,15 +261,7 @@ def _parsed_all(overrides: Iterable[str]) -> list[Override]:
 
 
 def within(name: str, packages: Sequence[str]) -> bool:
-    """Whether a dotted name is one of some packages or lies in one.
-
-    Args:
-        name: Of a module or what is in it.
-        packages: Dotted names.
-
-    >>> within("a.b", ["a"]), within("a", ["a"]), within("ab.c", ["a"])
-    (True, True, False)
-    """
+    """Whether a dotted name is one of some packages or lies in one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 

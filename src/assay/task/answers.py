@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 def kind_of_own_outputs(module: Any) -> Kind | None:
-    """What a `LightningModule` of the user's own says that its outputs are; None where it says nothing.
-
-    Args:
-        module: Its `prediction_kind` says what `forward` returns, and `predictions` of its `test_step`.
-
-    Raises:
-        ConfigError: It says something else.
-    """
+    """What a `LightningModule` of the user's own says that its outputs are; None where it says nothing."""
     kind = getattr(module, "prediction_kind", None)
     if kind is not None and kind not in KINDS:
         raise ConfigError(
@@ -38,12 +31,7 @@ def kind_of_own_outputs(module: Any) -> Kind | None:
 
 
 def kind_of_outputs(task: Task, loss: Any) -> Kind:
-    """What the metrics of a run see of its model's outputs.
-
-    Args:
-        task: Of the run.
-        loss: Of the run; its `kind` and its `probabilities(outputs)` say it, where it has them.
-    """
+    """What the metrics of a run see of its model's outputs."""
     if task.kind is not None:
         return task.kind
     if getattr(loss, "kind", None) == "embedding":
@@ -54,11 +42,7 @@ def kind_of_outputs(task: Task, loss: Any) -> Kind:
 
 
 def scores_of(task: Task, predictions: Predictions) -> list[Score]:
-    """`task.scores`.
-
-    Raises:
-        DataError: A method of the user's own has raised something, or returned something else.
-    """
+    """`task.scores`."""
     found = _answer(task.scores, predictions)
     if not isinstance(found, list | tuple) or not all(isinstance(one, Score) for one in found):
         raise _returned(task.scores, found, "a list of assay.task.score.Score")
@@ -66,11 +50,7 @@ def scores_of(task: Task, predictions: Predictions) -> list[Score]:
 
 
 def typed_by(task: Task, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
-    """`task.typed`.
-
-    Raises:
-        DataError: As `scores_of`.
-    """
+    """`task.typed`."""
     found = _answer(task.typed, outputs, kind, names)
     if not isinstance(found, PredictionBatch):
         raise _returned(task.typed, found, "an assay.task.prediction.prediction_batch.PredictionBatch")

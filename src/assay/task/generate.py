@@ -63,11 +63,7 @@ class TextPredictions(PredictionBatch[TextPrediction]):
 
     @classmethod
     def of(cls, predictions: Sequence[TextPrediction]) -> Self:
-        """Several as one.
-
-        Args:
-            predictions: N of them.
-        """
+        """Several as one."""
         array = np.empty(len(predictions), dtype=object)
         array[:] = predictions
         return cls(array)
@@ -120,18 +116,7 @@ class Codec(Protocol):
 @final
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn.
-
-    Attributes:
-        temperature: What logits are divided by: below 1 likely tokens become more likely; 0 takes the most
-            likely one.
-        top_k: Draw from so many of the most likely tokens; None from all.
-        max_tokens: Stop after so many, where the text has not ended before.
-        seed: The same seed draws the same text, whatever else is asked for.
-
-    Raises:
-        ConfigError: A value is out of its range.
-    """
+    """How tokens are drawn."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -162,16 +147,7 @@ def generate(
     *,
     device: torch.device | str = "cpu",
 ) -> TextPrediction:
-    """Let a text go on.
-
-    Args:
-        model: Token ids `[1, L]` to logits `[1, L, C]`, in eval mode.
-        codec: Of the run.
-        prompt: How the text begins; empty: as texts of the training subset begin.
-        context_length: Tokens that the model sees at most; of a longer text it sees the end.
-        sampling: How tokens are drawn.
-        device: Of the model.
-    """
+    """Let a text go on."""
     import torch
 
     # As in training, where this id stands before each text.

@@ -15,14 +15,7 @@ SIGN: Final = "="
 @final
 @dataclass(frozen=True)
 class Head:
-    """What predicts one target.
-
-    Attributes:
-        name: Of the target.
-        column: Of the targets.
-        start: First of its outputs.
-        class_names: Empty where the target is a number.
-    """
+    """What predicts one target."""
 
     name: str
     column: int
@@ -35,23 +28,12 @@ class Head:
         return len(self.class_names) or 1
 
     def of(self, outputs: Any) -> Any:
-        """Its part of all outputs.
-
-        Args:
-            outputs: `[B, all outputs]`.
-        """
+        """Its part of all outputs."""
         return outputs[:, self.start : self.start + self.num_outputs]
 
 
 def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
-    """The heads, in the order of their outputs and targets.
-
-    Args:
-        output_names: One per output: `head=class` of classes, `head` of a number.
-
-    >>> [(head.name, head.start, head.class_names) for head in heads_of(["kind=a", "kind=b", "size"])]
-    [('kind', 0, ('a', 'b')), ('size', 2, ())]
-    """
+    """The heads, in the order of their outputs and targets."""
     heads: list[Head] = []
     for index, output_name in enumerate(output_names):
         name, sign, class_name = output_name.partition(SIGN)
@@ -64,12 +46,7 @@ def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
 
 
 def output_names(name: str, class_names: Sequence[str] = ()) -> list[str]:
-    """Names of the outputs of a head, from which `heads_of` makes it again.
-
-    Args:
-        name: Of the target.
-        class_names: Empty where the target is a number.
-    """
+    """Names of the outputs of a head, from which `heads_of` makes it again."""
     return [f"{name}{SIGN}{one}" for one in class_names] or [name]
 
 

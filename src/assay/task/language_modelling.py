@@ -28,14 +28,7 @@ _MOST: Final = 10_000_000
 
 
 def run_lengths(values: Sequence[int]) -> str:
-    """Numbers as a text, equal neighbours once.
-
-    Args:
-        values: Of each token.
-
-    >>> run_lengths([0, 0, 1, 1, 1, 2, 7])
-    '0*2 1*3 2 7'
-    """
+    """Numbers as a text, equal neighbours once."""
     runs: list[list[int]] = []
     for value in values:
         if runs and runs[-1][0] == value:
@@ -46,14 +39,7 @@ def run_lengths(values: Sequence[int]) -> str:
 
 
 def from_run_lengths(text: str) -> list[int]:
-    """What `run_lengths` has written.
-
-    Args:
-        text: Perhaps of a stranger's.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """What `run_lengths` has written."""
     values: list[int] = []
     for run in text.split():
         match = _RUN.fullmatch(run)
@@ -69,11 +55,7 @@ _MOST_BITS: Final = 64.0
 
 @final
 class LanguageModelling(Task):
-    """A sample is L tokens, its targets the L tokens that come one later, int64 `[N, L]`.
-
-    The model returns logits `[B, L, C]`. The loss sees each token as a row, the metrics see the logits, and
-    of its test a run keeps the surprisal of each token, `-log2 p` in bits.
-    """
+    """A sample is L tokens, its targets the L tokens that come one later, int64 `[N, L]`."""
 
     name = "language_modelling"
     suits = "loss=cross_entropy metrics=language_modelling"

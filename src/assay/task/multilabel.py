@@ -1,5 +1,3 @@
-"""Several labels, of which any number can be on."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final

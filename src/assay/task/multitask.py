@@ -1,5 +1,3 @@
-"""Several targets at once, classes and numbers."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -31,12 +29,7 @@ _CLASSES, _NUMBERS = Multiclass(), Regression()
 
 @final
 class Multitask(Task):
-    """H targets per sample, each a class or a number: float `[N, H]`, class indices as numbers.
-
-    The model returns one value per class of each class target and one per number, side by side; their names,
-    `target=class` and `target`, are the data's class names and say which belongs to which head
-    (`assay.task.heads`).
-    """
+    """H targets per sample, each a class or a number: float `[N, H]`, class indices as numbers."""
 
     name = "multitask"
     suits = "loss=multitask metrics=multitask"

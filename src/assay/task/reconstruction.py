@@ -80,13 +80,7 @@ _LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogi
 
 @final
 class Reconstruction(FromInputs):
-    """A model returns what it was given, through something narrower.
-
-    The loss compares outputs with the inputs as the model sees them, normalised, and before any augmentation:
-    noise that an augmentation adds is to be taken away. Metrics and reconstructions are in the inputs' own
-    unit, bytes as 0 to 1. A sample's error is its mean squared difference on the scale of the loss, so that
-    each column of a table counts alike, whatever its unit.
-    """
+    """A model returns what it was given, through something narrower."""
 
     name = "reconstruction"
     suits = "model=autoencoder loss=mse metrics=reconstruction"

@@ -1,5 +1,3 @@
-"""Real numbers."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, final

@@ -1,5 +1,3 @@
-"""A class for each pixel."""
-
 from __future__ import annotations
 
 from math import isqrt
@@ -105,7 +103,6 @@ class Segmentation(Task):
 
     @staticmethod
     def _counts(targets: Tensor, class_names: Sequence[str]) -> tuple[int, ...]:
-        """Pixels of each class."""
         if _are_counts(targets):
             return tuple(targets.long().sum(0).tolist())
         total = [0] * len(class_names)

@@ -218,7 +218,6 @@ class SingleLabel(Task):
 
 
 def _has_classes(predictions: Predictions) -> bool:
-    """Whether there is one output per class."""
     if predictions.kind == "probabilities":
         return True
     return predictions.kind == "scores" and predictions.outputs.shape[1] == len(predictions.class_names)

@@ -37,17 +37,7 @@ def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
 
 
 def check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
-    """Refuse numbers that are no classes or labels.
-
-    Args:
-        subset: They are of.
-        targets: At least one.
-        highest: From 0 to this they may go.
-        what: They are.
-
-    Raises:
-        DataError: One is below 0, or above.
-    """
+    """Refuse numbers that are no classes or labels."""
     if not 0 <= targets.min() <= targets.max() <= highest:
         raise DataError(
             f"data: {subset_in_words(subset)} has targets from {targets.min()} to {targets.max()}; "

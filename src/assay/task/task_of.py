@@ -31,15 +31,7 @@ if TYPE_CHECKING:
 
 
 def check_interface(task: Task, key: str) -> None:
-    """Refuse a task that lacks an attribute, or has a method that cannot take what the interface gives it.
-
-    Args:
-        task: Of the user's own; none of its methods is called.
-        key: Where it is named.
-
-    Raises:
-        ConfigError: Naming the method, how it has to look, and the line where it stands.
-    """
+    """Refuse a task that lacks an attribute, or has a method that cannot take what the interface gives it."""
     kind = type(task)
     if lacking := [one for one in Task.__annotations__ if not hasattr(kind, one)]:
         raise ConfigError(
@@ -86,7 +78,6 @@ def _what(given: Any) -> str:
 
 
 def _bare(signature: inspect.Signature) -> str:
-    """Without types, which make a message unreadable."""
     names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
     return str(signature.replace(parameters=names, return_annotation=signature.empty))
 
@@ -114,11 +105,7 @@ class Binary(SingleLabel):
 
 @final
 class SelfSupervised(FromInputs):
-    """Views of one sample are to lie together, those of different samples apart.
-
-    The augmentation gives the views and says which sample each is of; the loss compares them. In evaluation a
-    model returns features, which labels, where there are any, only judge.
-    """
+    """Views of one sample are to lie together, those of different samples apart."""
 
     name = "self_supervised"
     suits = "model=simclr loss=nt_xent augment=two_views metrics=linear_probe"
@@ -192,36 +179,17 @@ _OWN: Final[dict[str, Task]] = {}
 
 
 def remember_task(task: Task) -> None:
-    """Let `task_of` know a task of the user's own.
-
-    Args:
-        task: From a package that the user trusts.
-    """
+    """Let `task_of` know a task of the user's own."""
     _OWN[task.name] = task
 
 
 def known_task(name: str) -> Task | None:
-    """The task of a name; None of one whose package nobody has trusted and imported.
-
-    Args:
-        name: Such as `spec.task`.
-    """
+    """The task of a name; None of one whose package nobody has trusted and imported."""
     return TASKS.get(name) or _OWN.get(name)
 
 
 def task_of(name: str | Task) -> Task:
-    """The task of a name.
-
-    Args:
-        name: Such as `spec.task`; or the task itself, which is known by its name from then on.
-
-    Raises:
-        ValueError: There is none, or it is somebody's own and was not imported.
-        ConfigError: A task that is handed over cannot be asked what the interface asks.
-
-    >>> task_of("binary").in_words({"num_classes": 2})
-    '2 classes'
-    """
+    """The task of a name."""
     if isinstance(name, Task):
         if _OWN.get(name.name) is not name and TASKS.get(name.name) is not name:
             check_interface(name, "data.source.task")
@@ -242,18 +210,7 @@ def task_of(name: str | Task) -> Task:
 
 
 def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> TaskName:
-    """What targets that say nothing of it are for: real numbers a regression, others classes or labels.
-
-    Args:
-        is_real: Whether they are real numbers.
-        num_columns: How many there are per sample.
-        num_classes: Of one column, where that is known.
-
-    >>> infer_task(is_real=False, num_columns=1), infer_task(is_real=False, num_columns=3)
-    ('multiclass', 'multilabel')
-    >>> infer_task(is_real=False, num_columns=1, num_classes=2)
-    'binary'
-    """
+    """What targets that say nothing of it are for: real numbers a regression, others classes or labels."""
     if is_real:
         return Regression.name
     if num_columns != 1:

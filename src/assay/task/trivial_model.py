@@ -37,15 +37,7 @@ def samples_of(predictions: Predictions) -> str:
 def class_warnings(
     right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
 ) -> list[str]:
-    """Whether one class is said of all samples, or to say always the most frequent one would do as well.
-
-    Args:
-        right: Class indices `[N]`.
-        said: What the model said, `[N]`.
-        names: Of the classes; may be empty.
-        samples: As `samples_of` names them.
-        who: Says so.
-    """
+    """Whether one class is said of all samples, or to say always the most frequent one would do as well."""
     size = 1 + int(max(right.max(initial=0), said.max(initial=0)))
     are, claimed, hits = (np.bincount(of, minlength=size) for of in (right, said, right[right == said]))
     return count_warnings(are, claimed, hits, names, samples, num_independent=len(right), who=who)
@@ -67,15 +59,6 @@ def count_warnings(
     would have it, by Cohen's kappa and its variance under chance (Fleiss, Cohen and Everitt 1969), one-sided
     at 5 %: a model that is to find rare classes is of use, though it may be right less often than one that
     finds none.
-
-    Args:
-        are: How often each class is right, `[C]`.
-        claimed: How often it was said.
-        hits: How often it was both.
-        names: Of the classes; may be empty.
-        samples: What was counted.
-        num_independent: Samples that do not depend on each other.
-        who: Says so.
     """
     total, most = int(are.sum()), int(are.argmax())
     if total - are[most] < _FEWEST_OTHERS:
@@ -96,16 +79,7 @@ def count_warnings(
 
 
 def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Whether one number is said of all samples, or always the mean would be nearer to what is right.
-
-    Nearer by the squared and, of the median, by the absolute error.
-
-    Args:
-        right: Targets `[N, T]`.
-        said: What the model said, `[N, T]`.
-        names: Of the targets.
-        samples: As `samples_of` names them.
-    """
+    """Whether one number is said of all samples, or always the mean would be nearer to what is right."""
     told = []
     for name, target, value in zip(names, right.T.astype(float), said.T.astype(float), strict=True):
         of = f" of {name!r}" if len(names) > 1 else ""
@@ -130,16 +104,7 @@ def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str]
 
 
 def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Whether the same labels are said of all samples, or always the same ones would do as well.
-
-    Do as well: by the accuracy over all labels those that are on in most samples, and by F1 all of them.
-
-    Args:
-        right: Which labels are on, bool `[N, L]`.
-        said: Which the model said, bool `[N, L]`.
-        names: Of the labels; may be empty.
-        samples: As `samples_of` names them.
-    """
+    """Whether the same labels are said of all samples, or always the same ones would do as well."""
     usual = right.mean(0) > 0.5
     if not right.size or (right != usual).any(1).sum() < _FEWEST_OTHERS:
         return []
@@ -157,27 +122,14 @@ def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str]
 
 
 def embedding_warnings(outputs: NDArray[Any], samples: str) -> list[str]:
-    """Whether all embeddings are one.
-
-    Args:
-        outputs: Float `[N, D]`.
-        samples: As `samples_of` names them.
-    """
+    """Whether all embeddings are one."""
     if len(outputs) < _FEWEST_OTHERS or np.ptp(outputs, 0).max() > 1e-6 * np.abs(outputs).max():
         return []
     return [f"the model gives each of {samples} the same embedding"]
 
 
 def token_warnings(bits: NDArray[Any], tokens: NDArray[Any], samples: str) -> list[str]:
-    """Whether the same probabilities at each position would do as well.
-
-    The best of these are the frequencies in the test: by Gibbs' inequality, no fixed ones need fewer bits.
-
-    Args:
-        bits: Surprisal of each token, `[N, L]`.
-        tokens: Which it is, int `[N, L]`.
-        samples: As `samples_of` names them.
-    """
+    """Whether the same probabilities at each position would do as well."""
     counts = np.unique(tokens, return_counts=True)[1]
     shares = counts / counts.sum()
     entropy, mean = float(-(shares @ np.log2(shares))), float(bits.mean(dtype=float))

@@ -56,17 +56,9 @@ _EPOCH_SECONDS = (10**8, 10**13)
 
 
 def kind_of(column: Series[Any]) -> tuple[Kind, str]:
-    """What a column holds, and in words why it cannot be predicted from as it is; no words where it can.
-
-    Numbers and categories are predicted from, dates by their parts. Ids, free text and columns without a
-    value are not: what a model learns from them holds for the rows it has seen alone. Text that looks like
-    numbers is unclear: taken as categories, the numbers would be lost.
-
-    >>> kind_of(pd.Series([1.5, 2.0], name="height"))
-    ('number', '')
-    >>> kind_of(pd.Series(["2024-01-05", "2024-02-05"], name="day"))
-    ('date', "dates such as '2024-01-05'")
-    """
+    """What a column holds, and in words why it cannot be predicted from as it is; no words where it can."""
+    # What a model learns from ids, free text and empty columns holds for the rows it has seen alone. Text
+    # that looks like numbers is unclear: as categories the numbers would be lost.
     values = column.dropna()
     if values.empty:
         return "empty", "no value in any row"
@@ -80,15 +72,7 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
 
 
 def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
-    """Columns that say which rows belong together (`group`), or from when a row is (`time`).
-
-    Periods such as months count as a time where there are several rows of one group: without one they may
-    stand for the season.
-
-    Args:
-        frame: A table.
-        kinds: What is known of its columns, from `kind_of`.
-    """
+    """Columns that say which rows belong together (`group`), or from when a row is (`time`)."""
     hints, periods = dict[str, str](), list[str]()
     for name in frame.columns:
         column = frame[name].dropna()
@@ -117,11 +101,7 @@ def is_number(column: Series[Any]) -> bool:
 
 
 def looks_like_number(text: str) -> bool:
-    """Whether a text is a number with a sign of its unit or of thousands.
-
-    >>> looks_like_number("$1,200.50"), looks_like_number("12 %"), looks_like_number("A12")
-    (True, True, False)
-    """
+    """Whether a text is a number with a sign of its unit or of thousands."""
     return _NUMBER.fullmatch(text.strip()) is not None
 
 
@@ -228,15 +208,7 @@ _MILLISECONDS: Final = 10**11
 
 
 def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
-    """How the dates of a column are written: `ISO8601`, a format of `strptime`, or the unit `s` or `ms`.
-
-    Args:
-        column: Holds dates, see `assay.data.tabular.column_kind`.
-        day_first: Of dates such as 05/01/2024, which alone do not tell; None: by those that do.
-
-    Raises:
-        DataError: They are written in several ways, or in one that can be read in two.
-    """
+    """How the dates of a column are written: `ISO8601`, a format of `strptime`, or the unit `s` or `ms`."""
     values = pd.Series(column.dropna().unique())
     if column.dtype.kind == "M":
         return ISO
@@ -277,12 +249,7 @@ def _other(texts: pd.Series[Any]) -> str:
 
 
 def has_times(column: pd.Series[Any], form: str) -> bool:
-    """Whether dates may have a time of day, by how they are written.
-
-    Args:
-        column: Of dates.
-        form: From `find_format`.
-    """
+    """Whether dates may have a time of day, by how they are written."""
     if column.dtype.kind == "M":
         return bool((column != column.dt.normalize()).any())
     if form == ISO:
@@ -291,12 +258,7 @@ def has_times(column: pd.Series[Any], form: str) -> bool:
 
 
 def as_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
-    """Points in time without a zone, in UTC where they have one; NaT for what cannot be read.
-
-    Args:
-        column: Of texts, numbers or dates.
-        form: From `find_format`. A text such as 2024-12-31 is read beside it, as it has one meaning alone.
-    """
+    """Points in time without a zone, in UTC where they have one; NaT for what cannot be read."""
     dates = _as_written(column, form)
     if form.startswith("%") and (odd := dates.isna() & column.notna()).any():
         iso = column.where(odd & column.astype(str).str.match(_ISO_DAY))
@@ -327,22 +289,12 @@ def _as_text(value: Any) -> str:
 
 
 def days_since_1970(dates: pd.Series[Any]) -> NDArray[np.float64]:
-    """Days with their fractions, NaN where there is no date.
-
-    Args:
-        dates: From `as_dates`.
-    """
+    """Days with their fractions, NaN where there is no date."""
     return np.asarray((dates.to_numpy() - _EPOCH) / _DAY, dtype=np.float64)
 
 
 def parts_of(days: NDArray[np.float64], parts: Sequence[str], start: float) -> NDArray[np.float64]:
-    """The numbers that a model sees of dates, `[N, len(parts)]`; NaN where there is no date.
-
-    Args:
-        days: Since 1970, `[N]`.
-        parts: Of `PARTS`; none: the days themselves.
-        start: Days since 1970 from which `elapsed` counts.
-    """
+    """The numbers that a model sees of dates, `[N, len(parts)]`; NaN where there is no date."""
     if not parts:
         return days[:, None]
     microseconds = pd.Series(np.round(days * 86_400e6)).astype("Int64")

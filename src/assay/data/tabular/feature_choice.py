@@ -43,19 +43,7 @@ def with_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
 
 
 def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskName, str]:
-    """What there is to predict, and a note where that could be meant otherwise.
-
-    Numbers with a fraction are a regression, and so are integers of which there are many: more than 20
-    different ones, each in fewer than 20 rows on average. Anything else in one column is classes. Several
-    columns of 0 and 1 are labels; of several others each is predicted as what it is by itself. Rows that lack
-    a target are not looked at.
-
-    Raises:
-        DataError: A target is neither numbers nor classes, could be both, or has too many classes.
-
-    >>> task_of_columns(pd.DataFrame({"price": [1.5, 2.5], "kind": ["a", "b"]}), ["price"])
-    ('regression', '')
-    """
+    """What there is to predict, and a note where that could be meant otherwise."""
     frame = with_targets(frame, targets)
     found = [is_real(frame[name], name) for name in targets]
     real = bool(found) and all(is_number for is_number, _ in found)
@@ -67,11 +55,7 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
 
 
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
-    """Whether a target is predicted as a number, and a note where that could be meant otherwise.
-
-    Raises:
-        DataError: See `task_of_columns`.
-    """
+    """Whether a target is predicted as a number, and a note where that could be meant otherwise."""
     different = values.nunique() if not values.empty else 0
     if not is_number(values):
         _check_classes(values, name, different)
@@ -123,20 +107,7 @@ _ROUNDING = 1e-6
 
 
 def leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
-    """The first feature from which the target can be read off, and how; two empty texts where there is none.
-
-    That is a column equal to the target, a one-to-one recoding of its classes (a name for each number), or
-    the same quantity in another unit (`a * target + b`, but for rounding).
-
-    Args:
-        frame: The table.
-        features: Columns that are predicted from.
-        target: Column that is predicted.
-
-    >>> rows = pd.DataFrame({"code": [1, 2] * 20, "kind": ["a", "b"] * 20})
-    >>> leak(rows, ["code"], "kind")
-    ('code', 'each of its 2 values stands for one of the target')
-    """
+    """The first feature from which the target can be read off, and how; two empty texts if there is none."""
     for name in features:
         both = frame[[name, target]].dropna()
         if len(both) < _ROWS:
@@ -178,17 +149,7 @@ _FEW: Final = 10
 @final
 @dataclass(frozen=True)
 class Asked:
-    """What a config says of columns; see `assay.data.table.Table`.
-
-    Attributes:
-        targets: To predict.
-        features: To predict from, whatever they hold; None for those that are fit for it.
-        exclude: To leave out.
-        keep: To use although they look unfit.
-        categories: To take as categories, whatever they look like.
-        hash_text: Whether columns of free text become hashed words.
-        day_first: Of dates that alone do not tell.
-    """
+    """What a config says of columns; see `assay.data.table.Table`."""
 
     targets: Sequence[str]
     features: Sequence[str] | None = None
@@ -202,15 +163,7 @@ class Asked:
 @final
 @dataclass
 class Features:
-    """What was decided.
-
-    Attributes:
-        names: Columns to predict from.
-        forms: How the dates of columns are written.
-        texts: Columns whose words are hashed.
-        notes: Sentences on it.
-        kinds: What the columns looked at hold, from `kind_of`.
-    """
+    """What was decided."""
 
     names: list[str]
     forms: dict[str, str] = field(default_factory=dict)
@@ -220,17 +173,7 @@ class Features:
 
 
 def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
-    """Look at every column.
-
-    Args:
-        frame: The table.
-        asked: What the config says of it.
-        path: Of the table, for messages.
-
-    Raises:
-        DataError: A column that is named is not there, one cannot be judged or gives the target away, or none
-            is left.
-    """
+    """Look at every column."""
     options = {"features": asked.features, "exclude": asked.exclude, "keep": asked.keep}
     for option, names in {**options, "categories": asked.categories}.items():
         check_columns(frame, names or [], path, option)

@@ -26,21 +26,7 @@ MOST_BUCKETS = 1 << 16
 @final
 @dataclass(frozen=True)
 class Column:
-    """How one column becomes numbers.
-
-    Attributes:
-        name: Of the column.
-        kind: `number`, `date`, `category`, `words` (hashed), or `text` of a `TextEncoder`.
-        fill: What stands for a missing value, of a date in days since 1970; None: there must be none.
-        codes: Of categories: which of the column's positions is 1; those that share one were rare.
-        other: Position of a category that training lacks; None: none of them is 1.
-        parts: Of a date, those of `assay.data.tabular.column_kind.PARTS` that vary; none: days since 1970.
-        start: Of a date: from when `elapsed` counts, in days since 1970.
-        form: Of a date: how it is written.
-        buckets: Of a text: how many numbers its words are hashed to.
-        gaps: Whether training rows lacked values, so that a missing one is nothing new.
-        span: Smallest and largest training value, of a date in days since 1970; None: not known.
-    """
+    """How one column becomes numbers."""
 
     name: str
     kind: str
@@ -78,11 +64,7 @@ class Column:
         return tuple(column_kind.parts_of(fill, self.parts, self.start)[0].tolist())
 
     def far_off(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
-        """Where numbers or dates lie outside of those of training by more than these differ.
-
-        Args:
-            column: In the type that training has it in.
-        """
+        """Where numbers or dates lie outside of those of training by more than these differ."""
         if self.span is None:
             return np.zeros(len(column), dtype=bool)
         if column.dtype.kind == "M":
@@ -113,15 +95,7 @@ class ColumnEncoder(Protocol):
 
 
 def check_columns(columns: Sequence[Column], names: Sequence[str]) -> None:
-    """Refuse a table that lacks a column.
-
-    Args:
-        columns: As an encoder has learned them.
-        names: Of the table's columns.
-
-    Raises:
-        DataError: Naming those that it lacks, or one that it has twice.
-    """
+    """Refuse a table that lacks a column."""
     if missing := [column.name for column in columns if column.name not in names]:
         named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
         raise DataError(
@@ -137,14 +111,7 @@ def check_columns(columns: Sequence[Column], names: Sequence[str]) -> None:
 
 
 def checked(column: Column) -> Column:
-    """Refuse what an encoder does not learn.
-
-    Args:
-        column: As somebody wrote it.
-
-    Raises:
-        ValueError: One of its values is of another type or out of range.
-    """
+    """Refuse what an encoder does not learn."""
     codes = list(column.codes.values()) if isinstance(column.codes, dict) else [None]
     numbers = all(isinstance(code, int) and 0 <= code < len(codes) for code in codes)
     text = all(isinstance(value, str) for value in (column.name, column.kind, *column.codes))
@@ -170,17 +137,6 @@ class TableEncoder:
 
     Fitted on the training rows. A category that training lacks counts with the rarest ones, or as none of
     them. What is learned is plain data (`as_plain`), so that it can be kept and applied to new rows.
-
-    Args:
-        impute: Fill in missing values (with the median, or the most frequent category); otherwise there must
-            be none.
-        max_categories: Columns a categorical column may become; None for any number.
-        forms: How the dates of columns were written.
-        buckets: Numbers that each column of texts becomes, by its name.
-
-    Attributes:
-        columns: What was learned of each.
-        csv: `separator` and `decimal` of the training table, where it is a CSV file.
     """
 
     def __init__(
@@ -197,15 +153,7 @@ class TableEncoder:
         self.csv: dict[str, str] = {}
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
-        """Learn the categories, and the values to fill in.
-
-        Args:
-            raw: The table.
-            rows: Those of the training subset.
-
-        Raises:
-            DataError: A column is neither numbers, nor dates, nor categories.
-        """
+        """Learn the categories, and the values to fill in."""
         kinds = {str(name): "words" if name in self._buckets else _kind(raw[name]) for name in raw.columns}
         training = raw.iloc[rows]
         self.columns = tuple(self._learn(name, kind, training[name]) for name, kind in kinds.items())
@@ -255,15 +203,7 @@ class TableEncoder:
         )
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
-        """Float32 `[N, F]`: numbers and dates in the table's order, then categories, then hashed texts.
-
-        Args:
-            raw: A table that has the columns of the training table; others are not looked at.
-
-        Raises:
-            DataError: A column is missing, lacks a value, or held numbers in training and holds something
-                else.
-        """
+        """Float32 `[N, F]`: numbers and dates in the table's order, then categories, then hashed texts."""
         self.check_columns([str(name) for name in raw.columns])
         encode = {"category": _one_hot, "words": hashed_texts}
         encoded = [encode.get(one.kind, _filled)(raw[one.name], one) for one in self._in_order()]
@@ -283,19 +223,11 @@ class TableEncoder:
         return sorted(self.columns, key=lambda column: order[column.kind])
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """Refuse a table that lacks a column.
-
-        Raises:
-            DataError: Naming those that it lacks, or one that it has twice.
-        """
+        """Refuse a table that lacks a column."""
         check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
-        """Sentences on what the training rows had none of: some categories, values that are missing.
-
-        Args:
-            raw: As for `transform`, which has taken it.
-        """
+        """Sentences on what the training rows had none of: some categories, values that are missing."""
         told = []
         for column in self.columns:
             missing = int(raw[column.name].isna().sum())
@@ -326,14 +258,7 @@ class TableEncoder:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """An encoder that has learned already.
-
-        Args:
-            plain: From `as_plain`, perhaps of an earlier version or written by somebody else.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """An encoder that has learned already."""
         encoder = cls()
         try:
             encoder.columns = tuple(
@@ -384,11 +309,7 @@ def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
 
 
 def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Categories as text; 1.0 is 1, for a column of integers with a gap is one of floats.
-
-    Args:
-        column: Of categories; those that are missing are left out.
-    """
+    """Categories as text; 1.0 is 1, for a column of integers with a gap is one of floats."""
     if isinstance(column.dtype, pd.StringDtype):
         return column.dropna().astype(object)
     return column.dropna().map(
@@ -437,12 +358,7 @@ def _one_hot(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
 
 
 def hashed_texts(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
-    """Counts of hashed words, float32 `[N, buckets]`, of unit length; zeros where there is no text.
-
-    Args:
-        column: Of texts.
-        learned: What the encoder knows of it.
-    """
+    """Counts of hashed words, float32 `[N, buckets]`, of unit length; zeros where there is no text."""
     from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
         HashingVectorizer,
     )

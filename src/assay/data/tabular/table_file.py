@@ -43,13 +43,7 @@ csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters th
 
 
 class Record(NamedTuple):
-    """A header or row of a CSV file.
-
-    Attributes:
-        text: As it stands in the file, with its line breaks.
-        line: Where it begins, from 1.
-        width: Number of fields; 0 where a quote is not closed, so that all that follows lies in it.
-    """
+    """A header or row of a CSV file."""
 
     text: str
     line: int
@@ -57,17 +51,7 @@ class Record(NamedTuple):
 
 
 def read_records(path: str | Path, separator: str, encoding: str) -> Iterator[Record]:
-    """Split a CSV file as pandas does, which passes over blank lines and cannot tell rows from lines.
-
-    Args:
-        path: The file, perhaps compressed.
-        separator: Between its columns.
-        encoding: Of the file; what is not in it is replaced.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is damaged.
-    """
+    """Split a CSV file as pandas does, which passes over blank lines and cannot tell rows from lines."""
     with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
         number, lines = 1, iter(opened.handle)
         for line in lines:
@@ -104,20 +88,7 @@ def _quoted_width(line: str, others: Iterator[str], taken: list[str], separator:
 
 
 def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    r"""How to read a file: `options`, with what was found in place of `auto`.
-
-    The separator is that of `;`, tab, `|` and `,` by which most of the first 1,000 lines have as many fields
-    as the header has (and at least two). The decimal point is a comma where the separator is another sign and
-    some column holds numbers, of which one has a comma that separates no thousands.
-
-    Args:
-        path: A table; of one that is not CSV nothing is looked at.
-        options: `separator`, `decimal` and others, of which only `encoding` is looked at.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is not text, or has no line.
-    """
+    r"""How to read a file: `options`, with what was found in place of `auto`."""
     found = dict(options)
     if is_csv(path) and AUTO in (found.get("separator"), found.get("decimal")):
         lines = _first_lines(path, found.get("encoding", "utf-8"))
@@ -200,17 +171,7 @@ def is_json_lines(path: str | Path) -> bool:
 
 
 def read_json_lines(path: str, key: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """A table of the objects of a .jsonl file; a key that an object lacks is a missing value.
-
-    Args:
-        path: The file.
-        key: What a message calls it.
-        columns: Read these alone; None for all.
-
-    Raises:
-        DataError: A line is not a JSON object.
-        OSError: It cannot be read.
-    """
+    """A table of the objects of a .jsonl file; a key that an object lacks is a missing value."""
     records = []
     for number, (record, error) in enumerate(_records(Path(path), errors="strict"), start=1):
         if error:
@@ -223,20 +184,7 @@ def read_json_lines(path: str, key: str, columns: Sequence[str] | None = None) -
 def line_chunks(
     path: Path, columns: Sequence[str], size: int, encoding: str = "utf-8"
 ) -> Iterator[tuple[pd.DataFrame, Sequence[int], dict[int, str]]]:
-    """Columns of a file of lines, chunk by chunk.
-
-    Args:
-        path: A .jsonl file; or a .txt file, whose lines are texts of the one column.
-        columns: Read these alone.
-        size: Lines of a chunk.
-        encoding: Of a .txt file.
-
-    Yields:
-        Rows that could be read, their numbers in the file, and why others could not be, by number.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Columns of a file of lines, chunk by chunk."""
     of_json = is_json_lines(path)
     start, records = 0, _records(path, "replace") if of_json else _texts(path, columns[0], encoding)
     while some := list(islice(records, size)):
@@ -248,11 +196,7 @@ def line_chunks(
 
 
 def first_keys(path: Path) -> list[str]:
-    """Keys of the first object of a .jsonl file.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Keys of the first object of a .jsonl file."""
     return next((list(record) for record, error in _records(path, errors="replace") if not error), [])
 
 
@@ -298,24 +242,7 @@ def read_table(  # noqa: PLR0912 - a branch for each kind of file
     columns: Sequence[str] | None = None,
     texts: Sequence[str] = (),
 ) -> pd.DataFrame:
-    r"""Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file.
-
-    Args:
-        path: The file.
-        option: Of `data.source`, for messages.
-        separator: Between the columns of a CSV file: one character, `\s+`, or `auto`, see
-            `assay.data.tabular.table_file`.
-        decimal: Decimal point of a CSV file, or `auto`.
-        encoding: Of a CSV file.
-        na_values: More texts in a CSV or Excel file that stand for a missing value.
-        sheet: Of an Excel file; None: its only one.
-        columns: Read these alone; None for all.
-        texts: Columns of a CSV or Excel file that are read as text, whatever they look like.
-
-    Raises:
-        ConfigError: There is no such file.
-        DataError: It is not a table.
-    """
+    r"""Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file."""
     key = f"data.source.{option}={path}"
     check_argument("assay.data.table.Table", option, path)
     csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
@@ -374,17 +301,7 @@ def _begins_as_utf_16(path: str) -> bool:
 
 
 def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
-    """Refuse names of columns that a table does not have.
-
-    Args:
-        frame: The table.
-        names: Asked for.
-        path: Of the table, for the message.
-        option: Of `data.source`, or a full key, for the message.
-
-    Raises:
-        DataError: Naming the first one.
-    """
+    """Refuse names of columns that a table does not have."""
     known = list(frame.columns)
     for name in names:
         if name not in known:
@@ -425,20 +342,7 @@ def _read_csv(
 def read_excel(
     path: str | Path, key: str, sheet: str | None, na_values: Sequence[str], texts: Sequence[str]
 ) -> pd.DataFrame:
-    """Read a sheet of an Excel file.
-
-    Args:
-        path: The file.
-        key: What a message calls it.
-        sheet: Its name; None: the only one.
-        na_values: More texts that stand for a missing value.
-        texts: Columns that are read as text.
-
-    Raises:
-        DataError: There is no such sheet, there are several, or two columns have one name.
-        OSError: It cannot be read.
-        ValueError: It is not an Excel file.
-    """
+    """Read a sheet of an Excel file."""
     with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
         names = [str(name) for name in book.sheet_names]
@@ -481,18 +385,7 @@ def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
 def check_names(
     path: str | Path, where: str, separator: str, names: Sequence[str], encoding: str = "utf-8"
 ) -> None:
-    """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`.
-
-    Args:
-        path: The file.
-        where: What the message calls it.
-        separator: Between its columns.
-        names: As pandas calls them.
-        encoding: Of the file.
-
-    Raises:
-        DataError: Naming the column.
-    """
+    """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`."""
     if not any(_RENAMED.sub("", name) in names for name in names if _RENAMED.search(name)):
         return
     options: Any = {"sep": separator, "nrows": 1, "header": None, "index_col": False, "dtype": str}

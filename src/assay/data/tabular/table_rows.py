@@ -42,13 +42,7 @@ _TRUTH = {"True", "False"}
 @final
 @dataclass(frozen=True)
 class TableChunk:
-    """Some rows of a table.
-
-    Attributes:
-        frame: Those that could be read.
-        rows: Number of each in its file, from 0.
-        bad: Why others could not be, by their number.
-    """
+    """Some rows of a table."""
 
     frame: pd.DataFrame
     rows: Sequence[int]
@@ -56,25 +50,12 @@ class TableChunk:
 
 
 def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
-    """Whether each line of a file is a text.
-
-    Args:
-        path: Of the file.
-        encoder: That has learned.
-    """
+    """Whether each line of a file is a text."""
     return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
 
 
 def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """How a table is read, with what was found in place of `auto`.
-
-    Args:
-        path: Of the table.
-        options: Of `assay.data.tabular.table_file.read_table`.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """How a table is read, with what was found in place of `auto`."""
     try:
         return resolved(path, options)
     except (OSError, ValueError, EOFError) as error:
@@ -82,17 +63,7 @@ def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **others: Any) -> list[str]:
-    """Names of the columns of a table, of which no more is read where that is possible.
-
-    Args:
-        path: Of the table.
-        separator: Between the columns of a CSV file.
-        encoding: Of a CSV file.
-        others: Further arguments of `table_chunks`.
-
-    Raises:
-        DataError: It cannot be read.
-    """
+    """Names of the columns of a table, of which no more is read where that is possible."""
     try:
         if is_json_lines(path):
             return first_keys(path)
@@ -122,22 +93,7 @@ def table_chunks(
     na_values: Sequence[str] = (),
     sheet: str | None = None,
 ) -> Iterator[TableChunk]:
-    r"""Read a table chunk by chunk: the columns that an encoder needs, in the types that it needs.
-
-    Args:
-        path: A file that `assay.data.tabular.table_file.read_table` reads; of Excel and Feather it is read at
-            once.
-        encoder: That has learned.
-        size: Rows of a chunk.
-        separator: Between the columns of a CSV file: one character, or `\s+`.
-        decimal: Decimal point of a CSV file.
-        encoding: Of a CSV or .txt file.
-        na_values: More texts in a CSV or Excel file that stand for a missing value.
-        sheet: Of an Excel file; None: its only one.
-
-    Raises:
-        DataError: It cannot be read, or not to its end, or it lacks a column.
-    """
+    r"""Read a table chunk by chunk: the columns that an encoder needs, in the types that it needs."""
     wanted = [column.name for column in encoder.columns]
     of_texts = is_texts(path, encoder)
     names = wanted if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
@@ -171,9 +127,6 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     """Columns of a CSV file to be read as text.
 
     One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
-
-    Args:
-        encoder: That has learned.
     """
     categories = [column for column in encoder.columns if column.kind == "category"]
     texts = [column.name for column in encoder.columns if column.kind == "text"]
@@ -237,13 +190,7 @@ _SHOWN = 40
 @final
 @dataclass(frozen=True)
 class JudgedRows:
-    """A table whose every row is judged.
-
-    Attributes:
-        frame: The columns that are predicted from; numbers and dates where training had them.
-        errors: Why a row cannot be encoded, by its position.
-        warnings: What is odd about a row that can be, by its position.
-    """
+    """A table whose every row is judged."""
 
     frame: pd.DataFrame
     errors: dict[int, str] = field(default_factory=dict)
@@ -251,13 +198,7 @@ class JudgedRows:
 
 
 def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
-    """Tell the rows that an encoder takes from those that it would refuse.
-
-    Args:
-        frame: Has all of the columns.
-        columns: As the encoder has learned them.
-        decimal: Decimal point of numbers that are text.
-    """
+    """Tell the rows that an encoder takes from those that it would refuse."""
     judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
     for learned in columns:
         column = frame[learned.name].reset_index(drop=True)
@@ -327,7 +268,6 @@ def _note(noted: dict[int, str], wrong: NDArray[np.bool_], column: pd.Series[Any
 
 
 def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], NDArray[np.bool_]]:
-    """Float64, and where something else stands."""
     if is_number(column):
         values = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
         return values, np.zeros(len(column), dtype=bool)

@@ -27,13 +27,7 @@ _LONG: Final = 8
 
 
 def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
-    """Overrides that not all jobs share, by key, one dictionary per job.
-
-    >>> from assay.record.journal import JobRecord
-    >>> jobs = [JobRecord(0, "", ("data=iris", "seed=1")), JobRecord(1, "", ("data=iris", "seed=2"))]
-    >>> varying(jobs)
-    [{'seed': '1'}, {'seed': '2'}]
-    """
+    """Overrides that not all jobs share, by key, one dictionary per job."""
     typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
     keys = {key: None for values in typed for key in values}
     shared = {key for key in keys if len({values.get(key) for values in typed}) == 1}
@@ -55,9 +49,6 @@ def fold_of(overrides: Iterable[str]) -> int | None:
 def in_short(values: Mapping[str, str]) -> dict[str, str]:
     """Values as they are shown: numbers that were drawn, with four significant digits.
 
-    Args:
-        values: As typed, by key.
-
     >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
     {'optimizer.lr': '0.004904', 'seed': '1'}
     """
@@ -65,14 +56,7 @@ def in_short(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def in_one_line(values: Mapping[str, str]) -> str:
-    """Values in short, each after its key.
-
-    Args:
-        values: As typed, by key.
-
-    >>> in_one_line({"optimizer.lr": "0.1", "seed": "1"})
-    'optimizer.lr=0.1 seed=1'
-    """
+    """Values in short, each after its key."""
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
 
 
@@ -97,13 +81,7 @@ Values = list[dict[str, str | None]]
 def config_columns(
     runs: Sequence[Run], asked: Sequence[str], configs: ConfigValues
 ) -> tuple[list[str], Values, list[str]]:
-    """Keys in which configurations differ, the values of each, and what there is to say about them.
-
-    Args:
-        runs: One of each configuration.
-        asked: Keys to show in their place.
-        configs: Reads what was not typed.
-    """
+    """Keys in which configurations differ, the values of each, and what there is to say about them."""
     if asked:
         return list(asked), [{key: _text(value(run, key, configs)) for key in asked} for run in runs], []
     keys = [key for key in _candidates(runs) if _differs(key, runs, configs)]
@@ -204,15 +182,7 @@ class ConfigValues:
         self._nodes: dict[str, Any] = {}
 
     def value(self, run: Run, key: str) -> str | None:
-        """One value as it is typed; None where the config has no such key, or a whole node under it.
-
-        Args:
-            run: Of which.
-            key: Full key, such as `data.batch_size`.
-
-        Raises:
-            AssayError: The run's config cannot be read.
-        """
+        """One value as it is typed; None where the config has no such key, or a whole node under it."""
         first, *rest = key.split(".")
         node = self._node(run, first)
         for name in rest:
@@ -224,11 +194,7 @@ class ConfigValues:
         return shown(node) if plain else None
 
     def all_of(self, run: Run) -> dict[str, str]:
-        """Every value by its key; a list of plain values is one.
-
-        Raises:
-            AssayError: As for `value`.
-        """
+        """Every value by its key; a list of plain values is one."""
         return {key: shown(value) for key, value in _walk(_whole(run), "")}
 
     def loss(self, run: Run) -> Mapping[str, str]:
@@ -268,13 +234,7 @@ _ABSENT: Final = object()
 
 
 def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[str, str]:
-    """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees.
-
-    Args:
-        config: A job, or its nodes `loss`, `module` and `data`.
-        follows: Keys whose values the data decides, such as the samples of each class: they are left out, as
-            is what still waits for the data.
-    """
+    """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees."""
     module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
     source = data.get("source")
     parts = {
@@ -295,11 +255,7 @@ def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[s
 
 
 def unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
-    """In what losses are not the same quantity, each key with its values; empty where they are.
-
-    Args:
-        losses: The option and the terms of each; see `loss_terms`.
-    """
+    """In what losses are not the same quantity, each key with its values; empty where they are."""
     found = list(losses)
     keys = dict.fromkeys(key for _, terms in found for key in terms)
     values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in found} for key in keys}
@@ -360,13 +316,7 @@ def _is_small(node: Any) -> bool:
 
 
 def value(run: Run, key: str, configs: ConfigValues) -> Any:
-    """What a run says under a key: a number, text, or None where it says nothing.
-
-    Args:
-        run: Of which.
-        key: A group, a key of the config, a metric, or one of `OF_THE_RECORD`; a group before a metric.
-        configs: Reads what was not typed.
-    """
+    """What a run says under a key: a number, text, or None where it says nothing."""
     if key in OF_THE_RECORD:
         return getattr(run, key)
     if key in run.choices:
@@ -376,13 +326,7 @@ def value(run: Run, key: str, configs: ConfigValues) -> Any:
 
 
 def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
-    """A value of a run's config as it was typed, else as its config has it; None where there is none.
-
-    Args:
-        run: Of which.
-        key: Full key.
-        configs: Reads what was not typed.
-    """
+    """A value of a run's config as it was typed, else as its config has it; None where there is none."""
     typed = run.typed.get(key)
     if typed is not None and "$" not in typed:
         return typed
@@ -393,10 +337,7 @@ def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
 
 
 def unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
-    """Kinds of data, in words, where there are several: another option, or another file or target of one.
-
-    Data of the same contents and division are the same, whatever they are called.
-    """
+    """Kinds of data, in words, where there are several: another option, or another file or target of one."""
     each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
     digests = {run.data_sha256 for run in each}
     if len(digests) < 2 and "" not in digests:

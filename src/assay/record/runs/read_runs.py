@@ -33,13 +33,7 @@ _FIRST = ("epoch", "step")
 @final
 @dataclass(frozen=True)
 class Curve:
-    """One metric over the course of a run.
-
-    Attributes:
-        steps: Optimizer steps before each value.
-        epochs: Of each value, from 1; None where it was logged without one.
-        values: As logged; they may be nan or infinite.
-    """
+    """One metric over the course of a run."""
 
     steps: list[int] = field(default_factory=list)
     epochs: list[int | None] = field(default_factory=list)
@@ -47,11 +41,7 @@ class Curve:
 
 
 def read_curves(run_dir: Path) -> dict[str, Curve]:
-    """Every metric that a run has logged; a last line that is still being written is left out.
-
-    Raises:
-        AssayError: There is no metrics.csv, or it is not what a run writes.
-    """
+    """Every metric that a run has logged; a last line that is still being written is left out."""
     path = run_dir / METRICS_FILE
     try:
         content = read_whole(path, _LARGEST_METRICS)
@@ -87,14 +77,7 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Every run in some folders, each once, those that cannot be read as `broken`.
-
-    Args:
-        paths: Run directories, sweep directories, or any folders above them.
-
-    Raises:
-        AssayError: A folder is not there or cannot be read, or none of them holds a run.
-    """
+    """Every run in some folders, each once, those that cannot be read as `broken`."""
     return RunReader().read(paths)
 
 
@@ -107,15 +90,7 @@ class RunReader:
         self._shared: dict[Any, Any] = {}
 
     def read(self, paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
-        """As `read_runs`.
-
-        Args:
-            paths: As for `read_runs`.
-            lost: With the jobs of sweeps that failed before they had a directory.
-
-        Raises:
-            AssayError: As for `read_runs`.
-        """
+        """As `read_runs`."""
         folders = [Path(path) for path in paths]
         found: dict[str, Path] = {}
         sweeps: list[Path] | None = [] if lost else None
@@ -217,12 +192,7 @@ def _last_values(path: Path) -> dict[str, float]:
 
 
 def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
-    """Failed jobs that have no directory, as if each had one; also one whose directory was removed.
-
-    Args:
-        sweep: Its directory. Where its journal is damaged, there are none.
-        runs: Those that were found in it.
-    """
+    """Failed jobs that have no directory, as if each had one; also one whose directory was removed."""
     try:
         jobs = Journal.open(sweep, repair=False).jobs
     except AssayError:

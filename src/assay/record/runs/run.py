@@ -18,14 +18,7 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def plain_value(value: Any) -> Any:
-    """Text as what it reads as; a list as text, so that it can be compared and be a key.
-
-    Args:
-        value: Text, or a value of a config.
-
-    >>> plain_value("1e-3"), plain_value("7"), plain_value("True"), plain_value("adam"), plain_value([1, 2])
-    (0.001, 7, True, 'adam', '[1,2]')
-    """
+    """Text as what it reads as; a list as text, so that it can be compared and be a key."""
     if not isinstance(value, str):
         return value if value is None or isinstance(value, bool | int | float) else shown(value)
     if value.lower() in _WORDS:
@@ -42,11 +35,7 @@ def plain_value(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value as it is typed.
-
-    >>> shown([32, "a"]), shown({"p": 0.5}), shown(True), shown(None), shown(1e-05)
-    ('[32,a]', '{p:0.5}', 'true', 'null', '1e-05')
-    """
+    """A value as it is typed."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
@@ -59,31 +48,7 @@ def shown(value: Any) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run directory in short: ten thousand of them fit into a few tens of megabytes.
-
-    Attributes:
-        path: The run directory.
-        status: As in the record; `failed` with cause `killed` for one that says `running` while no process
-            writes it, `broken` where the record cannot be read.
-        cause: Kind of the failure.
-        reason: How it ended, when not well; why it cannot be read.
-        name: The experiment's.
-        started: UTC, ISO 8601.
-        seconds: Spent in the run, over all segments.
-        seed: Of the run.
-        fingerprint: What decides its outcome in the config.
-        config_fingerprint: The same without seed and fold; what repetitions share.
-        typed: What was typed, by key, the last one first to count; see `typed_values`.
-        choices: Option of each config group.
-        metrics: Last value of each scalar.
-        best: `monitor`, `value`, `epoch` of the best checkpoint.
-        directions: `min` or `max` for each metric that says which is better.
-        data_sha256: Of the data's contents and division.
-        code: Commit, and the SHA-256 of what was not committed; empty where it is not known.
-        warnings: What the test says of a model that is of no use.
-        interpolations: What was written as `${…}` in the config, by key.
-        fold: Which one it tests; None without folds.
-    """
+    """A run directory in short: ten thousand of them fit into a few tens of megabytes."""
 
     path: Path
     status: Status | Literal["broken"]
@@ -107,11 +72,7 @@ class Run:
     fold: int | None = None
 
     def score(self, metric: str) -> float | None:
-        """The score of the best checkpoint where checkpoints are kept by this metric, else the last one.
-
-        Args:
-            metric: Such as `val/accuracy`.
-        """
+        """The score of the best checkpoint where checkpoints are kept by this metric, else the last one."""
         if self.best.get("monitor") == metric:
             return float(self.best["value"])
         value = self.metrics.get(metric)
@@ -119,14 +80,7 @@ class Run:
 
 
 def typed_values(overrides: Iterable[str]) -> dict[str, str]:
-    """Overrides by key, without what says where a run writes to or how a sweep goes.
-
-    Args:
-        overrides: As typed, the later ones winning.
-
-    >>> typed_values(["+model.new=1", "hydra.run.dir=x", "~scheduler", "name='my run'", "seed=1"])
-    {'model.new': '1', 'scheduler': '~', 'name': 'my run', 'seed': '1'}
-    """
+    """Overrides by key, without what says where a run writes to or how a sweep goes."""
     found = {}
     for override in overrides:
         key, given, value = override.partition("=")
@@ -138,28 +92,13 @@ def typed_values(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def is_config(key: str) -> bool:
-    """Whether a key is one in which configurations differ, not where or how often they run.
-
-    Args:
-        key: Typed, or the name of a group.
-
-    >>> is_config("optimizer.lr"), is_config("seed"), is_config("data/transform"), is_config("sweep")
-    (True, False, True, False)
-    """
+    """Whether a key is one in which configurations differ, not where or how often they run."""
     first = key.partition(".")[0]
     return first not in (*NOT_IDENTITY, *REPETITIONS) and key != "sweep" and not key.startswith("hydra/")
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two values are the same, however they were typed.
-
-    Args:
-        one: Text, or a value of a config.
-        other: Another.
-
-    >>> same_value("1e-3", 0.001), same_value("adam", "sgd"), same_value("true", True), same_value("1", True)
-    (True, False, True, False)
-    """
+    """Whether two values are the same, however they were typed."""
     first, second = plain_value(one), plain_value(other)
     return first == second and isinstance(first, bool) == isinstance(second, bool)
 

@@ -31,14 +31,7 @@ _LOOKED_AT: Final = 50
 @final
 @dataclass(frozen=True)
 class Step:
-    """From one run to the next of the same name.
-
-    Attributes:
-        before: The earlier one.
-        changes: By key what it was and what it is now; `code` and `data` say that these have changed.
-        moves: Name of a score, what it was and is, and `better`, `worse`, `the same`, or nothing where that
-            is not known.
-    """
+    """From one run to the next of the same name."""
 
     before: Run
     changes: dict[str, tuple[str, str]]
@@ -46,11 +39,7 @@ class Step:
 
 
 def since_previous(run_dir: Path) -> Step | None:
-    """What has changed since the last run of the same name and data that has finished before this one.
-
-    Returns:
-        None where there is none, or where it cannot be read.
-    """
+    """What has changed since the last run of the same name and data that has finished before this one."""
     try:
         (now,) = read_runs([run_dir])
         before = next(_earlier(now), None)
@@ -127,17 +116,7 @@ _SHOWN = 6
 
 
 def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> list[str]:
-    """What is not the same in two runs, the first step that differs before all else.
-
-    Args:
-        run_dir: Of the run.
-        record: Its record.
-        again: Of the same run once more.
-        made: Its record.
-
-    Returns:
-        One line each; empty when everything is the same.
-    """
+    """What is not the same in two runs, the first step that differs before all else."""
     lines = []
     row = first_row(run_dir / "metrics.csv", again / "metrics.csv")
     if row:
@@ -165,17 +144,7 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
 
 
 def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
-    """The largest relative difference of each logged column and each final score, the largest first.
-
-    Args:
-        run_dir: As for `differences`.
-        record: As for `differences`.
-        again: As for `differences`.
-        made: As for `differences`.
-
-    Returns:
-        By name, without those that are the same; infinite where one run has no such number.
-    """
+    """The largest relative difference of each logged column and each final score, the largest first."""
     largest: dict[str, float] = {}
 
     def take(name: str, first: Any, second: Any) -> None:
@@ -225,12 +194,7 @@ def _other_predictions(run_dir: Path, again: Path) -> str:
 
 
 def first_row(then: Path, now: Path) -> str:
-    """The first logged value that is not the same in two tables; empty when all are.
-
-    Args:
-        then: metrics.csv of a run.
-        now: metrics.csv of the same run once more.
-    """
+    """The first logged value that is not the same in two tables; empty when all are."""
     before, after = _rows(then), _rows(now)
     for row, new in zip(before, after, strict=False):
         for name in {**row, **new}:
@@ -263,12 +227,7 @@ def _same(first: Any, second: Any) -> bool:
 
 
 def causes(then: RunRecord, now: RunRecord) -> list[str]:
-    """What differs between the circumstances of two runs, the most likely cause of a difference first.
-
-    Args:
-        then: Of the run.
-        now: Of the same run once more.
-    """
+    """What differs between the circumstances of two runs, the most likely cause of a difference first."""
     likely = [
         f"config: changed at step {entry.get('from_step')} ({', '.join(entry['changed'])})"
         for entry in then.resumed

@@ -25,16 +25,7 @@ PAIRED_TEST: Final = "corrected resampled t-test"
 @final
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a score over repetitions.
-
-    Attributes:
-        values: The scores, each finite.
-        mean: Their mean.
-        std: Standard deviation, with n - 1; None for one value.
-        low: Lower end of the 95 % interval, by Student's t: mean - t(0.975, n - 1) · std / √n; None for one.
-        high: Its upper end.
-        folds: Of each value, where there are several; empty otherwise.
-    """
+    """The mean of a score over repetitions."""
 
     values: tuple[float, ...]
     mean: float
@@ -61,17 +52,6 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
     several folds, their means are averaged, and n is the number of folds. Folds share samples to train on, so
     that the interval is rather too narrow still (Bengio and Grandvalet, "No Unbiased Estimator of the
     Variance of K-Fold Cross-Validation", JMLR 2004).
-
-    Args:
-        scores: Of repetitions; those that are missing, nan or infinite are left out.
-        folds: Of each; empty, or None for one without folds.
-
-    Returns:
-        None where none is left.
-
-    >>> one = mean_of([0.5, 0.6, 0.7, None])
-    >>> round(one.mean, 3), round(one.low, 3), round(one.high, 3)
-    (0.6, 0.352, 0.848)
     """
     of_fold: dict[int | None, list[float]] = {}
     for score, fold in itertools.zip_longest(scores, folds):
@@ -97,17 +77,10 @@ def same_folds(one: Mean, other: Mean) -> bool:
 
 
 def corrected_resampled(one: Mean, other: Mean) -> float | None:
-    """The p-value of the corrected resampled t-test, two-sided (Nadeau and Bengio 2003), over the same folds.
+    """P-value of the corrected resampled t-test (Nadeau and Bengio 2003), two-sided, over the same folds.
 
     A t-test of the differences by fold, whose variance is multiplied by 1/k + 1/(k - 1) in place of 1/k, as
     any two of k folds have most of their training samples in common.
-
-    Args:
-        one: Of a configuration.
-        other: Of another one, over the same folds.
-
-    Returns:
-        None where the differences do not vary: nothing can be said then.
     """
     second = dict(zip(other.folds, other.values, strict=True))
     differences = [value - second[fold] for fold, value in zip(one.folds, one.values, strict=True)]
@@ -118,11 +91,7 @@ def corrected_resampled(one: Mean, other: Mean) -> float | None:
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it.
-
-    Returns:
-        None where there are too few values, or none of them varies: nothing can be said then.
-    """
+    """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it."""
     if min(len(one), len(other)) < 2:
         return None
     errors = [statistics.variance(values) / len(values) for values in (one, other)]
@@ -138,17 +107,7 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
 
 
 def p_value(t: float, freedom: float) -> float:
-    """The probability of a value as far from 0 as one, or farther: I_x(ν/2, 1/2) with x = ν / (ν + t²).
-
-    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.1 and 26.5.27.
-
-    Args:
-        t: The value.
-        freedom: Degrees of freedom ν, above 0.
-
-    >>> round(p_value(2.0, 10), 6)
-    0.073388
-    """
+    """The probability of a value as far from 0 as one, or farther: I_x(ν/2, 1/2) with x = ν / (ν + t²)."""
     x, rest = freedom / (freedom + t * t), t * t / (freedom + t * t)
     a = freedom / 2
     if x < (a + 1) / (a + 2.5):
@@ -158,15 +117,7 @@ def p_value(t: float, freedom: float) -> float:
 
 @functools.cache
 def quantile(level: float, freedom: int) -> float:
-    """The value such that one lies between it and its negative with a probability.
-
-    Args:
-        level: The probability, such as 0.95; below 1.
-        freedom: Degrees of freedom, above 0.
-
-    >>> round(quantile(0.95, 2), 6)
-    4.302653
-    """
+    """The value such that one lies between it and its negative with a probability."""
     low, high = 0.0, 1.0
     while p_value(high, freedom) > 1 - level:
         low, high = high, 2 * high
@@ -176,14 +127,7 @@ def quantile(level: float, freedom: int) -> float:
 
 
 def _incomplete_beta(x: float, rest: float, a: float, b: float) -> float:
-    """I_x(a, b), regularised, for x < (a + 1) / (a + b + 2); by its continued fraction (DLMF 8.17.22).
-
-    Args:
-        x: Of 0 to 1.
-        rest: 1 - x, which may be far smaller than x is precise.
-        a: Above 0.
-        b: Above 0.
-    """
+    """I_x(a, b), regularised, for x < (a + 1) / (a + b + 2); by its continued fraction (DLMF 8.17.22)."""
     if x == 0:
         return 0.0
     fraction = 1.0
@@ -204,19 +148,7 @@ _MOST: Final = 2000
 def importance(
     configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
 ) -> tuple[list[tuple[str, float]], str]:
-    """The share of the score's variance that a forest can no longer predict without each parameter.
-
-    Measured in five folds, on configurations that the forest has not seen. Parameters that go together share
-    what they explain.
-
-    Args:
-        configurations: Values by key; in any order.
-        scores: Of each.
-
-    Returns:
-        Parameters and their shares, the largest first; and what is to be said of them, which is all where
-        there are none.
-    """
+    """The share of the score's variance that a forest can no longer predict without each parameter."""
     import numpy as np
 
     if len(scores) < LEAST:

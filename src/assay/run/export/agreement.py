@@ -41,15 +41,7 @@ _MADE_UP: Final = 256
 @final
 @dataclass(frozen=True, eq=False)
 class CheckSamples:
-    """Samples, and what the original says of them.
-
-    Attributes:
-        raw: Batches of samples, each a tensor `[B, ...]` or rows of a table: before anything is done to them.
-        targets: What was right, one row per sample; None where it is not known.
-        subset: Of the run's data; empty where they are made up.
-        num_samples: How many that subset has.
-        note: What a user should know of them; may be empty.
-    """
+    """Samples, and what the original says of them."""
 
     raw: list[Any]
     targets: Tensor | None
@@ -62,11 +54,7 @@ class CheckSamples:
 
 
 def read_samples(original: Original) -> CheckSamples:
-    """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read.
-
-    Raises:
-        AssayError: Its data cannot be read, and the run does not say what samples look like.
-    """
+    """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read."""
     try:
         with quiet():
             datamodule: Any = open_data(original.config, prepare=False)
@@ -161,14 +149,12 @@ def _without_padding(original: Original, samples: Tensor) -> Tensor:
 
 
 def _cut(samples: Any) -> Iterable[Any]:
-    """One sample alone, then batches."""
     yield samples[:1]
     for start in range(1, len(samples), _BATCH):
         yield samples[start : start + _BATCH]
 
 
 def _joined(samples: list[Tensor]) -> list[Tensor]:
-    """Batches, if all samples have one shape."""
     one_shape = len({sample.shape for sample in samples}) == 1
     return list(_cut(torch.cat(samples))) if one_shape else samples
 
@@ -209,13 +195,7 @@ def made_up(original: Original) -> list[Any]:
 
 
 def prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, NDArray[Any]]:
-    """A batch as an exported file takes it.
-
-    Args:
-        original: The run.
-        raw: A batch of `CheckSamples`.
-        with_transforms: Whether the file transforms on its own.
-    """
+    """A batch as an exported file takes it."""
     if original.encoder is not None:
         return table_inputs(raw, original.encoder.columns)
     transformed = raw if with_transforms else _transformed(original, raw)
@@ -223,11 +203,7 @@ def prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str
 
 
 def original_outputs(original: Original, samples: CheckSamples) -> NDArray[np.float32]:
-    """What the run's own model says of samples, prepared as in evaluation.
-
-    Returns:
-        `[N, ...]`.
-    """
+    """What the run's own model says of samples, prepared as in evaluation."""
     predictor, outputs = original.predictor, []
     with torch.no_grad():
         for raw in samples.raw:
@@ -299,20 +275,7 @@ def compare(
     int8: bool = False,
     resizes: bool = False,
 ) -> Agreement:
-    """Compare outputs.
-
-    Args:
-        original: `[N, ...]`.
-        exported: Of the same samples.
-        targets: What was right: classes `[N]`, labels `[N, L]` or values `[N, T]`; None where not known.
-        kind: What outputs are; `probabilities` and `scores` have labels.
-        labels: Of probabilities, see `assay.task.task.Task.labels`.
-        int8: Weights were rounded.
-        resizes: The file resizes pictures.
-
-    Raises:
-        AssayError: They differ by more than is taken.
-    """
+    """Compare outputs."""
     if exported.shape != original.shape:
         raise AssayError(f"the file gives outputs {exported.shape}, the original {original.shape}")
     if not np.array_equal(np.isfinite(exported), np.isfinite(original)):

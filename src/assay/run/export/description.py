@@ -51,14 +51,7 @@ class Exported:
 
 
 def describe(original: Original, samples: CheckSamples, *, file_format: str, inside: bool) -> dict[str, Any]:
-    """Inputs, outputs and record of an exported file.
-
-    Args:
-        original: The run.
-        samples: That the file is checked on.
-        file_format: `onnx`, `torch_export` or `safetensors`.
-        inside: The file applies the transforms of evaluation on its own.
-    """
+    """Inputs, outputs and record of an exported file."""
     record, spec = original.record, original.spec
     whole = file_format != "safetensors"
     inputs = _inputs(original, samples, file_format, inside=inside)
@@ -157,12 +150,7 @@ def _describe_tokens(texts: TextEncoder) -> dict[str, Any]:
 
 
 def describe_columns(columns: Sequence[Column], *, texts: bool) -> list[dict[str, Any]]:
-    """Inputs of a file that takes rows of a table.
-
-    Args:
-        columns: What the table's encoder has learned.
-        texts: The file takes categories as text, not as codes.
-    """
+    """Inputs of a file that takes rows of a table."""
     numbers = [
         one
         for column in columns

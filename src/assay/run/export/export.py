@@ -50,19 +50,7 @@ def write_onnx(
     categories: Sequence[Column] = (),
     metadata: Mapping[str, Any],
 ) -> None:
-    """Write a traced model; large weights go into a file `<name>.data` beside it.
-
-    Args:
-        path: The file.
-        program: The traced model.
-        names: Of the inputs; where there are `categories`, the last one is `codes`.
-        output: Name of the output.
-        categories: Columns whose texts the graph looks up: it takes `categories` in place of `codes`.
-        metadata: Kept as JSON under the key `assay`.
-
-    Raises:
-        AssayError: ONNX lacks an operation that the model has.
-    """
+    """Write a traced model; large weights go into a file `<name>.data` beside it."""
     import onnx
     import torch
 
@@ -142,14 +130,7 @@ def _with_texts(graph: Any, columns: Sequence[Column]) -> Any:
 
 
 def quantize(path: Path) -> None:
-    """Round a file's weights to 8-bit integers; what goes through them is rounded batch by batch.
-
-    Args:
-        path: The file, replaced.
-
-    Raises:
-        AssayError: Nothing in it can be rounded.
-    """
+    """Round a file's weights to 8-bit integers; what goes through them is rounded batch by batch."""
     import onnx
     from onnxruntime.quantization import (  # type: ignore[import-untyped]  # ships no types
         QuantType,
@@ -191,13 +172,7 @@ METADATA: Final = "assay.json"
 
 
 def write_torch_export(path: Path, program: ExportedProgram, metadata: Mapping[str, Any]) -> None:
-    """Write a traced model.
-
-    Args:
-        path: The file.
-        program: The traced model.
-        metadata: Kept as JSON in the extra file `assay.json`.
-    """
+    """Write a traced model."""
     # Into memory first: where the disk is full, torch's own writer ends the process (SIGABRT).
     content = io.BytesIO()
     with quiet():
@@ -221,13 +196,7 @@ def open_torch_export(path: Path) -> _Run:
 
 
 def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any]) -> None:
-    """Write the weights in the type they have.
-
-    Args:
-        path: The file.
-        model: The bare model.
-        metadata: Kept as JSON under the key `assay`.
-    """
+    """Write the weights in the type they have."""
     from safetensors import SafetensorError
     from safetensors.torch import save_model
 
@@ -239,11 +208,7 @@ def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any])
 
 
 def read_safetensors(path: Path, model: nn.Module) -> None:
-    """Load a file's weights into a model; whatever it had is gone before.
-
-    Raises:
-        RuntimeError: The file does not fit.
-    """
+    """Load a file's weights into a model; whatever it had is gone before."""
     from safetensors.torch import load_model
 
     for tensor in model.state_dict().values():
@@ -268,20 +233,7 @@ def export(
     quantize: Literal["int8"] | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Exported:
-    """Export a run's model with what its data does to raw input.
-
-    Args:
-        run_dir: The run.
-        file_format: `onnx`, `torch_export`, or `safetensors` for the weights alone.
-        out: The file, or a folder for `model.onnx` and the like; by default `export/<format>` in the run.
-        checkpoint: `best` or `last`.
-        quantize: `int8`: weights and what goes through them rounded to 8 bits (ONNX).
-        trusted_packages: As for `assay.load`.
-
-    Raises:
-        AssayError: The run cannot be read, its model cannot be exported, or the file does not say what the
-            original says. There is no file then.
-    """
+    """Export a run's model with what its data does to raw input."""
     _check_choices(file_format, quantize)
     path = _target(run_dir, file_format, out, quantize)
     if out is None and not path.resolve().is_relative_to(run_dir.resolve()):

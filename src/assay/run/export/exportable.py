@@ -49,17 +49,7 @@ UNKNOWN: Final = -1
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
-    """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`.
-
-    Each is there only where there are such columns.
-
-    This is the recipe of the model card, with pandas alone; the check of an export compares it with what the
-    run's own encoder does.
-
-    Args:
-        frame: With the columns that the model was trained on.
-        columns: What the table's encoder has learned.
-    """
+    """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`."""
     numbers = [column for column in columns if column.kind in ("number", "date")]
     categories = [column.name for column in columns if column.kind == "category"]
     inputs: dict[str, NDArray[Any]] = {}
@@ -96,12 +86,7 @@ def _parts(frame: pd.DataFrame, column: Column) -> list[Any]:
 
 
 def codes_of(texts: NDArray[Any], columns: Sequence[Column]) -> NDArray[np.int64]:
-    """Codes int64 `[B, C]` of texts `[B, C]`.
-
-    Args:
-        texts: Of the categories.
-        columns: What the table's encoder has learned.
-    """
+    """Codes int64 `[B, C]` of texts `[B, C]`."""
     categories = [column for column in columns if column.kind == "category"]
     codes = np.empty(texts.shape, dtype=np.int64)
     for position, column in enumerate(categories):
@@ -111,12 +96,7 @@ def codes_of(texts: NDArray[Any], columns: Sequence[Column]) -> NDArray[np.int64
 
 
 def text_codes(column: Column) -> dict[str, int]:
-    """The texts that stand for something, and their codes.
-
-    Args:
-        column: Of categories. One of integers with a gap comes as floats: `3.0` is `3`; no text is a value
-            that is missing.
-    """
+    """The texts that stand for something, and their codes."""
     floats = {f"{text}.0": code for text, code in column.codes.items() if text.lstrip("-").isdigit()}
     filled = MISSING if column.fill is None else column.codes.get(str(column.fill), unknown_code(column))
     return {"": filled, **floats, **column.codes}
@@ -129,14 +109,7 @@ def unknown_code(column: Column) -> int:
 
 @final
 class Exportable(nn.Module):
-    """What a run's data does to raw input, the model, and what its outputs mean, as one traceable module.
-
-    Args:
-        predictor: Of the run; its model and `postprocess`.
-        normalize: Of the run's data.
-        transforms: Of evaluation; empty where they cannot be traced.
-        encode: Of a table; None: the inputs are one tensor.
-    """
+    """What a run's data does to raw input, the model, and what its outputs mean, as one traceable module."""
 
     def __init__(
         self,
@@ -151,11 +124,7 @@ class Exportable(nn.Module):
         self._transforms = [_traceable(transform) for transform in transforms.transforms]
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Outputs `[B, ...]` for raw input.
-
-        Args:
-            inputs: One tensor `[B, ...]`; of a table what `Encode` takes.
-        """
+        """Outputs `[B, ...]` for raw input."""
         raw = self.encode(*inputs) if self.encode is not None else inputs[0]
         for transform in self._transforms:
             raw = transform(raw)
@@ -186,11 +155,7 @@ class _Resize:
         self._size, self._mode, self._antialias = size, mode, antialias
 
     def __call__(self, pictures: Tensor) -> Tensor:
-        """Pictures `[B, C, height, width]` in the type that they have.
-
-        Args:
-            pictures: `[B, C, H, W]`, uint8 or floats.
-        """
+        """Pictures `[B, C, height, width]` in the type that they have."""
         resized = F.interpolate(
             pictures.float(), self._size, mode=self._mode, antialias=self._antialias, align_corners=False
         )
@@ -201,11 +166,7 @@ class _Resize:
 
 @final
 class Encode(nn.Module):
-    """A fitted table encoder as tensor operations: numbers imputed, categories as one column each.
-
-    Args:
-        columns: What the table's encoder has learned.
-    """
+    """A fitted table encoder as tensor operations: numbers imputed, categories as one column each."""
 
     fill: Tensor
 
@@ -219,13 +180,7 @@ class Encode(nn.Module):
         self.register_buffer("fill", torch.tensor([fill], dtype=torch.float32))
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Float32 `[B, F]`, as `TableEncoder.transform` gives them.
-
-        Args:
-            inputs: Numbers float32 `[B, N]`, not finite where missing, the parts of dates among them; codes
-                int64 `[B, C]`: the position of a category among the column's, `UNKNOWN` or `MISSING`; hashed
-                words float32 `[B, W]`. Each only where the table has such columns.
-        """
+        """Float32 `[B, F]`, as `TableEncoder.transform` gives them."""
         encoded = []
         if self.numbers:
             encoded.append(torch.where(torch.isfinite(inputs[0]), inputs[0], self.fill))
@@ -237,14 +192,7 @@ class Encode(nn.Module):
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:
-        """Outputs, NaN in rows that lack a value for which training has learned none.
-
-        A network may hide a NaN: `max(nan, 0)` is 0 in some runtimes.
-
-        Args:
-            outputs: `[B, ...]`.
-            inputs: As for `forward`.
-        """
+        """Outputs, NaN in rows that lack a value for which training has learned none."""
         missing = []
         fills = [column.fill for column in self.numbers for _ in range(column.width)]
         for_good = [position for position, fill in enumerate(fills) if fill is None]
@@ -265,18 +213,7 @@ def trace(
     any_length: bool = False,
     longest: int = 0,
 ) -> ExportedProgram:
-    """Trace what a module does to a batch.
-
-    Args:
-        exportable: In eval mode.
-        example: Inputs of at least two samples.
-        any_size: Height and width may differ from the example's, too.
-        any_length: So may the number of tokens.
-        longest: So may the number of tokens, up to this; 0: it may not.
-
-    Raises:
-        AssayError: It does what cannot be traced, or fixes the number of samples.
-    """
+    """Trace what a module does to a batch."""
     sizes: dict[int, Any] = {0: torch.export.Dim("batch")}
     if any_size:
         sizes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
@@ -327,18 +264,7 @@ FOLDERS: Final = (
 @final
 @dataclass(frozen=True, eq=False)
 class Original:
-    """A run, read for export.
-
-    Attributes:
-        run_dir: Its directory.
-        config: Its config, resolved.
-        record: Its record.
-        checkpoint: `best` or `last`.
-        predictor: On the CPU, in eval mode, in float32.
-        stored: The bare model in the type of its checkpoint.
-        transforms: Of evaluation, after the scaling to `data.source.image_size`.
-        own_data: The datamodule is somebody's own: samples come as the module got them.
-    """
+    """A run, read for export."""
 
     run_dir: Path
     config: DictConfig
@@ -397,11 +323,7 @@ class Original:
         return takes_any_size(self.transforms)
 
     def exportable(self, *, with_transforms: bool = True) -> Exportable:
-        """The module to be traced.
-
-        Args:
-            with_transforms: Put the transforms of evaluation inside.
-        """
+        """The module to be traced."""
         return Exportable(
             self.predictor,
             normalize=self.normalize,
@@ -413,17 +335,7 @@ class Original:
 def read_original(
     run_dir: Path, checkpoint: Literal["best", "last"], trusted_packages: Sequence[str] = ()
 ) -> Original:
-    """Read a run.
-
-    Args:
-        run_dir: Its directory, perhaps somebody else's.
-        checkpoint: `best` or `last`.
-        trusted_packages: As for `assay.load`.
-
-    Raises:
-        AssayError: There is no such run, its config names what is not trusted, or it holds no valid
-            checkpoint.
-    """
+    """Read a run."""
     record = RunRecord.load(run_dir)
     predictor = read_predictor(run_dir, checkpoint, "cpu", trusted_packages).requires_grad_(False)
     config = read_config(run_dir, trusted_packages)

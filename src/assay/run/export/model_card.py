@@ -74,12 +74,7 @@ inputs["codes"] = np.column_stack(
 
 
 def code_of(exported: Exported, original: Original) -> str:
-    """The lines that run the file.
-
-    Args:
-        exported: The file.
-        original: The run that it came from.
-    """
+    """The lines that run the file."""
     mode = OmegaConf.select(original.config, "data.source.mode", default="") if not original.own_data else ""
     pictures = {"RGB": "RGB", "GRAY": "L"}.get(str(mode), "")
     return _how_to_run(exported.description, exported.path.name, pictures=pictures, csv=_csv(original))
@@ -102,14 +97,7 @@ def _csv(original: Original) -> str:
 
 
 def _how_to_run(description: Mapping[str, Any], file_name: str, *, pictures: str = "", csv: str = "") -> str:
-    """Python that reads the file, makes inputs and prints what it says of them.
-
-    Args:
-        description: Of the file.
-        file_name: In the current directory.
-        pictures: `RGB` or `L` where inputs are pictures, for Pillow.
-        csv: Arguments that read a table as the run does.
-    """
+    """Python that reads the file, makes inputs and prints what it says of them."""
     if description["format"] == "safetensors":
         return _weights(file_name)
     onnx, inputs = description["format"] == "onnx", description["inputs"]
@@ -201,12 +189,7 @@ _WEAKEST: Final = 5
 
 
 def model_card(exported: Exported, original: Original) -> str:
-    """The card, in Markdown.
-
-    Args:
-        exported: The file.
-        original: The run that it came from.
-    """
+    """The card, in Markdown."""
     about = exported.description
     run = about["run"]
     words = "a task of its own" if original.task is None else original.task.in_words(original.spec)

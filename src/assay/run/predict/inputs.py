@@ -48,17 +48,7 @@ _AT_ONCE = 16
 @final
 @dataclass(frozen=True, eq=False)
 class Block:
-    """N samples, of which M can be predicted.
-
-    Attributes:
-        inputs: What was given, or found below it: N texts.
-        rows: Which row of it, from 0; None of what has no rows.
-        errors: Why a sample cannot be predicted, N texts; empty for the M that can.
-        warnings: What is odd about a sample, N texts.
-        samples: `[M, *input_shape]`, before normalisation.
-        sizes: Height and width of each of these as it was given, M of them, where masks are predicted.
-        note: What there is to know about all of an input; may be empty.
-    """
+    """N samples, of which M can be predicted."""
 
     inputs: Sequence[str]
     rows: Sequence[int | None]
@@ -70,25 +60,12 @@ class Block:
 
     @classmethod
     def failed(cls, source: str, error: str, samples: Tensor, row: int | None = None) -> Block:
-        """Of an input that cannot be read, or cannot be read on.
-
-        Args:
-            source: The input.
-            error: Why not.
-            samples: `[0, *input_shape]`.
-            row: From which row on.
-        """
+        """Of an input that cannot be read, or cannot be read on."""
         return cls([source], [row], [error], [""], samples)
 
 
 def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generator[Block]:
-    """What files and folders hold, read ahead while the model is busy.
-
-    Args:
-        preprocess: Of the run.
-        paths: Files, and folders to look for files in.
-        size: Samples of a block.
-    """
+    """What files and folders hold, read ahead while the model is busy."""
     with ThreadPoolExecutor(1) as pool:
         stream = _blocks(preprocess, paths, size)
         upcoming = pool.submit(next, stream, None)

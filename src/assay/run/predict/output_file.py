@@ -29,11 +29,7 @@ SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
 
 
 def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
-    """Refuse a file that predictions cannot be written to, before any are made.
-
-    Raises:
-        ConfigError: Its name does not say how to write it, or it is a folder, or one of the inputs.
-    """
+    """Refuse a file that predictions cannot be written to, before any are made."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(
             f"{path}: a name that ends in {', '.join(SUFFIXES)} was expected",
@@ -55,18 +51,7 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
 def writing(
     path: Path, finish: Callable[[], None] = lambda: None
 ) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """Open a file of predictions; each call adds rows to it.
-
-    Args:
-        path: Its suffix says how it is written. Left well it has all rows, else nothing is there.
-        finish: Called before the file appears: what its rows name is there by then.
-
-    Yields:
-        What adds the rows of a frame; all frames have the same columns.
-
-    Raises:
-        AssayError: It cannot be written.
-    """
+    """Open a file of predictions; each call adds rows to it."""
     kinds: dict[str, type[_Parquet | _Csv | _JsonLines]] = {
         ".parquet": _Parquet, ".csv": _Csv, ".jsonl": _JsonLines,
     }  # fmt: skip
@@ -170,12 +155,7 @@ _MOST = 12
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of what matters most: no column in which nothing stands, and not one of each class.
-
-    Args:
-        columns: Of the predictions.
-        rows: To show.
-    """
+    """A table of what matters most: no column in which nothing stands, and not one of each class."""
     filled = [name for name in columns if any(row[name] is not None for row in rows)]
     if any(word.strip() in columns for word in _EACH):
         filled = [name for name in filled if not name.startswith(_EACH)]

@@ -37,17 +37,7 @@ if TYPE_CHECKING:
 
 @final
 class Beside:
-    """Writes the files of predictions.
-
-    Args:
-        folder: That they will lie in; `writing_beside` gives it its name.
-        unfinished: That they lie in until then.
-        what: They hold.
-
-    Attributes:
-        folder: As given.
-        what: As given.
-    """
+    """Writes the files of predictions."""
 
     def __init__(self, folder: Path, unfinished: Path, what: str) -> None:
         self.folder, self._unfinished, self.what = folder, unfinished, what
@@ -55,15 +45,7 @@ class Beside:
         self._is_finished = False
 
     def add(self, inputs: Sequence[str], found: PredictionBatch[Any]) -> list[str]:
-        """Write a file for each prediction, called as its input.
-
-        Args:
-            inputs: What each is of, as the table has it.
-            found: As many.
-
-        Returns:
-            Where each will lie, as seen from the table.
-        """
+        """Write a file for each prediction, called as its input."""
         return [
             self._write(Path(name).stem, found.file_of(at), found.file_suffix)
             for at, name in enumerate(inputs)
@@ -93,16 +75,7 @@ class Beside:
 
 @contextmanager
 def writing_beside(table: Path, what: str) -> Iterator[Beside]:
-    """Open a folder of files beside a table, which `Beside.finish` puts there; nothing is left of a failure.
-
-    Args:
-        table: The table.
-        what: The files hold, such as `mask`.
-
-    Raises:
-        ConfigError: There is such a folder already, whose files would be taken for these.
-        AssayError: It cannot be written.
-    """
+    """Open a folder of files beside a table; `Beside.finish` puts it there, a failure leaves nothing."""
     folder = table.with_name(f"{table.stem}_{what}s")
     if os.path.lexists(folder):
         raise ConfigError(
@@ -125,8 +98,7 @@ def writing_beside(table: Path, what: str) -> Iterator[Beside]:
 
 
 _FLAT, _NUMBERS = 4096, 1 << 20
-"""Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle.
-As many rows become a table together, or as few as have so many numbers."""
+"""Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
 _OF_ROWS = ("inputs", "rows", "errors", "warnings", "sizes")
 
 
@@ -161,11 +133,7 @@ class Predicted:
 
 @final
 class Tally:
-    """Counts rows as they are made, and what went wrong in them.
-
-    Attributes:
-        count: Rows so far.
-    """
+    """Counts rows as they are made, and what went wrong in them."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -174,11 +142,7 @@ class Tally:
         self._columns: list[str] = []
 
     def see(self, frame: pd.DataFrame) -> None:
-        """Take in some rows.
-
-        Args:
-            frame: With columns `input`, `row` and `error`, among others.
-        """
+        """Take in some rows."""
         self._columns = list(frame.columns)
         wrong = frame["error"].notna()
         if not self._first_error and wrong.any():
@@ -189,14 +153,7 @@ class Tally:
     def result(
         self, run_dir: Path, out: Path | None, rows: pd.DataFrame | None, notes: Sequence[str]
     ) -> Predicted:
-        """What came of them all.
-
-        Args:
-            run_dir: Whose model it was.
-            out: The file that has them.
-            rows: Those that no file has.
-            notes: As they were made; empty ones and repetitions are left out.
-        """
+        """What came of them all."""
         return Predicted(
             run_dir=run_dir,
             out=out,
@@ -229,23 +186,7 @@ def predict(
     most_rows: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Predicted:
-    """Predict every sample of files and folders.
-
-    Args:
-        predictor: Of the run.
-        run_dir: The run, for the result.
-        inputs: Pictures, tables, arrays, and folders of them.
-        out: A .parquet, .csv or .jsonl file for all rows; None: they are in the result.
-        top_k: Classes to name for each sample.
-        batch_size: Samples that the model gets at a time; None: as many as in the run's own evaluation, at
-            least 4,096 of flat ones, fewer where the device has no room for them.
-        limit: Stop after so many samples; None for all.
-        most_rows: In the result, where no file has them; the samples after them are counted. None for all.
-        progress: Told how many samples there were so far.
-
-    Raises:
-        AssayError: The file cannot be written, or the run's data is somebody else's and not known.
-    """
+    """Predict every sample of files and folders."""
     if predictor.preprocess is None:
         raise AssayError(
             f"{run_dir} was trained on a datamodule of its own, which does not say what its input is",
@@ -422,7 +363,6 @@ def _frame(
 
 
 def _texts(given: Sequence[str]) -> NDArray[np.object_]:
-    """Texts, None for those that are empty."""
     texts = np.full(len(given), None, dtype=object)
     if any(given):
         texts[:] = [to_utf8(text) or None for text in given]

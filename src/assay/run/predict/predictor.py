@@ -1,5 +1,3 @@
-"""A trained model that takes what a user has, and says what it predicts."""
-
 from __future__ import annotations
 
 import warnings

@@ -43,13 +43,7 @@ _MODE_OF = {1: "GRAY", 3: "RGB"}
 def decoding_of(
     source: Any, raw_shape: tuple[int, ...], dtype: str
 ) -> tuple[str, tuple[int, int] | None] | None:
-    """Mode and size of pictures as the run's source decodes them; None where they are no pictures.
-
-    Args:
-        source: Of the run.
-        raw_shape: Of a sample before the transforms, where that is known.
-        dtype: Of the samples.
-    """
+    """Mode and size of pictures as the run's source decodes them; None where they are no pictures."""
     if isinstance(source, ImageFolder | SegmentationFolder):
         return source.mode, source.image_size
     if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
@@ -58,15 +52,7 @@ def decoding_of(
 
 
 def of_type(samples: Tensor, name: str) -> Tensor:
-    """Samples in the type that the data had, where that changes no value's meaning.
-
-    Args:
-        samples: Of any type.
-        name: Of the type, such as `uint8`; any other text leaves them as they are.
-
-    Raises:
-        DataError: It would.
-    """
+    """Samples in the type that the data had, where that changes no value's meaning."""
     trained_on = getattr(torch, name, None)
     if not isinstance(trained_on, torch.dtype) or samples.dtype == trained_on:
         return samples
@@ -97,18 +83,7 @@ _LONGEST_PATH = 200
 
 
 def as_rows(raw: Any, column: str) -> Any:
-    """Texts as rows of a table; anything else as it is.
-
-    Args:
-        raw: A string, or a list, array or series of strings, among others.
-        column: What the texts are called.
-
-    Raises:
-        DataError: The string is the name of a file.
-
-    >>> as_rows("some text", "text")
-    {'text': 'some text'}
-    """
+    """Texts as rows of a table; anything else as it is."""
     if isinstance(raw, str):
         if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
             raise DataError(
@@ -123,11 +98,7 @@ def as_rows(raw: Any, column: str) -> Any:
 
 
 def as_frame(raw: Sequence[Any]) -> pd.DataFrame:
-    """One table of rows.
-
-    Args:
-        raw: Tables, rows, mappings of values, or one mapping of columns.
-    """
+    """One table of rows."""
     if not any(isinstance(one, pd.DataFrame) for one in raw):
         rows = [dict(one) for one in raw]
         if len(rows) == 1 and any(
@@ -153,44 +124,7 @@ _FAR = 30.0
 
 @final
 class Preprocess(nn.Module):
-    """Everything that a run's data does to raw input before the model sees it.
-
-    Raw input is what a user has, one sample or several:
-
-    - **pictures**: of Pillow's, paths of files or folders, or arrays `[C, H, W]` of bytes from 0 to 255 or
-      floats from 0 to 1 (where the source gives floats: in their range);
-    - **rows of a table** (`data=table`): a `pandas.DataFrame`, a `Series` or mapping (one row), or the path
-      of a CSV or Parquet file, with at least the columns that the model was trained on, in any order. A
-      category that training lacked counts with the rarest ones, or as none, of which a warning tells;
-    - **texts** (of a model that was trained on texts): a string, a list of them, or, as rows of a table,
-      anything with the column of texts; a `Path` is a CSV, Parquet or JSONL file, or a .txt file of a
-      text per line;
-    - **arrays** as the run's source has them, of one sample or of several, or the path of a .npy or .npz
-      file;
-    - a list of any of these.
-
-    Args:
-        spec: Node `spec` of the run.
-        source: What decodes files as the run did, an `ImageFolder`, a `Table`, a `TextTable` or `Arrays`;
-            None for data that comes in no files of a user's.
-        transforms: Of evaluation.
-        encoder: Of a table, or of texts.
-        raw_shape: Of a sample before the transforms, where the config declares it; empty where nobody knows.
-        dtype: Floating type that the model takes.
-
-    Attributes:
-        spec: As given.
-        source: As given.
-        transforms: As given.
-        encoder: As given.
-        dtype: As given.
-        normalize: `(inputs, dtype)` to normalised inputs, with `mean` and `std` of the spec.
-        input_shape: Of one sample as the model takes it.
-        takes_pictures: Whether files of pictures can be read as the run's data was.
-        targets: Columns of the run's table that it predicts.
-        file_options: How the run's table was read, for `table_chunks`.
-        array_names: What a .npz archive, or a folder of .npy files, may call the inputs.
-    """
+    """Everything that a run's data does to raw input before the model sees it."""
 
     def __init__(
         self,
@@ -218,35 +152,20 @@ class Preprocess(nn.Module):
         self.register_buffer("_here", torch.empty(0), persistent=False)  # moves along with the model
 
     def forward(self, raw: Any) -> Tensor:
-        """What the model takes, on its device: `[N, *input_shape]`, also of a single sample.
-
-        Args:
-            raw: One sample or several, see the class.
-
-        Raises:
-            DataError: It is not what the model was trained on.
-        """
+        """What the model takes, on its device: `[N, *input_shape]`, also of a single sample."""
         samples, _ = self.samples(raw)
         if far := self.far_off(samples):
             warnings.warn(far, stacklevel=2)
         return self.normalized(samples)
 
     def normalized(self, samples: Tensor) -> Tensor:
-        """Normalised samples, on the model's device.
-
-        Args:
-            samples: `[N, *input_shape]` after the transforms, in the data's own type.
-        """
+        """Normalised samples, on the model's device."""
         if isinstance(self.encoder, TextEncoder) and len(samples):  # as the batches of its run are cut
             samples = samples[:, : padded_length(int((samples != 0).sum(1).max()))]
         return self.normalize(samples.to(self._here.device), self.dtype)
 
     def far_off(self, samples: Tensor) -> str:
-        """A sentence where the range or unit of samples seems to be another one than in training.
-
-        Args:
-            samples: As for `normalized`.
-        """
+        """A sentence where the range or unit of samples seems to be another one than in training."""
         far = float(self.normalized(samples).abs().mean()) if self.normalize.mean and samples.numel() else 0
         if not far > _FAR:
             return ""
@@ -256,14 +175,7 @@ class Preprocess(nn.Module):
         )
 
     def samples(self, raw: Any) -> tuple[Tensor, bool]:
-        """Samples `[N, *input_shape]` before normalisation, and whether they are a single one.
-
-        Args:
-            raw: One sample or several, see the class.
-
-        Raises:
-            DataError: It is not what the model was trained on.
-        """
+        """Samples `[N, *input_shape]` before normalisation, and whether they are a single one."""
         if isinstance(self.encoder, TextEncoder):
             raw = as_rows(raw, self.encoder.column)
         if isinstance(raw, str | os.PathLike):
@@ -282,14 +194,7 @@ class Preprocess(nn.Module):
         return self._checked(self._transformed(batch)), single
 
     def rows(self, frame: pd.DataFrame) -> Tensor:
-        """Rows of a table, encoded: `[N, F]`.
-
-        Args:
-            frame: With at least the columns of training.
-
-        Raises:
-            DataError: A column is missing or holds something else, or there is no table to compare with.
-        """
+        """Rows of a table, encoded: `[N, F]`."""
         encoder = self.fitted_encoder()
         names = [str(name) for name in frame.columns]
         encoder.check_columns(names)
@@ -307,19 +212,11 @@ class Preprocess(nn.Module):
         return self.encoded(judged.frame)
 
     def encoded(self, frame: pd.DataFrame) -> Tensor:
-        """Rows of a table that were judged already, encoded: `[N, F]`.
-
-        Args:
-            frame: The columns of training, in their types.
-        """
+        """Rows of a table that were judged already, encoded: `[N, F]`."""
         return self._checked(self._transformed(self.fitted_encoder().transform(frame)))
 
     def fitted_encoder(self) -> TableEncoder | TextEncoder:
-        """What encodes rows of a table, or of texts.
-
-        Raises:
-            DataError: The model was not trained on a table.
-        """
+        """What encodes rows of a table, or of texts."""
         if self.encoder is None:
             raise DataError(
                 "the model was not trained on named columns",
@@ -328,14 +225,7 @@ class Preprocess(nn.Module):
         return self.encoder
 
     def read_as(self, encoding: str) -> None:
-        """Read CSV and .txt files in an encoding that is not the one of the run's own data.
-
-        Args:
-            encoding: Its name, such as `latin-1`.
-
-        Raises:
-            ConfigError: There is none of this name, or the model reads no tables.
-        """
+        """Read CSV and .txt files in an encoding that is not the one of the run's own data."""
         if self.encoder is None:
             raise ConfigError("the model reads no tables", key="--encoding", hint="leave it out")
         try:
@@ -350,33 +240,15 @@ class Preprocess(nn.Module):
         return torch.empty(0, *self.input_shape, dtype=known if isinstance(known, torch.dtype) else None)
 
     def array_batch(self, array: NDArray[Any]) -> NDArray[Any]:
-        """An array with a dimension for samples, also of a single one.
-
-        Args:
-            array: As the run's source has it.
-        """
+        """An array with a dimension for samples, also of a single one."""
         return array[None] if self._is_single(array.ndim) else array
 
     def picture(self, raw: str | Path | Image.Image) -> Tensor:
-        """A picture as the run's data has them after the transforms, `[1, C, H, W]`.
-
-        Args:
-            raw: Of Pillow's, or the path of a file.
-
-        Raises:
-            DataError: It cannot be read, or the model was not trained on pictures of its size.
-        """
+        """A picture as the run's data has them after the transforms, `[1, C, H, W]`."""
         return self._stacked([self._picture_of(raw)])
 
     def sizes(self, raw: Any) -> list[tuple[int, int]]:
-        """Height and width of each picture as it is given; masks are scaled back to them.
-
-        Args:
-            raw: One sample or several, see the class.
-
-        Raises:
-            DataError: The run's data does more to a picture than scaling it.
-        """
+        """Height and width of each picture as it is given; masks are scaled back to them."""
         for transform, key in zip(self.transforms.transforms, self.transforms.keys, strict=True):
             if type(transform) not in _SCALING:
                 raise DataError(

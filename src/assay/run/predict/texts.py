@@ -34,20 +34,7 @@ def predict_texts(
     out: Path | None = None,
     limit: int | None = None,
 ) -> Predicted:
-    """Let texts go on.
-
-    Args:
-        predictor: Of a run whose task generates.
-        run_dir: The run, for the result.
-        prompts: Beginnings.
-        inputs: UTF-8 files of a beginning per line.
-        sampling: How tokens are drawn.
-        out: A .parquet, .csv or .jsonl file for all rows; None: they are in the result.
-        limit: Stop after so many.
-
-    Raises:
-        AssayError: There is no prompt, or the file cannot be written.
-    """
+    """Let texts go on."""
     if out is not None:
         check_name(out, inputs)
     tally, kept, notes = Tally(), list[pd.DataFrame](), [*predictor.notes]
@@ -119,17 +106,7 @@ def _frame(
 def check_prompts(
     prompts: Sequence[str], inputs: Sequence[Path], options: dict[str, Any], *, generates: bool
 ) -> None:
-    """Refuse what a run's task has no use for.
-
-    Args:
-        prompts: That were typed.
-        inputs: That were typed.
-        options: Of generation, those that were typed.
-        generates: Whether the run's task does.
-
-    Raises:
-        ConfigError: Naming the option.
-    """
+    """Refuse what a run's task has no use for."""
     if not generates and (prompts or options):
         key = "--prompt" if prompts else f"--{next(iter(options)).replace('_', '-')}"
         raise ConfigError("the run's model does not write texts", key=key, hint="leave it out")

@@ -57,19 +57,7 @@ _HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + by
 
 
 def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
-    """Join a cluster, or start one on this machine.
-
-    Args:
-        ray: The package.
-        address: Of a cluster; None starts one.
-        cores: That one started here has at least; more than there are share them.
-
-    Returns:
-        A pipe to the guard of one started here: it ends with this process, or when the pipe is closed.
-
-    Raises:
-        ProcessError: It does not answer, or cannot be started.
-    """
+    """Join a cluster, or start one on this machine."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     if address is not None:
         with handlers_kept(SIGNALS), variables(_AT_IMPORT):
@@ -103,11 +91,7 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
 
 
 def knock(ray: Any, address: str) -> None:
-    """Ask whoever listens at an address for a word: Ray itself would wait for minutes.
-
-    Raises:
-        ProcessError: There is no answer, or it is not an address.
-    """
+    """Ask whoever listens at an address for a word: Ray itself would wait for minutes."""
     try:
         _greet(ray, address)
     except (OSError, ValueError) as error:
@@ -140,11 +124,7 @@ def _greet(ray: Any, address: str) -> None:
 
 
 def package() -> Any:
-    """The package ray.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
+    """The package ray."""
     try:
         with variables(_AT_IMPORT):
             import ray
@@ -157,11 +137,7 @@ def package() -> Any:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Have environment variables, where the user has not set them, in this block.
-
-    Args:
-        values: By name.
-    """
+    """Have environment variables, where the user has not set them, in this block."""
     missing = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(missing)
     try:
@@ -179,11 +155,7 @@ _LOOK_EVERY: Final = 0.2
 
 @final
 class ClusterWorker:
-    """Runs jobs one after another, each forked from a fork server of this process.
-
-    A job is thus what it is in a local sweep: its death, its memory limit and its descendants are its own.
-    Should this process be killed, and its fork server with it, the jobs save; what then goes on is killed.
-    """
+    """Runs jobs one after another, each forked from a fork server of this process."""
 
     def __init__(self) -> None:
         os.environ[orphans.MARK] = uuid.uuid4().hex
@@ -196,16 +168,7 @@ class ClusterWorker:
         return True
 
     def run(self, key: int, job_spec: str, environment: dict[str, str] | None = None) -> str:
-        """Run a job to its end; never raises.
-
-        Args:
-            key: By which `stop` knows it; each is used once.
-            job_spec: As JSON.
-            environment: Variables that it gets in place of this process's; the GPUs leased to it stay.
-
-        Returns:
-            The outcome as JSON.
-        """
+        """Run a job to its end; never raises."""
         try:
             ready = JobSpec.from_json(job_spec)
             changes: dict[str, str | None] = dict.fromkeys(_OF_LAUNCHERS)
@@ -219,12 +182,7 @@ class ClusterWorker:
             self._told.pop(key, None)
 
     def stop(self, key: int, *, now: bool) -> None:
-        """Ask a job to save and end, or end it at once; may be called by another thread, and before `run`.
-
-        Args:
-            key: Of the job.
-            now: At once.
-        """
+        """Ask a job to save and end, or end it at once; may be called by another thread, and before `run`."""
         self._told[key] = "SIGKILL" if now else self._told.get(key, "SIGTERM")
 
     def close(self) -> None:

@@ -1,5 +1,3 @@
-"""What a sweep asks of whatever runs its jobs."""
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -31,16 +31,7 @@ _LEAVE: Final = 20.0
 
 @final
 class Gpus:
-    """Leases GPUs: one of several a job, or a share of one.
-
-    Args:
-        ids: As `CUDA_VISIBLE_DEVICES` takes them.
-        jobs_per_gpu: Jobs that may share one; a job that needs several gets whole ones.
-
-    >>> gpus = Gpus(["0", "1"])
-    >>> gpus.lease(1), gpus.lease(1), gpus.free(1)
-    (('0',), ('1',), False)
-    """
+    """Leases GPUs: one of several a job, or a share of one."""
 
     def __init__(self, ids: Sequence[str], jobs_per_gpu: int = 1) -> None:
         self.ids = list(dict.fromkeys(ids))
@@ -49,19 +40,11 @@ class Gpus:
         self._whole: set[str] = set()
 
     def free(self, number: int) -> bool:
-        """Whether so many could be leased now.
-
-        Args:
-            number: At least 1.
-        """
+        """Whether so many could be leased now."""
         return len(self._choice(number)) == number
 
     def lease(self, number: int) -> tuple[str, ...]:
-        """Take GPUs; the least used first.
-
-        Args:
-            number: At least 1, and free.
-        """
+        """Take GPUs; the least used first."""
         chosen = self._choice(number)
         self._taken.update(chosen)
         if number > 1:
@@ -69,11 +52,7 @@ class Gpus:
         return chosen
 
     def give_back(self, leased: Sequence[str]) -> None:
-        """Give GPUs back.
-
-        Args:
-            leased: From `lease`.
-        """
+        """Give GPUs back."""
         self._taken.subtract(leased)
         self._whole.difference_update(leased)
 
@@ -137,7 +116,6 @@ class LocalLauncher(Launcher):
     @property
     @override
     def slots(self) -> int:
-        """Jobs that can run at once, of one process each and on the CPU where nothing else is known."""
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
         if self._known_gpus is not None and self._known_gpus.ids:
@@ -147,7 +125,6 @@ class LocalLauncher(Launcher):
     @property
     @override
     def has_gpus(self) -> bool:
-        """Whether there are GPUs to lease."""
         return bool(self._gpus.ids)
 
     @override

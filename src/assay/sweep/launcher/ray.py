@@ -37,15 +37,7 @@ _MOST_MOVES: Final = 3
 @final
 @dataclass(eq=False)
 class _Place:
-    """An actor with its share of the cluster.
-
-    Attributes:
-        cluster_worker: The actor.
-        needs: What it holds.
-        ready: Object that is there once the cluster had a place for it.
-        is_ready: Whether that was seen.
-        free: Since when it has had no job.
-    """
+    """An actor with its share of the cluster."""
 
     cluster_worker: Any
     needs: Mapping[str, float]
@@ -114,7 +106,6 @@ class RayLauncher(Launcher):
     @property
     @override
     def slots(self) -> int:
-        """Jobs that can run at once, of one process each and on the CPU where there are no GPUs."""
         if self._jobs_at_once != "auto":
             return self._jobs_at_once
         room, gpus = self._total("CPU") // self._threads, self._total("GPU")
@@ -123,7 +114,6 @@ class RayLauncher(Launcher):
     @property
     @override
     def has_gpus(self) -> bool:
-        """Whether the cluster has GPUs to lease."""
         return self._total("GPU") > 0
 
     @override
@@ -167,7 +157,6 @@ class RayLauncher(Launcher):
 
     @override
     def waits(self, number: int) -> bool:
-        """Whether the cluster has no place for a job yet."""
         return any(not self._is_ready(running.place) for running in self._of(number))
 
     @override
@@ -328,6 +317,5 @@ def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
 
 
 def _num_bytes(job_spec: JobSpec) -> int:
-    """What the job has printed so far."""
     path = Path(job_spec.cwd, job_spec.output)
     return path.stat().st_size if path.is_file() else 0

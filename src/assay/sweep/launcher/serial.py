@@ -39,13 +39,11 @@ class SerialLauncher(Launcher):
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        """Always: whatever was started has ended."""
         del job_spec
         return not self._ended
 
     @override
     def start(self, job_spec: JobSpec) -> None:
-        """Run a job."""
         from assay.sweep.worker.run_job import run_here
 
         received: list[int] = []
@@ -63,7 +61,6 @@ class SerialLauncher(Launcher):
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        """What has ended."""
         del seconds
         ended, self._ended = self._ended, {}
         return ended

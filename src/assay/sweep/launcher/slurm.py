@@ -47,16 +47,7 @@ _NAMED: Final = 60.0
 
 @final
 class SlurmJob:
-    """A job as submitit runs it: called on the machine that Slurm has found.
-
-    When Slurm takes the machine away (submitit's signal), the run saves and the Slurm job is queued again;
-    there the run goes on. That holds, too, where Slurm kills and queues it again by itself.
-
-    Args:
-        files: Path without suffix of what this leaves for the sweep: `.running` and `.outcome`.
-        job_spec: As JSON.
-        seconds: Between submitit's signal and the end of the Slurm job.
-    """
+    """A job as submitit runs it: called on the machine that Slurm has found."""
 
     def __init__(self, files: str, job_spec: str, seconds: float) -> None:
         self.files, self.job_spec, self.seconds = files, job_spec, seconds
@@ -90,11 +81,7 @@ class SlurmJob:
         write_text(place.with_suffix(".outcome"), self._said)
 
     def checkpoint(self) -> Any:
-        """Save before the machine is taken away; submitit calls this in a signal's handler.
-
-        Returns:
-            What is to run at the next place; None where the job has ended.
-        """
+        """Save before the machine is taken away; submitit calls this in a signal's handler."""
         from submitit.helpers import DelayedSubmission
 
         if self._cluster_worker is not None and self._work is not None:
@@ -189,11 +176,7 @@ _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
 @final
 class SlurmQueue:
-    """What the scheduler knows of jobs, and what it is told to do with them.
-
-    Args:
-        is_local: The jobs are processes of this machine.
-    """
+    """What the scheduler knows of jobs, and what it is told to do with them."""
 
     def __init__(self, *, is_local: bool) -> None:
         self.is_local = is_local
@@ -214,12 +197,7 @@ class SlurmQueue:
         return states is None or states.get(job_id, "") not in OVER
 
     def send(self, job_id: str, name: str) -> None:
-        """Send a signal to the processes of a job.
-
-        Args:
-            job_id: Of the scheduler.
-            name: Of the signal, without SIG.
-        """
+        """Send a signal to the processes of a job."""
         if not self.is_local:
             _slurm("scancel", f"--signal={name}", job_id)
             return
@@ -267,17 +245,7 @@ def _names_controller(process: psutil.Process) -> bool:
 @final
 @dataclass(eq=False)
 class _Submitted:
-    """A job in the hands of the scheduler.
-
-    Attributes:
-        job_spec: The attempt.
-        job_id: Of the scheduler.
-        files: Path without suffix of what the job leaves.
-        start: Of a monotonic clock.
-        signal_sent: By this sweep.
-        gone: Since when the scheduler does not run it any more.
-        state: The scheduler's word for it.
-    """
+    """A job in the hands of the scheduler."""
 
     job_spec: JobSpec
     job_id: str
@@ -380,7 +348,6 @@ class SlurmLauncher(Launcher):
     @property
     @override
     def slots(self) -> int:
-        """Jobs that can be queued or running at once."""
         return self._jobs_at_once
 
     @property
@@ -391,13 +358,11 @@ class SlurmLauncher(Launcher):
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        """Whether this job may be queued now."""
         del job_spec
         return len(self._running) < self._jobs_at_once
 
     @override
     def start(self, job_spec: JobSpec) -> None:
-        """Queue a job, or take up the Slurm job that a driver before has queued for it."""
         files = self._folder / f"{job_spec.number}-{job_spec.attempt}"
         kept = self._left.pop(files.name, None)
         if kept is not None and self._is_alive(kept, files):
@@ -429,7 +394,6 @@ class SlurmLauncher(Launcher):
 
     @override
     def waits(self, number: int) -> bool:
-        """Whether a job is still, or again, in the queue."""
         submitted = self._running.get(number)
         return submitted is not None and (
             submitted.state in QUEUED or not submitted.files.with_suffix(".running").exists()
@@ -437,7 +401,6 @@ class SlurmLauncher(Launcher):
 
     @override
     def kept(self) -> Collection[int]:
-        """Jobs that a driver before has queued, and that are still there, or have ended in the meantime."""
         alive = [name for name, job_id in self._left.items() if self._is_alive(job_id, self._folder / name)]
         return {int(name.partition("-")[0]) for name in alive}
 
@@ -454,7 +417,6 @@ class SlurmLauncher(Launcher):
 
     @override
     def close(self) -> None:
-        """End whatever still runs, at once, what nobody has taken up among it."""
         for number in list(self._running):
             self.stop(number, now=True)
         for name, job_id in self._left.items():

@@ -112,7 +112,6 @@ def _values(key: str, override: Override) -> list[str]:
 
 
 def _name(key: str, parsed: Mapping[str, Override]) -> str:
-    """`model.width` stands for `+model.width` as well."""
     return key if key in parsed else f"+{key}"
 
 
@@ -151,16 +150,6 @@ class NestedSearch(Search):
     When all jobs of an outer fold have ended, its best configuration is trained once more (each seed),
     without inner folds, and tested on the outer fold, which no job has seen before. Varma and Simon, "Bias in
     error estimation when using cross-validation for model selection" (BMC Bioinformatics 2006).
-
-    Args:
-        overrides: As typed, with a swept `inner_fold`.
-        make: Makes the search of an outer fold from its overrides; one that knows all its jobs ahead.
-        objective: What configurations are chosen by, of the validation.
-        params: As for the searches; what of it sweeps the fold is found, too.
-        config_loader: Hydra's, for `glob(*)`.
-
-    Raises:
-        ConfigError: The objective is one of the test, which inner folds have none of.
     """
 
     def __init__(
@@ -207,7 +196,6 @@ class NestedSearch(Search):
 
     @override
     def samples(self) -> list[tuple[str, ...]]:
-        """Each configuration once, each pair of folds once, and a job of each outer fold."""
         first = next(iter(self._inner.values()))
         by_configuration = {_configuration(job): job for job in reversed(first.values())}
         by_folds = {

@@ -152,7 +152,6 @@ class OptunaSearch(Search):
 
     @override
     def close(self) -> None:
-        """Give the storage's connections back."""
         if self._opened is not None:
             close_storage(self._opened[1])
             self._opened = None
@@ -195,7 +194,6 @@ class OptunaSearch(Search):
 
     @override
     def samples(self) -> list[tuple[str, ...]]:
-        """Both ends of every range, and each choice."""
         first = {
             dimension.key: dimension.values[0] if isinstance(dimension, Choice) else dimension.low
             for dimension in self._space.dimensions
@@ -324,7 +322,6 @@ class OptunaSearch(Search):
 
     @override
     def restore(self, known: Sequence[Known]) -> None:
-        """Take up a study where it was left."""
         stored = {trial.number: trial for trial in self.study.get_trials(deepcopy=False)}
         for token, _, _ in known:
             number, seed = _parsed(token)
@@ -380,15 +377,7 @@ def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
 
 
 def storage_of(storage: str | None, sweep_dir: Path) -> str:
-    """The storage as another process can open it, wherever it runs.
-
-    Args:
-        storage: `hydra.sweeper.storage`.
-        sweep_dir: Of the sweep.
-
-    Raises:
-        ConfigError: It is neither a URL nor the path of a journal.
-    """
+    """The storage as another process can open it, wherever it runs."""
     if storage is None:
         return sqlite_url(sweep_dir / FILE)
     if "://" in storage:
@@ -406,17 +395,7 @@ def storage_of(storage: str | None, sweep_dir: Path) -> str:
 def open_study(
     storage: str, name: str, objectives: Sequence[Objective], pruner: Mapping[str, Any]
 ) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
-    """Open a study, or make it.
-
-    Args:
-        storage: From `storage_of`.
-        name: Of the study.
-        objectives: What it optimizes.
-        pruner: `_target_` and arguments.
-
-    Raises:
-        ConfigError: The storage cannot be used, or holds a study of that name with other objectives.
-    """
+    """Open a study, or make it."""
     import optuna
 
     directions = [objective.direction for objective in objectives]
@@ -448,14 +427,7 @@ def open_study(
 
 
 def make_own(sweep_dir: Path, name: str, objectives: Sequence[Objective], pruner: Mapping[str, Any]) -> None:
-    """Make the study of a sweep directory, whole or not at all: Optuna cannot go on with half a database.
-
-    Args:
-        sweep_dir: Takes the file.
-        name: Of the study.
-        objectives: What it optimizes.
-        pruner: `_target_` and arguments.
-    """
+    """Make the study of a sweep directory, whole or not at all: Optuna cannot go on with half a database."""
     sweep_dir.mkdir(parents=True, exist_ok=True)
     if (sweep_dir / FILE).exists():
         return
@@ -469,23 +441,12 @@ def make_own(sweep_dir: Path, name: str, objectives: Sequence[Objective], pruner
 
 
 def prunes(pruner: Mapping[str, Any]) -> bool:
-    """Whether trials may be ended early.
-
-    Args:
-        pruner: `_target_` of one of Optuna's and its arguments.
-    """
+    """Whether trials may be ended early."""
     return str(pruner.get("_target_")) != NO_PRUNER
 
 
 def check_installed(sampler: Mapping[str, Any] | None) -> None:
-    """Refuse a search whose packages are not there.
-
-    Args:
-        sampler: `_target_` of one of Optuna's, and its arguments.
-
-    Raises:
-        ConfigError: Naming the package and how to install it.
-    """
+    """Refuse a search whose packages are not there."""
     needed = ["optuna"]
     if str((sampler or {}).get("_target_")).endswith(".CmaEsSampler"):
         needed.append("cmaes")
@@ -505,17 +466,7 @@ def check_parts(
     *,
     constrained: bool,
 ) -> None:
-    """Refuse parts that cannot be made, or not together.
-
-    Args:
-        sampler: `_target_` of one of Optuna's, and its arguments.
-        pruner: The same.
-        aims: What is optimized.
-        constrained: There are bounds on metrics.
-
-    Raises:
-        ConfigError: Naming the part.
-    """
+    """Refuse parts that cannot be made, or not together."""
     for kind, node in (("sampler", sampler), ("pruner", pruner)):
         try:
             knows_constraints = takes_argument(kind, node, "constraints_func")

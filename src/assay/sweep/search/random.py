@@ -62,7 +62,6 @@ class RandomSearch(Search):
 
     @override
     def next(self) -> Proposal | None:
-        """The next sample, or the next seed of it."""
         while self._position < self.total:
             sample, which = divmod(self._position, len(self._space.seeds))
             self._position += 1
@@ -77,16 +76,11 @@ class RandomSearch(Search):
 
     @override
     def restore(self, known: Sequence[Known]) -> None:
-        """Leave out what the journal knows."""
         self._known = {token for token, _, _ in known}
 
 
 def draw(dimension: Dimension, seed: int, number: int) -> Any:
-    """One value of a parameter.
-
-    >>> draw(Choice("optimizer", ("sgd", "adamw")), 0, 1) in ("sgd", "adamw")
-    True
-    """
+    """One value of a parameter."""
     # Python seeds from a text through SHA-512, the same on every machine and in every version since 3.2.
     u = random.Random(f"{seed}/{number}/{dimension.key.lstrip('+')}").random()  # noqa: S311 - no secret
     if isinstance(dimension, Choice):

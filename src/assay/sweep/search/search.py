@@ -18,13 +18,7 @@ Known = tuple[str, "Outcome | None", "Sequence[float] | None"]
 @final
 @dataclass(frozen=True)
 class Proposal:
-    """One job that a search wants to be run.
-
-    Attributes:
-        overrides: The whole job: the fixed overrides and this job's values, as typed on a command line.
-        trial: Plain data for the pruning callback in the job's process; see `JobSpec.trial`.
-        token: Names the proposal for the search itself; written into the journal, given back on resume.
-    """
+    """One job that a search wants to be run."""
 
     overrides: tuple[str, ...]
     trial: dict[str, Any] | None = None

@@ -34,38 +34,20 @@ _TAGS = ("log", "int")
 @final
 @dataclass(frozen=True)
 class Choice:
-    """A parameter that takes one of several values.
-
-    Attributes:
-        key: As it is typed, such as `optimizer` or `+model.depth`.
-        values: Each as it is typed.
-    """
+    """A parameter that takes one of several values."""
 
     key: str
     values: tuple[str, ...]
 
     def text(self, value: Any) -> str:
-        """A value of this parameter as it is typed.
-
-        Args:
-            value: One of `values`.
-        """
+        """A value of this parameter as it is typed."""
         return str(value)
 
 
 @final
 @dataclass(frozen=True)
 class Numbers:
-    """A parameter that takes any number between two, or one of equally spaced ones.
-
-    Attributes:
-        key: As it is typed.
-        low: Smallest.
-        high: Largest, which belongs to the space too.
-        step: Between neighbours; 0 for any number.
-        log: Each order of magnitude is as likely as the others.
-        integer: Whole numbers alone.
-    """
+    """A parameter that takes any number between two, or one of equally spaced ones."""
 
     key: str
     low: float
@@ -75,11 +57,7 @@ class Numbers:
     integer: bool = False
 
     def text(self, value: Any) -> str:
-        """A value of this parameter as it is typed.
-
-        >>> Numbers("width", 8, 64, 8, integer=True).text(16.0), Numbers("lr", 1e-5, 1.0).text(1e-05)
-        ('16', '1e-05')
-        """
+        """A value of this parameter as it is typed."""
         if self.integer:
             return str(round(value))
         # Neighbours are reached by adding steps: 0.30000000000000004 is meant to be 0.3.
@@ -92,11 +70,7 @@ Dimension = Choice | Numbers
 @final
 @dataclass(frozen=True)
 class Space:
-    """What a command line and `hydra.sweeper.params` leave open, and what they fix.
-
-    Attributes:
-        entries: In order: overrides that are the same in every job, and parameters.
-    """
+    """What a command line and `hydra.sweeper.params` leave open, and what they fix."""
 
     entries: tuple[str | Dimension, ...]
 
@@ -108,10 +82,7 @@ class Space:
 
     @cached_property
     def seeds(self) -> tuple[str, ...]:
-        """Each configuration is run with each of these; one empty text where the seed is not swept.
-
-        Where the fold is swept, too, each is a seed and a fold, in the order of the entries: `1,0`.
-        """
+        """Each configuration is run with each of these; one empty text where the seed is not swept."""
         return tuple(",".join(values) for values in product(*(one.values for one in self._repeated)))
 
     @cached_property
@@ -119,11 +90,7 @@ class Space:
         return tuple(one for one in self.entries if isinstance(one, Choice) and _repeats(one.key))
 
     def check_not_empty(self) -> None:
-        """Refuse a space in which there is only one point.
-
-        Raises:
-            ConfigError: No parameter is left open.
-        """
+        """Refuse a space in which there is only one point."""
         if not self.dimensions:
             raise ConfigError(
                 "there is nothing to search",
@@ -132,12 +99,7 @@ class Space:
             )
 
     def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
-        """One job's overrides.
-
-        Args:
-            values: Of each parameter, by its key.
-            seed: One of `seeds`.
-        """
+        """One job's overrides."""
         given = dict(zip((one.key for one in self._repeated), seed.split(","), strict=False))
         return tuple(
             entry if isinstance(entry, str) else f"{entry.key}={_text(entry, values, given)}"
@@ -148,19 +110,7 @@ class Space:
 def parse(
     overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
 ) -> dict[str, Override]:
-    """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it.
-
-    Args:
-        overrides: As typed; they win.
-        params: The node; a value is a sweep in Hydra's grammar, or fixed.
-        config_loader: Hydra's, which alone can say what `glob(*)` stands for.
-
-    Returns:
-        By key, in order.
-
-    Raises:
-        ConfigError: Something cannot be parsed.
-    """
+    """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
     if not isinstance(params or {}, Mapping):
         raise ConfigError(
             f"a sweep for each key was expected, got {params!r}",
@@ -194,23 +144,7 @@ def parse(
 def read_space(
     overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
 ) -> Space:
-    """The search space of a command line and `hydra.sweeper.params`.
-
-    Args:
-        overrides: As typed; they win.
-        params: The node.
-        config_loader: As for `parse`.
-
-    Raises:
-        ConfigError: Something cannot be parsed or is not a space.
-
-    >>> words = ["optimizer=sgd,adamw", "seed=1,2", "+fold=range(2)"]
-    >>> space = read_space(words, {"optimizer.lr": "interval(0, 1)"})
-    >>> [dimension.key for dimension in space.dimensions], space.seeds
-    (['optimizer.lr', 'optimizer'], ('1,0', '1,1', '2,0', '2,1'))
-    >>> space.job({"optimizer": "sgd", "optimizer.lr": 0.5}, "2,1")
-    ('optimizer.lr=0.5', 'optimizer=sgd', 'seed=2', '+fold=1')
-    """
+    """The search space of a command line and `hydra.sweeper.params`."""
     parsed = parse(overrides, params, config_loader)
     return Space(tuple(_entry(key, override) for key, override in parsed.items()))
 

@@ -42,37 +42,20 @@ _CONSTRAINT: Final = re.compile(r"\s*(\S+)\s*(<=|>=)\s*(\S+)\s*")
 @final
 @dataclass(frozen=True)
 class Constraint:
-    """A bound that a metric must keep.
-
-    Attributes:
-        name: Of the metric.
-        sign: 1 for a metric that may not be above the bound, -1 for one that may not be below it.
-        bound: The bound.
-    """
+    """A bound that a metric must keep."""
 
     name: str
     sign: int
     bound: float
 
     def excess(self, metrics: Mapping[str, float]) -> float:
-        """How far a job is beyond the bound: 0 or less where it keeps it, infinite where nobody knows.
-
-        >>> read_constraints(["val/latency <= 3"])[0].excess({"val/latency": 5.0})
-        2.0
-        """
+        """How far a job is beyond the bound: 0 or less where it keeps it, infinite where nobody knows."""
         value = metrics.get(self.name, math.nan)
         return math.inf if math.isnan(value) else self.sign * (value - self.bound)
 
 
 def read_constraints(constraints: Sequence[str]) -> tuple[Constraint, ...]:
-    """What `hydra.sweeper.constraints` says.
-
-    Args:
-        constraints: Such as `val/latency <= 3`.
-
-    Raises:
-        ConfigError: One is not a bound.
-    """
+    """What `hydra.sweeper.constraints` says."""
     parsed = []
     for text in constraints:
         match = _CONSTRAINT.fullmatch(str(text))
@@ -103,20 +86,7 @@ _OF_CMA: Final = {
 
 @final
 class Samplers:
-    """Makes a sampler anew for each trial, its seed a function of the search's and the trial's number.
-
-    A sampler's generator is in no storage: one that is made anew with the same seed when a study is resumed
-    would draw its first trials once more.
-
-    Args:
-        node: `_target_` and arguments, as its YAML has them.
-        space: What is searched.
-        seed: Of the search; None draws one.
-        constrained: The trials' constraints count.
-
-    Raises:
-        ConfigError: The sampler cannot be made, or cannot search this space.
-    """
+    """Makes a sampler anew for each trial, its seed a function of the search's and the trial's number."""
 
     def __init__(self, node: Mapping[str, Any], space: Space, seed: int | None, *, constrained: bool) -> None:
         self._node, self._space = node, space
@@ -132,11 +102,7 @@ class Samplers:
         return sys.maxsize if self._points is None else len(self._points)
 
     def sampler(self, index: int) -> optuna.samplers.BaseSampler:
-        """For one trial.
-
-        Args:
-            index: How many there were before.
-        """
+        """For one trial."""
         import optuna
 
         seed = _derived(self._seed, index)
@@ -182,11 +148,7 @@ class CmaState:
 
     @staticmethod
     def loads(state: bytes) -> Any:
-        """Read an optimizer of the package cmaes.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """Read an optimizer of the package cmaes."""
         try:
             optimizer = _Unpickler(io.BytesIO(state)).load()
         except Exception as error:  # whatever damaged bytes lead to
@@ -197,16 +159,7 @@ class CmaState:
 
 
 def import_sampler(key: str, path: str, packages: Sequence[str]) -> None:
-    """Import a sampler of the user's own, a subclass of Optuna's; `build_part` then knows it.
-
-    Args:
-        key: Full key of the value that names it.
-        path: Dotted name, within the packages.
-        packages: What the user trusts.
-
-    Raises:
-        ConfigError: It cannot be imported, or is not a sampler.
-    """
+    """Import a sampler of the user's own, a subclass of Optuna's; `build_part` then knows it."""
     import optuna
 
     own_class(key, path, packages, optuna.samplers.BaseSampler)  # type: ignore[type-abstract]  # its subclasses
@@ -266,14 +219,7 @@ _RUN = "run"
 @final
 @dataclass(frozen=True)
 class EarlierRun:
-    """A finished run inside a search space.
-
-    Attributes:
-        run_dir: Where it lies.
-        values: Of each parameter, by its key.
-        scores: One per objective.
-        metrics: Last value of each scalar.
-    """
+    """A finished run inside a search space."""
 
     run_dir: Path
     values: dict[str, Any]
@@ -284,16 +230,7 @@ class EarlierRun:
 def earlier_runs(
     folders: Sequence[str], space: Space, objectives: Sequence[Objective]
 ) -> tuple[list[EarlierRun], int]:
-    """The finished runs that lie within a search space, and how many runs were looked at.
-
-    Args:
-        folders: Run directories, sweep directories, or any folder of runs.
-        space: Each parameter must have a value in the run's config that belongs to it.
-        objectives: The run must have each of these scores.
-
-    Raises:
-        ConfigError: A folder is not there or holds no run.
-    """
+    """The finished runs that lie within a search space, and how many runs were looked at."""
     fitting: list[EarlierRun] = []
     looked_at = 0
     for folder in folders:
@@ -315,14 +252,7 @@ def add_earlier(
     distributions: Mapping[str, optuna.distributions.BaseDistribution],
     constraints: Sequence[Constraint],
 ) -> None:
-    """Add runs to a study as finished trials; those that it has already stay as they are.
-
-    Args:
-        study: The study.
-        runs: From `earlier_runs`.
-        distributions: Of each parameter.
-        constraints: Bounds on metrics.
-    """
+    """Add runs to a study as finished trials; those that it has already stay as they are."""
     import optuna
 
     there = {trial.user_attrs.get(_RUN) for trial in study.get_trials(deepcopy=False)}

@@ -28,32 +28,19 @@ _OF_USE: Final = ("spec", "data_read", "scores", "directions", "devices", "warni
 
 @final
 class CheckProcess:
-    """The driver's end: asks one process about every job, so that it does once what they have in common.
-
-    Args:
-        connect: Starts the process; closing its socket ends it.
-        look: Is called while an answer is waited for, and may raise.
-    """
+    """The driver's end: asks one process about every job, so that it does once what they have in common."""
 
     def __init__(self, connect: Callable[[], socket.socket], look: Callable[[], None] = lambda: None) -> None:
         self._connect, self._look = connect, look
         self._socket: socket.socket | None = None
 
     def prove(self, job: Job) -> Proof:
-        """Refuse a job that cannot run; what was made to find that out stays in the process.
-
-        Raises:
-            AssayError: It cannot run, or the process that checks it died.
-        """
+        """Refuse a job that cannot run; what was made to find that out stays in the process."""
         asked = {"prove": to_text_of(job.config), "overrides": list(job.overrides), "cwd": str(Path.cwd())}
         return Proof(Report(job.overrides, str(job.config["name"]), **self._ask(asked)))
 
     def gpus(self) -> int:
-        """How many GPUs there are.
-
-        Raises:
-            AssayError: The process that was asked died.
-        """
+        """How many GPUs there are."""
         return int(self._ask({"gpus": True})["gpus"])
 
     def close(self) -> None:

@@ -41,13 +41,7 @@ _shared: list[ForkServer] = []
 
 @final
 class ForkServer:
-    """Starts processes for jobs and checks within milliseconds; begins to import at once, in the background.
-
-    A fork server that died is replaced: what it had started is ended and told as killed.
-
-    Raises:
-        AssayError: This system cannot fork.
-    """
+    """Starts processes for jobs and checks within milliseconds; begins to import in the background."""
 
     def __init__(self) -> None:
         if not hasattr(os, "fork"):
@@ -77,25 +71,11 @@ class ForkServer:
         return self._alive().pid
 
     def start(self, job_spec: JobSpec) -> int:
-        """Start a job and return at once.
-
-        Returns:
-            A key, by which the process is known from here on.
-
-        Raises:
-            ProcessError: The fork server cannot be started.
-        """
+        """Start a job and return at once."""
         return self._ask({"do": "run", "job_spec": job_spec.to_json()})
 
     def connect(self) -> socket.socket:
-        """Start a process that checks jobs; see `assay.sweep.worker.check_process`.
-
-        Returns:
-            Its socket; closing it ends the process.
-
-        Raises:
-            ProcessError: The fork server cannot be started.
-        """
+        """Start a process that checks jobs; see `assay.sweep.worker.check_process`."""
         ours, theirs = socket.socketpair()
         with theirs:
             key = self._ask({"do": "check"}, theirs.fileno())
@@ -103,26 +83,13 @@ class ForkServer:
         return ours
 
     def stop(self, key: int, *, now: bool) -> None:
-        """Ask a process to save and end (SIGTERM), or end it at once with all that it has started (SIGKILL).
-
-        Args:
-            key: From `start`; a process that has ended is left alone.
-            now: At once.
-        """
+        """Ask a process to save and end (SIGTERM), or end it with all that it has started (SIGKILL)."""
         if key in self._running:
             with suppress(OSError):
                 self._send({"do": "stop", "key": key, "now": now})
 
     def wait(self, keys: Collection[int], seconds: float) -> dict[int, ExitStatus]:
-        """Wait until one of some processes ends, or the time is over.
-
-        Args:
-            keys: From `start`.
-            seconds: To wait at most; 0 only looks.
-
-        Returns:
-            Those that have ended; each is told once.
-        """
+        """Wait until one of some processes ends, or the time is over."""
         deadline = time.monotonic() + seconds
         while True:
             self._receive(0)
@@ -175,11 +142,7 @@ class ForkServer:
         return self._process
 
     def _alive(self) -> subprocess.Popen[bytes]:
-        """The fork server's process, which is started if it does not run.
-
-        Raises:
-            ProcessError: It ended before it had imported everything.
-        """
+        """The fork server's process, which is started if it does not run."""
         while self._receive(0):
             pass
         if self._process is not None:

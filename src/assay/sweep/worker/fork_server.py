@@ -1,9 +1,5 @@
 """The process that jobs are forked from: it has imported everything, and computes nothing.
 
-`assay.sweep.worker.fork_client` starts it as a fresh program with one thread, which is as safe to fork as
-Python's forkserver. It computes nothing and asks for no GPU: neither the threads of OpenMP nor a CUDA
-context survive a fork.
-
 Messages are lines of JSON over one socket. It is told `run`, `check` (with a socket of the checker's own, so
 that nothing of a check passes through here) and `stop`, and tells `ready`, `started` and `ended`.
 """
@@ -61,11 +57,7 @@ _TARGET: Final = re.compile(r"^( *)_target_: (\S+)$", re.MULTILINE)
 
 
 def preload() -> None:
-    """Import what jobs are made of, and look up what is the same for all of them.
-
-    Nothing is computed, and nothing of the user's own is imported: that code may change while the sweep runs,
-    and may compute.
-    """
+    """Import what jobs are made of, and look up what is the same for all of them."""
     for name in _MODULES:
         importlib.import_module(name)
     for group in _GROUPS:
@@ -130,14 +122,7 @@ _COLLECT: Final = (10_000, 20, 20)
 @final
 @dataclass
 class _Child:
-    """A process forked from here.
-
-    Attributes:
-        key: By which the driver knows it.
-        result: Takes its outcome. A file and no pipe: whatever becomes of the child, nobody waits for it.
-        kills: Of the kernel's OOM killer before it.
-        start: Of a monotonic clock.
-    """
+    """A process forked from here."""
 
     key: int
     result: IO[bytes] = field(default_factory=lambda: _file())  # noqa: PLW0108 - is defined below
@@ -147,12 +132,7 @@ class _Child:
 
 @final
 class Server:
-    """Forks a child for each request, and tells how it ended.
-
-    Args:
-        driver: The other end is the driver's; when it is closed, everything here ends.
-        settings: Environment variables that the imported libraries have set, as they would in each job.
-    """
+    """Forks a child for each request, and tells how it ended."""
 
     def __init__(self, driver: socket.socket, settings: Mapping[str, str]) -> None:
         self._driver, self._settings = driver, settings
@@ -356,12 +336,7 @@ class Server:
 
 
 def work(job_spec: JobSpec, result: int) -> None:
-    """Run a job, and leave its outcome.
-
-    Args:
-        job_spec: The attempt.
-        result: Descriptor of the file that takes the outcome.
-    """
+    """Run a job, and leave its outcome."""
     from assay.sweep.worker.run_job import run_job_spec
 
     process = os.getpid()
@@ -372,22 +347,14 @@ def work(job_spec: JobSpec, result: int) -> None:
 
 
 def check(connection: int) -> None:
-    """Check jobs; see `assay.sweep.worker.check_process.serve`.
-
-    Args:
-        connection: Descriptor of the socket to the driver.
-    """
+    """Check jobs; see `assay.sweep.worker.check_process.serve`."""
     from assay.sweep.worker.check_process import serve
 
     serve(connection)
 
 
 def live(body: Callable[[], None]) -> NoReturn:
-    """Do something and end as a program does, without going back to the frames of the fork server.
-
-    What the fork server held when it forked is left to it: taking down torch's two hundred libraries of
-    operations alone costs a job 0.03 s.
-    """
+    """Do something and end as a program does, without going back to the frames of the fork server."""
     import atexit
     import threading
     import weakref

@@ -35,20 +35,12 @@ def run_job_spec(job_spec: JobSpec) -> Outcome:
 
 
 def run_here(job_spec: JobSpec) -> Outcome:
-    """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown.
-
-    Args:
-        job_spec: The attempt; its threads, memory, environment and output are not looked at.
-    """
+    """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown."""
     return _timed(lambda: _attempt(job_spec), Exception)
 
 
 def print_to(job_spec: JobSpec) -> None:
-    """Have all that this process prints appended to the job's file, after a line that says whose it is.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Have all that this process prints appended to the job's file, after a line that says whose it is."""
     path = Path(job_spec.cwd, job_spec.output)
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -67,9 +59,6 @@ def limit_memory(gigabytes: float) -> None:
     """Let this process take so much memory beside what it holds already, and have every further call fail.
 
     Counted from here, because a forked process shares what it starts with.
-
-    Args:
-        gigabytes: Of 2³⁰ bytes.
     """
     import resource
 

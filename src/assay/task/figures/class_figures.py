@@ -30,12 +30,7 @@ _MOST_DECISIONS: Final = 100_000
 
 @final
 class Ranking:
-    """AUROC and average precision of weighted samples, sorted once, for each of several decisions.
-
-    Args:
-        scores: How much the model says so, `[N, C]`.
-        positive: Whether it is so, bool `[N, C]`.
-    """
+    """AUROC and average precision of weighted samples, sorted once, for each of several decisions."""
 
     def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
         self._order = np.argsort(-scores.T, axis=1, kind="stable")
@@ -47,14 +42,7 @@ class Ranking:
         self._begins = np.searchsorted(self._ends, np.arange(len(values)) * values.shape[1])
 
     def scores(self, weights: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds.
-
-        Args:
-            weights: Of each sample, `[N]`.
-
-        Returns:
-            Both of each decision, `[C]`.
-        """
+        """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds."""
         ordered = weights[self._order]
         true = np.cumsum(ordered * self._positive, 1).ravel()[self._ends]
         both = np.cumsum(ordered, 1).ravel()[self._ends]
@@ -74,16 +62,7 @@ class Ranking:
 
 
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
-    """Unweighted mean of the AUROC of several decisions, such as one class against the rest.
-
-    Args:
-        scores: How much the model says so, `[N, C]`.
-        positive: Whether it is so, bool `[N, C]`; columns of one kind alone are left out.
-
-    Returns:
-        From the weights of the samples to the mean; NaN where there is none, and of weighted samples where
-        there are so many that their interval would take long.
-    """
+    """Unweighted mean of the AUROC of several decisions, such as one class against the rest."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
     at_once = max(1, _MOST_DECISIONS // max(1, len(scores)))  # more take much memory
     some = [kinds[begin : begin + at_once] for begin in range(0, len(kinds), at_once)]
@@ -101,12 +80,7 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
 def ranking_figures(
     decisions: Sequence[tuple[str, NDArray[Any], NDArray[Any]]], shown: str = ""
 ) -> list[Figure]:
-    """ROC and precision-recall curves, by scikit-learn.
-
-    Args:
-        decisions: Name, whether each sample is one, bool `[N]`, and how much the model says so, `[N]`.
-        shown: Which these are, where there are more.
-    """
+    """ROC and precision-recall curves, by scikit-learn."""
     from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
         auc,
         average_precision_score,
@@ -154,13 +128,7 @@ def ranking_figures(
 
 
 def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> float:
-    """Expected calibration error: mean distance of chance and frequency over bins, by their samples.
-
-    Args:
-        chances: From 0 to 1, `[N]`.
-        truth: Whether it was so, bool `[N]`.
-        weights: Of each sample, `[N]`.
-    """
+    """Expected calibration error: mean distance of chance and frequency over bins, by their samples."""
     bins = _bins(chances)
     gap = np.bincount(bins, weights * (truth - chances), NUM_BINS)
     return float(np.abs(gap).sum() / weights.sum())
@@ -169,14 +137,7 @@ def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArr
 def calibration(
     chances: NDArray[Any], truth: NDArray[Any], what: str, kinds: tuple[str, str] = ("right", "wrong")
 ) -> list[Figure]:
-    """Reliability diagram, and how sure the model was of what was so and of what was not.
-
-    Args:
-        chances: From 0 to 1, `[N]`.
-        truth: Whether it was so, bool `[N]`.
-        what: Of what they are the chances.
-        kinds: What samples are called of which it was so, and of which it was not.
-    """
+    """Reliability diagram, and how sure the model was of what was so and of what was not."""
     bins = _bins(chances)
     count = np.bincount(bins, minlength=NUM_BINS)
     used = count > 0
@@ -240,16 +201,7 @@ _MOST_CONFUSIONS: Final = 10
 
 
 def class_scores(predictions: Predictions) -> list[Score]:
-    """Accuracy, F1 and what goes with them.
-
-    Of two classes, precision, recall, F1 and average precision are those of the second, which their names
-    say: a metric `f1` may be a mean over both. Of more, F1 and recall are means over the classes that occur
-    in targets or predictions (as in scikit-learn), and AUROC that over the classes of some but not all
-    targets, each against the rest; see `mean_auroc`.
-
-    Args:
-        predictions: One column per class, with targets.
-    """
+    """Accuracy, F1 and what goes with them."""
     outputs, targets = predictions.outputs.astype(float), _targets(predictions)
     said, num_classes = outputs.argmax(1), outputs.shape[1]
     hit = np.where(said == targets, targets, -1)
@@ -282,11 +234,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
 
 
 def class_figures(predictions: Predictions) -> list[Figure]:
-    """Confusion matrix, scores per class, ROC, precision and recall, calibration.
-
-    Args:
-        predictions: One column per class, with targets.
-    """
+    """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
     from sklearn.metrics import (
         confusion_matrix,
         precision_recall_fscore_support,
@@ -320,13 +268,7 @@ def class_figures(predictions: Predictions) -> list[Figure]:
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
-    """The confusion matrix, also as shares of each target, and the most frequent confusions.
-
-    Args:
-        matrix: Counts `[C, C]`, a row per target.
-        names: Of the classes.
-        unit: What is counted.
-    """
+    """The confusion matrix, also as shares of each target, and the most frequent confusions."""
     return [*_matrices(matrix, names), *_confusions(matrix, names, unit)]
 
 
@@ -432,11 +374,7 @@ _MOST_LABEL_CURVES: Final = 8
 
 
 def label_scores(predictions: Predictions) -> list[Score]:
-    """F1, accuracy over all labels, exact matches and AUROC; see `is_on`.
-
-    Args:
-        predictions: One probability per label, with targets.
-    """
+    """F1, accuracy over all labels, exact matches and AUROC; see `is_on`."""
     said, targets = _decided(predictions)
     right = said == targets
     whole, each = right.all(1), right.mean(1)
@@ -462,11 +400,7 @@ def label_scores(predictions: Predictions) -> list[Score]:
 
 
 def label_figures(predictions: Predictions) -> list[Figure]:
-    """Scores and errors per label, ROC, precision and recall, calibration.
-
-    Args:
-        predictions: One probability per label, with targets.
-    """
+    """Scores and errors per label, ROC, precision and recall, calibration."""
     from sklearn.metrics import (
         precision_recall_fscore_support,
     )

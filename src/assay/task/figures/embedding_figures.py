@@ -24,11 +24,7 @@ _MOST_NEIGHBOURS: Final = 10_000
 
 
 def embedding_scores(predictions: Predictions) -> list[Score]:
-    """How often the nearest other sample is of the same class; of very many samples nothing.
-
-    Args:
-        predictions: Embeddings, with targets.
-    """
+    """How often the nearest other sample is of the same class; of very many samples nothing."""
     nearest, targets = nearest_neighbours(predictions), predictions.targets
     if nearest is None or targets is None:
         return []
@@ -96,12 +92,7 @@ def _clouds(places: NDArray[Any], predictions: Predictions) -> list[Points]:
 
 
 def class_name(predictions: Predictions, label: int) -> str:
-    """Name of a class, or its number.
-
-    Args:
-        predictions: Of a task with classes.
-        label: Which class.
-    """
+    """Name of a class, or its number."""
     return predictions.class_names[label] if label < len(predictions.class_names) else str(label)
 
 
@@ -109,11 +100,7 @@ _NUM_BINS: Final = 24
 
 
 def error_scores(predictions: Predictions) -> list[Score]:
-    """The mean error of the samples, and the error below which half and 95 % of them lie.
-
-    Args:
-        predictions: Errors in the first column.
-    """
+    """The mean error of the samples, and the error below which half and 95 % of them lie."""
     errors = _errors(predictions)
     if not len(errors):
         return []
@@ -132,11 +119,7 @@ _QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
 
 
 def error_figures(predictions: Predictions) -> list[Figure]:
-    """How the errors are distributed, and the latent vectors, projected.
-
-    Args:
-        predictions: Errors in the first column, latent vectors in the others.
-    """
+    """How the errors are distributed, and the latent vectors, projected."""
     errors = _errors(predictions)
     figures = []
     if len(errors):

@@ -23,13 +23,7 @@ _MOST_SAID: Final = 4
 
 
 def mask_scores(predictions: Predictions) -> list[Score]:
-    """Mean IoU and mean Dice over the classes that masks or predictions have, and the accuracy of pixels.
-
-    Over the pixels of all samples together, as in the metrics of the run; the intervals are over samples.
-
-    Args:
-        predictions: Of `confusions`.
-    """
+    """Mean IoU and mean Dice over the classes that masks or predictions have, and the accuracy of pixels."""
     confusions = predictions.outputs.astype(float)
     num_classes = len(predictions.class_names)
 
@@ -48,11 +42,7 @@ def mask_scores(predictions: Predictions) -> list[Score]:
 
 
 def mask_figures(predictions: Predictions) -> list[Figure]:
-    """IoU of each class, and what is taken for what.
-
-    Args:
-        predictions: Of `confusions`.
-    """
+    """IoU of each class, and what is taken for what."""
     names = predictions.class_names
     matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
     true, claimed, hit = matrix.sum(1), matrix.sum(0), matrix.diagonal()
@@ -80,11 +70,7 @@ def mask_figures(predictions: Predictions) -> list[Figure]:
 
 
 def sample_iou(predictions: Predictions) -> NDArray[Any]:
-    """Mean IoU of each sample, over the classes that its mask or the prediction has, `[N]`.
-
-    Args:
-        predictions: Of `confusions`; NaN for a sample of which every pixel is left out.
-    """
+    """Mean IoU of each sample, over the classes that its mask or the prediction has, `[N]`."""
     iou = _iou_of_each(predictions.outputs, len(predictions.class_names))
     there = np.isfinite(iou)
     with np.errstate(invalid="ignore"):
@@ -93,12 +79,7 @@ def sample_iou(predictions: Predictions) -> NDArray[Any]:
 
 
 def said_of_mask(predictions: Predictions, index: int) -> str:
-    """Mean IoU of a sample, and the classes that it is lowest for.
-
-    Args:
-        predictions: Of `confusions`.
-        index: Which sample.
-    """
+    """Mean IoU of a sample, and the classes that it is lowest for."""
     iou = _iou_of_each(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
     there = np.flatnonzero(np.isfinite(iou))
     if not len(there):

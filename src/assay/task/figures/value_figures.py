@@ -26,11 +26,7 @@ _NUM_BINS: Final = 24
 
 
 def value_scores(predictions: Predictions) -> list[Score]:
-    """R², MAE and RMSE of each target; of several targets the mean R² first.
-
-    Args:
-        predictions: One number per target, with targets.
-    """
+    """R², MAE and RMSE of each target; of several targets the mean R² first."""
     said, right = _pair(predictions)
     names = target_names(predictions)
     error, squares = np.abs(said - right), (said - right) ** 2
@@ -54,11 +50,7 @@ def value_scores(predictions: Predictions) -> list[Score]:
 
 
 def value_figures(predictions: Predictions) -> list[Figure]:
-    """Predicted against true, and the residuals, of each target.
-
-    Args:
-        predictions: One number per target, with targets.
-    """
+    """Predicted against true, and the residuals, of each target."""
     said, right = _pair(predictions)
     names = target_names(predictions)
     figures: list[Figure] = []
@@ -140,11 +132,7 @@ _MOST_BINS: Final = 24
 
 
 def token_scores(predictions: Predictions) -> list[Score]:
-    """Perplexity and bits per token; intervals are over windows, as the tokens of one depend on each other.
-
-    Args:
-        predictions: Surprisals `[N, L]`.
-    """
+    """Perplexity and bits per token; intervals are over windows: the tokens of one depend on each other."""
     bits = predictions.outputs.mean(1, dtype=float)
 
     def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
@@ -155,11 +143,7 @@ def token_scores(predictions: Predictions) -> list[Score]:
 
 
 def token_figures(predictions: Predictions) -> list[Figure]:
-    """How surprising tokens are, and how much that falls with the tokens that were seen before.
-
-    Args:
-        predictions: Surprisals `[N, L]`.
-    """
+    """How surprising tokens are, and how much that falls with the tokens that were seen before."""
     bits = predictions.outputs.astype(float)
     by_position = bits.mean(0)
     highest = int(np.ceil(bits.max(initial=1.0)))

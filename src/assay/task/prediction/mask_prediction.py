@@ -41,33 +41,19 @@ def palette() -> NDArray[np.uint8]:
 
 
 def mask_png(mask: NDArray[np.uint8]) -> bytes:
-    """A PNG file whose pixels are the classes, and which shows them in colours.
-
-    Args:
-        mask: `[H, W]`.
-    """
+    """A PNG file whose pixels are the classes, and which shows them in colours."""
     image = Image.fromarray(np.ascontiguousarray(mask), "L")
     image.putpalette(palette().tobytes())
     return _png(image)
 
 
 def swatch(label: int) -> bytes:
-    """A small PNG file in the colour of a class.
-
-    Args:
-        label: Index of the class.
-    """
+    """A small PNG file in the colour of a class."""
     return _png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
 def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) -> bytes:
-    """A PNG file of a picture, of its mask over it, and of the predicted mask over it.
-
-    Args:
-        picture: A PNG file.
-        target: True mask `[H, W]`, of any size; 255 is left out.
-        predicted: As `target`.
-    """
+    """A PNG file of a picture, of its mask over it, and of the predicted mask over it."""
     with Image.open(io.BytesIO(picture), formats=("PNG",)) as opened:
         base = opened.convert("RGB")
     times = max(1, _SMALLEST // max(base.size))

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 def indices_of(scores: NDArray[np.float32], kind: Kind, threshold: float) -> NDArray[np.int64]:
-    """Classes of N samples, int64 `[N]`.
-
-    Args:
-        scores: `[N, C]`.
-        kind: What they are.
-        threshold: As of `ClassPrediction`.
-    """
+    """Classes of N samples, int64 `[N]`."""
     if scores.shape[1] == 2 and kind == "probabilities" and threshold != 0.5:
         return (scores[:, 1] >= threshold).astype(np.int64)
     indices: NDArray[np.int64] = scores.argmax(1)
@@ -76,11 +70,7 @@ class ClassPrediction:
         return probabilities_of(self.scores, self.kind)
 
     def top_k(self, k: int = 3) -> list[tuple[str, float]]:
-        """The k most likely classes, each with its score.
-
-        Args:
-            k: How many; all, where there are fewer.
-        """
+        """The k most likely classes, each with its score."""
         best = np.argsort(-self.scores, kind="stable")[:k]
         return [(self.class_names[index], float(self.scores[index])) for index in best]
 
@@ -134,11 +124,7 @@ class ValuePrediction:
 
     @property
     def value(self) -> float:
-        """Of the only target.
-
-        Raises:
-            ValueError: There are several.
-        """
+        """Of the only target."""
         return float(self.values.item())
 
     def __float__(self) -> float:
@@ -190,15 +176,7 @@ def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
 
 
 def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
-    """The scores, where they are probabilities.
-
-    Args:
-        scores: Of any shape.
-        kind: What they are.
-
-    Raises:
-        AttributeError: They are not.
-    """
+    """The scores, where they are probabilities."""
     if kind != "probabilities":
         raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
     return scores
@@ -332,11 +310,7 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
         return probabilities_of(self.scores, self.kind)
 
     def top_k(self, k: int = 3) -> list[list[tuple[str, float]]]:
-        """The k most likely classes of each sample.
-
-        Args:
-            k: How many; all, where there are fewer.
-        """
+        """The k most likely classes of each sample."""
         return [one.top_k(k) for one in self]
 
     @override
@@ -512,14 +486,7 @@ class MultitaskPredictions(PredictionBatch[MultitaskPrediction]):
     names: tuple[str, ...]
 
     def of(self, target: str) -> ClassPredictions | ValuePredictions:
-        """Predictions of one target.
-
-        Args:
-            target: Its name.
-
-        Raises:
-            KeyError: There is no such target.
-        """
+        """Predictions of one target."""
         return self._by_target()[target]
 
     @override

@@ -1,5 +1,3 @@
-"""What a model said of samples, and what was right."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass
