@@ -42,6 +42,7 @@ _FOR_LOSS = {
 }
 _FOR_MODEL = {
     "mlp": ("model.hidden=[8]",),
+    "table_mlp": ("model.hidden=[8]",),
     "autoencoder": ("task=reconstruction", "model.hidden=[8]"),
     "conv_autoencoder": ("task=reconstruction", "model.widths=[4]"),
     "simclr": _VIEWS,
@@ -101,7 +102,7 @@ _NOT_HERE = {
     *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
     *((group, "multitask") for group in ("loss", "metrics", "task")),
     *(("metrics", name) for name in ("segmentation", "language_modelling")),
-    *(("data", "wine_multitask"), ("loss", "dice")),
+    *(("data", "wine_multitask"), ("loss", "dice"), ("loss", "dice_cross_entropy")),
     ("precision", "fp16"),  # needs a GPU
     # Texts go with models of texts alone; tests/training/test_texts.py
     *(("data", name) for name in ("text_table", "stdlib_docs")),

@@ -48,7 +48,7 @@ DATA: dict[str, tuple[str, bool]] = {
     "custom": ("multiclass", True),
 }
 """The task of a data set, and whether its samples are images."""
-ANY_SHAPE = ("linear", "mlp")
+ANY_SHAPE = ("linear", "mlp", "table_mlp")
 WEIGHTED = ("ldam", "cross_entropy", "focal")
 """Losses with class weights, which deferred re-weighting changes."""
 APART = {
@@ -77,7 +77,7 @@ ELSEWHERE = {
     *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
     *((group, "multitask") for group in ("loss", "metrics")),
     *(("metrics", name) for name in ("segmentation", "language_modelling")),
-    *(("data", "wine_multitask"), ("loss", "dice")),
+    *(("data", "wine_multitask"), ("loss", "dice"), ("loss", "dice_cross_entropy")),
     ("precision", "fp16"),  # needs a GPU
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
     *(("model", name) for name in ("autoencoder", "conv_autoencoder", "simclr")),  # of tasks without targets
@@ -184,7 +184,7 @@ def overrides(choice: Choice) -> list[str]:
     return [*typed, *GIVEN.get(choice.get("data", ""), "").split()]
 
 
-MODELS_WITH = dict.fromkeys(("mlp", "small_cnn", "lenet"), "num_outputs")
+MODELS_WITH = dict.fromkeys(("mlp", "table_mlp", "small_cnn", "lenet"), "num_outputs")
 
 
 # -- and it does -----------------------------------------------------------------------------------

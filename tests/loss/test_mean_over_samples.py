@@ -31,6 +31,7 @@ LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
     "kl_div": (KLDiv(), torch.rand(7, 3, generator=torch.Generator().manual_seed(1)).softmax(1)),
     "ldam": (LDAM([2, 3, 2]), CLASSES),
     "dice": (Dice(ignore_index=1), MASKS),
+    "dice_cross_entropy": (Dice(ignore_index=1, cross_entropy=1.0), MASKS),
     "cross_entropy of masks": (CrossEntropy(ignore_index=1), MASKS),
     "weighted cross_entropy of masks": (CrossEntropy(class_weight=WEIGHT, ignore_index=1), MASKS),
     "focal of masks": (Focal(ignore_index=1), MASKS),

@@ -100,7 +100,7 @@ def test_scores_of_two_processes_are_those_of_all_their_samples(tmp_path: Path) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("loss", ["cross_entropy", "focal", "dice"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "focal", "dice", "dice_cross_entropy"])
 def test_pieces_of_a_batch_add_up_to_it_however_many_pixels_are_left_out(
     train: Train, root: Path, tmp_path: Path, loss: str
 ) -> None:
