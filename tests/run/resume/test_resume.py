@@ -413,3 +413,13 @@ def test_rows_that_are_lost_are_said_at_the_end(
     assert says in record(run_dir)["reason"]
     code, said = typed(run_dir)
     assert "nothing to add" in said
+
+
+@pytest.mark.parametrize("value", ["x", "1.5", "-3"])
+def test_a_mistyped_length_is_not_blamed_on_the_checkpoint(stopped: Path, value: str) -> None:
+    before = record(stopped)
+    code, said = typed(stopped, f"trainer.max_epochs={value}")
+    assert code != 0
+    assert said.startswith("error: trainer.max_epochs")
+    assert "last.ckpt" not in said
+    assert record(stopped) == before
