@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.build.trainer import gpu_names
 from assay.build.trainer_options import refuse_foreign_ranks, world_size
+from assay.check.signature import check_signatures
 from assay.check.trainer import check_trainer
 from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
@@ -255,7 +256,9 @@ def resume(
         config = read_config(run_dir, trusted, must_be_whole=True)
         job = change(run_dir, config, record.interpolations, overrides)
         check_outside(job.config, replace(trust(overrides), said=said))
-        check_trainer(job.config)  # else a mistyped length would look like a damaged checkpoint
+        # Before the checkpoint is opened: a mistyped length would make that look damaged.
+        check_signatures(job.config, sorted({key.partition(".")[0] for key in job.changed}))
+        check_trainer(job.config)
         if record.status == "finished" and not _adds(job):
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
         RunDirectory(run_dir).remove_unfinished()
