@@ -83,7 +83,7 @@ class Reconstruction(FromInputs):
     """A model returns what it was given, through something narrower."""
 
     name = "reconstruction"
-    suits = "model=autoencoder loss=mse metrics=reconstruction"
+    suits = "model=autoencoder loss=mse metrics=reconstruction augment=none"
     loss_kinds: ClassVar[frozenset[str]] = frozenset()
     size_key = "num_features"
     unit = ("value to reconstruct", "values to reconstruct")
