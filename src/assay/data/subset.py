@@ -179,13 +179,10 @@ def near_copies(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]
     """Say how many texts and pictures of val and test are nearly in training; nothing where none is."""
     # Texts: the same words, whatever their case and signs. Pictures: 16×16 grey pixels that are twenty
     # times as close, by correlation, as those of the closest pictures otherwise.
-    hashes = _hashes(every)
-    if hashes is None:
+    looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
+    if any(look is None for look in looks.values()) or (hashes := _hashes(every)) is None:
         return []
     of = {subset: (subset if subset in every else "train") for subset in rows}
-    looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
-    if any(look is None for look in looks.values()):
-        return []
     are_texts = looks["train"].ndim == 1
     most = len(rows["train"]) if are_texts else _MOST_PICTURES
     train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
