@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.run import plain_value
 from assay.config.serialize import REPETITIONS, fingerprint_of, to_yaml
 from assay.record.run_directory import RunDirectory
 from assay.record.run_record import RunRecord
-from assay.record.runs.run import plain_value
 
 if TYPE_CHECKING:
     from pathlib import Path

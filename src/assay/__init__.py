@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.record.runs.read_runs import curves, runs
+    from assay.analysis.read_runs import curves, runs
     from assay.run.load import load
     from assay.run.result import RunResult
     from assay.run.train import train
@@ -21,7 +21,7 @@ __all__ = ["RunResult", "curves", "load", "runs", "train"]
 def __getattr__(name: str) -> Any:
     # Torch is imported when something is trained or loaded, not by `assay --help`.
     if name in ("runs", "curves"):
-        from assay.record.runs import read_runs
+        from assay.analysis import read_runs
 
         return getattr(read_runs, name)
     if name == "load":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.analysis.objective import Objective
 from assay.cli.documents import Sweep
 from assay.record.journal import JobRecord
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.summary import SweepResult
 

@@ -34,6 +34,7 @@ ALSO = (
 HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
 LIGHT = (
     "__init__",
+    "analysis",
     "callbacks.optuna_study",
     "check.job",
     "cli",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.analysis.objective import Objective
 from assay.check.report import Report
 from assay.compose.compose import loader
 from assay.errors import ConfigError
-from assay.record.objective import Objective
 from assay.sweep.definition import (
     SweepDefinition,
     read_definition,

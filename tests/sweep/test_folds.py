@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.record.out_of_fold import FILE
+from assay.analysis.out_of_fold import FILE
 from assay.report.report import report
 from assay.run.evaluate import evaluate
 from assay.sweep.session import go_on, start

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
-from assay.record.objective import Objective
 from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.analysis.objective import Objective
 from assay.check.report import Report
 from assay.compose.job_composer import Job
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.record.journal import Journal
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.scheduler import Policy, Scheduler, StopRequest, job_record_of, num_gpus

@@ -14,9 +14,9 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
 import assay
+from assay.analysis.objective import format_score
 from assay.errors import AssayError, DataError
 from assay.record import predictions_file
-from assay.record.objective import format_score
 from assay.run.evaluate import evaluate
 from assay.run.train import train
 from assay.task.multitask import Multitask

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
+from assay.analysis.objective import BASELINES
 from assay.build.trainer_options import refuse_foreign_ranks
 from assay.check.output_paths import check_data_root, check_output_paths
 from assay.check.trainer import check_trainer
@@ -28,7 +29,6 @@ from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError, first_line
-from assay.record.objective import BASELINES
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.allowed_targets import check_targets
 from assay.targets.optional_packages import check_installed

@@ -16,8 +16,8 @@ from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
+    from assay.analysis.comparison import Comparison
     from assay.cli.documents import Document
-    from assay.report.comparison import Comparison
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
@@ -107,9 +107,9 @@ def best(
     That is the best repetition of the configuration with the best mean.
     """
     with reported(debug, as_json=as_json) as document:
-        from assay.record.runs.read_runs import read_runs
-        from assay.report.comparison import compare as compared
-        from assay.report.comparison import default_metric, in_words, ranking_of
+        from assay.analysis.comparison import compare as compared
+        from assay.analysis.comparison import default_metric, in_words, ranking_of
+        from assay.analysis.read_runs import read_runs
         from assay.report.comparison_formats import Best, best_run, to_document
 
         runs = read_runs([path])
@@ -187,9 +187,9 @@ def _show(
     *,
     watch: bool,
 ) -> None:
-    from assay.record.runs.read_runs import RunReader
-    from assay.report.comparison import compare as compared
-    from assay.report.comparison import default_metric
+    from assay.analysis.comparison import compare as compared
+    from assay.analysis.comparison import default_metric
+    from assay.analysis.read_runs import RunReader
 
     reader = RunReader()
 

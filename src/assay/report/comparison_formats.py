@@ -13,8 +13,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from assay.analysis.objective import score_text
 from assay.quoting import counted, spreadsheet_cell, typed
-from assay.record.objective import score_text
 from assay.terminal import escape_markdown, in_a_line, printable
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from assay.record.runs.run import Run
-    from assay.report.comparison import Comparison, Row
+    from assay.analysis.comparison import Comparison, Row
+    from assay.analysis.run import Run
 
 
 ABSENT: Final = "–"

@@ -10,27 +10,27 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
+from assay.analysis.comparison import compare, verdict_of
+from assay.analysis.config_values import fold_of, in_one_line, in_short, varying
+from assay.analysis.objective import Objective, objectives
+from assay.analysis.read_runs import read_runs as read
+from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside
 from assay.record.journal import FILE, Journal
-from assay.record.objective import Objective, objectives
 from assay.record.outcome import Outcome, Status
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import RunRecord
-from assay.record.runs.config_values import fold_of, in_one_line, in_short, varying
-from assay.record.runs.read_runs import read_runs as read
-from assay.record.runs.statistics import mean_of
-from assay.report.comparison import compare, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.analysis.run import Run
+    from assay.analysis.statistics import Mean
     from assay.record.journal import JobRecord
-    from assay.record.runs.run import Run
-    from assay.record.runs.statistics import Mean
 
 
 @final

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from assay.analysis.objective import baseline_in_words, described_metric, format_score
+from assay.analysis.read_runs import read_curves
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Heatmap
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
-from assay.record.objective import baseline_in_words, described_metric, format_score
 from assay.record.outcome import reason_of
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
-from assay.record.runs.read_runs import read_curves
 from assay.report.page import (
     Block,
     Cards,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.record.runs.read_runs import Curve
+    from assay.analysis.read_runs import Curve
     from assay.record.samples_file import KeptSample
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score

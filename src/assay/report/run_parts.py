@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from assay.analysis.objective import is_share
+from assay.analysis.read_runs import Curve
 from assay.config.source_location import shortened
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import check_inside, read_whole
-from assay.record.objective import is_share
 from assay.record.run_directory import RunDirectory
-from assay.record.runs.read_runs import Curve
 from assay.report.difference import values_of
 from assay.report.page import Block, Cell, Code, Facts, Note, Table, Tone
 

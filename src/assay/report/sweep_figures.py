@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from assay.analysis.objective import format_score, is_share
+from assay.analysis.statistics import importance
 from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points, Spans, is_logarithmic
 from assay.quoting import counted, duration, reads_as_number
-from assay.record.objective import format_score, is_share
-from assay.record.runs.statistics import importance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.record.objective import Objective
+    from assay.analysis.objective import Objective
     from assay.report.read_sweep import Contents, Group, Job, Span
 
 

@@ -10,17 +10,17 @@ from urllib.parse import quote
 
 import numpy as np
 
+from assay.analysis.config_values import INNER_FOLDS, in_one_line, in_short
+from assay.analysis.objective import format_score, is_share, score_text
+from assay.analysis.out_of_fold import FoldRun, gathered, mean_scores, tested_values
+from assay.analysis.read_runs import read_curves
+from assay.analysis.statistics import mean_of
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line
 from assay.files.symlinks import read_end
 from assay.quoting import counted, duration
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import logs_of
-from assay.record.objective import format_score, is_share, score_text
-from assay.record.out_of_fold import FoldRun, gathered, mean_scores, tested_values
-from assay.record.runs.config_values import INNER_FOLDS, in_one_line, in_short
-from assay.record.runs.read_runs import read_curves
-from assay.record.runs.statistics import mean_of
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.read_sweep import ranked, verdict
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.record.objective import Objective
-    from assay.record.out_of_fold import OutOfFold
+    from assay.analysis.objective import Objective
+    from assay.analysis.out_of_fold import OutOfFold
+    from assay.analysis.read_runs import Curve
+    from assay.analysis.statistics import Mean
     from assay.record.outcome import Cause
-    from assay.record.runs.read_runs import Curve
-    from assay.record.runs.statistics import Mean
     from assay.report.page import Block, Tone
     from assay.report.read_sweep import Contents, Group, Job
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
+from assay.analysis.objective import baseline_in_words
 from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
 from assay.data.subset import blocks
-from assay.record.objective import baseline_in_words
 from assay.record.outcome import reason_of
 from assay.task.task_of import task_of
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from omegaconf import DictConfig, open_dict
 
+from assay.analysis.run_differences import causes, differences, relative_differences
 from assay.config.serialize import fingerprint
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
@@ -26,7 +27,6 @@ from assay.record.outcome import exit_code_of
 from assay.record.provenance import changed_files, differences_within, git_state, package_changes, packages
 from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord
-from assay.record.runs.run_differences import causes, differences, relative_differences
 from assay.run.reproduce_process import CODE, REFUSED, WEIGHTS
 from assay.run.saved_config import as_written, judged_config
 from assay.targets.allowed_targets import check_targets

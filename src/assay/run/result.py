@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from omegaconf import OmegaConf
 from rich.markup import escape
 
+from assay.analysis.objective import baseline_in_words, format_score
+from assay.analysis.run_differences import since_previous
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, shown_path
 from assay.quoting import counted
-from assay.record.objective import baseline_in_words, format_score
 from assay.record.outcome import exit_code
-from assay.record.runs.run_differences import since_previous
 from assay.run.saved_config import judged_config
 from assay.targets.objects import TARGET, given
 from assay.targets.own_task import check_tasks, strangers

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from omegaconf import OmegaConf
 
+from assay.analysis.read_runs import read_curves
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
@@ -18,7 +19,6 @@ from assay.paths import project_conf
 from assay.quoting import counted
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
-from assay.record.runs.read_runs import read_curves
 from assay.targets.allowed_targets import check_targets
 from assay.targets.own_task import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages

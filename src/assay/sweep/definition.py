@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.analysis.config_values import loss_terms, unlike_losses
+from assay.analysis.objective import check_asked_for, objectives
 from assay.check.output_paths import check_folder
 from assay.compose.compose import job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
@@ -19,8 +21,6 @@ from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
 from assay.errors import AssayError, ConfigError, one_line_of
-from assay.record.objective import check_asked_for, objectives
-from assay.record.runs.config_values import loss_terms, unlike_losses
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
@@ -35,10 +35,10 @@ from assay.targets.trust import KEY, within
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from assay.analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.config.hydra_internals import Hydra
-    from assay.record.objective import Objective
 
 _UNUSED: Final = ("_target_", "max_batch_size")
 

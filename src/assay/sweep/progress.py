@@ -16,18 +16,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from assay.analysis.config_values import in_one_line, varying
+from assay.analysis.objective import format_score
 from assay.errors import first_line
 from assay.files.symlinks import appending
 from assay.quoting import duration
-from assay.record.objective import format_score
-from assay.record.runs.config_values import in_one_line, varying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from assay.analysis.objective import Objective
     from assay.record.journal import JobRecord
-    from assay.record.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.job_spec import Retry
     from assay.terminal import Console

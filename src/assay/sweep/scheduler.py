@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from omegaconf import OmegaConf
 
+from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text_of
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
 from assay.process.stop_signals import handled_by
 from assay.record.journal import JobRecord
-from assay.record.objective import scores_of
 from assay.record.outcome import Outcome, exit_code_of, reason_of
 from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec, Retry
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import FrameType
 
+    from assay.analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.job_composer import Job
     from assay.record.journal import Journal
-    from assay.record.objective import Objective
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.progress import SweepProgress
     from assay.sweep.search.search import Proposal, Search

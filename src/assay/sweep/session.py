@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from assay.analysis.objective import scores_of
 from assay.check.checker import Checker
 from assay.check.output_paths import check_folder
 from assay.compose.compose import loader
@@ -23,7 +24,6 @@ from assay.paths import project_conf
 from assay.quoting import counted, quoted
 from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
-from assay.record.objective import scores_of
 from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
+    from assay.analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.job_composer import Job
-    from assay.record.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.launcher.launcher import Launcher
 

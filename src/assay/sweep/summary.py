@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 from rich.markup import escape
 from rich.table import Table
 
+from assay.analysis import out_of_fold
+from assay.analysis.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
+from assay.analysis.objective import format_score, score_text
+from assay.analysis.statistics import importance, mean_of
 from assay.config.serialize import REPETITIONS
 from assay.files.atomic import write_text
 from assay.quoting import spreadsheet_cell
-from assay.record import out_of_fold
 from assay.record.log_file import FILE, logs_of
-from assay.record.objective import format_score, score_text
-from assay.record.runs.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
-from assay.record.runs.statistics import importance, mean_of
 from assay.run.result import LONG, labelled
 from assay.sweep.progress import why
 from assay.targets.own_task import import_trusted
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.analysis.objective import Objective
+    from assay.analysis.out_of_fold import OutOfFold
+    from assay.analysis.statistics import Mean
     from assay.record.journal import JobRecord
-    from assay.record.objective import Objective
-    from assay.record.out_of_fold import OutOfFold
-    from assay.record.runs.statistics import Mean
     from assay.terminal import Console
 
 

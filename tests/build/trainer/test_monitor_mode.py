@@ -13,11 +13,11 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 from torchmetrics.regression import MeanSquaredError
 from torchmetrics.wrappers import ClasswiseWrapper
 
+from assay.analysis.objective import objectives
 from assay.build.monitor_mode import directions, known_directions, mode_of
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
-from assay.record.objective import objectives
 
 if TYPE_CHECKING:
     from tests.conftest import Train

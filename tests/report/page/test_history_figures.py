@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from assay.analysis.read_runs import Curve
 from assay.figure.figure import Line
-from assay.record.runs.read_runs import Curve
 from assay.report.run_parts import at_epoch, curve_figures, memory_figures, throughput_figure
 
 CURVES = {

@@ -10,11 +10,11 @@ import pytest
 from tests.report.page.browser import needs_chromium, opened
 from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
+from assay.analysis.read_runs import read_curves
 from assay.errors import AssayError
 from assay.figure.figure import Line
 from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
-from assay.record.runs.read_runs import read_curves
 from assay.record.samples_file import KeptSample
 from assay.report.page import Cards, Figures, Note, Page, Pictures, Table, render, write
 from assay.report.run_page import run_page

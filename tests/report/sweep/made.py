@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.record.objective import Objective
+from assay.analysis.objective import Objective
 from assay.record.outcome import Outcome
 from assay.report.read_sweep import Contents, Job
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from assay.analysis.read_runs import Curve
 from assay.figure.figure import Line
-from assay.record.runs.read_runs import Curve
 from assay.report.read_sweep import ranked, read_sweep
 from assay.report.sweep_page import curve_figures, line_of
 

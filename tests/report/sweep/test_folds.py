@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assay.analysis.objective import Objective
 from assay.record import predictions_file
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.report.page import Cell, Note, Table
 from assay.report.read_sweep import Contents, Job, ranked

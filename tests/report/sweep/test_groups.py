@@ -6,7 +6,7 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # it has no stubs
 from tests.report.sweep.made import LOSS, contents, job
 
-from assay.record.objective import Objective
+from assay.analysis.objective import Objective
 from assay.report.read_sweep import ranked, verdict
 
 WORST = Objective("val/loss", "maximize")

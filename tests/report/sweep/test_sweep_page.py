@@ -16,9 +16,9 @@ from tests.making_runs import make_run
 from tests.report.page.browser import needs_chromium, opened
 from tests.report.sweep.made import ACCURACY, LOSS, contents, job
 
+from assay.analysis.objective import Objective
 from assay.files.checksum import seal_json
 from assay.record.journal import JobRecord, Journal
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.report.page import Note, Table, render, write
 from assay.report.read_sweep import read_contents, read_sweep

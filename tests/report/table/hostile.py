@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from tests.making_runs import make_run
 
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import compare
+from assay.analysis.comparison import compare
+from assay.analysis.read_runs import read_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.report.comparison import Comparison
+    from assay.analysis.comparison import Comparison
 
 TEXTS: Final = (
     "\x1b]0;owned\x07",

@@ -8,17 +8,17 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
+from assay.analysis.comparison import compare
+from assay.analysis.read_runs import read_runs
 from assay.errors import AssayError
 from assay.record.run_lock import writing
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import compare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Trained
 
-    from assay.report.comparison import Comparison
+    from assay.analysis.comparison import Comparison
 
 SCORES = {"0.1": (0.90, 0.92, 0.91), "0.01": (0.95, 0.96, 0.97)}
 

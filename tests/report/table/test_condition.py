@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.making_runs import make_run
 
-from assay.record.runs.config_values import ConfigValues
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import meeting
+from assay.analysis.comparison import meeting
+from assay.analysis.config_values import ConfigValues
+from assay.analysis.read_runs import read_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

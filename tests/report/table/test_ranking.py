@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.making_runs import make_run
 
+from assay.analysis.comparison import default_metric, ranking_of
+from assay.analysis.read_runs import read_runs
 from assay.errors import AssayError
 from assay.record.journal import Journal
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import default_metric, ranking_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pandas as pd
 from tests.making_runs import make_run
 from tests.report.table.hostile import TEXTS, hostile
 
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import compare
+from assay.analysis.comparison import compare
+from assay.analysis.read_runs import read_runs
 from assay.report.comparison_formats import to_csv
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tests.making_runs import make_run
 from tests.report.table.hostile import TEXTS, hostile
 
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import compare
+from assay.analysis.comparison import compare
+from assay.analysis.read_runs import read_runs
 from assay.report.comparison_formats import to_latex, to_markdown
 
 if TYPE_CHECKING:

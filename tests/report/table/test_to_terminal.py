@@ -9,8 +9,8 @@ import pytest
 from tests.making_runs import make_run
 from tests.report.table.hostile import TEXTS, hostile
 
-from assay.record.runs.read_runs import read_runs
-from assay.report.comparison import Comparison, compare
+from assay.analysis.comparison import Comparison, compare
+from assay.analysis.read_runs import read_runs
 from assay.report.comparison_formats import best_run, print_comparison
 from assay.terminal import Console
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.analysis.config_values import in_one_line
+from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
-from assay.record.runs.config_values import in_one_line
 from assay.sweep.job_spec import Retry
 from assay.sweep.progress import SweepProgress, last_progress, shown, why
 from assay.terminal import Console

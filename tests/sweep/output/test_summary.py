@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.analysis.objective import Objective
 from assay.figure.figure import Bars
 from assay.record.journal import JobRecord
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.report.read_sweep import Contents, Job, ranked
 from assay.report.sweep_figures import parameter_figures

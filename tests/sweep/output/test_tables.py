@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
+from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.summary import best_job, groups, groups_csv, ranked, results_csv, write_tables
 

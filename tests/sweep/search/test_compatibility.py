@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from assay.analysis.objective import Objective
 from assay.errors import ConfigError
-from assay.record.objective import Objective
 from assay.sweep.search.optuna import NO_PRUNER, check_installed, check_parts, prunes
 
 TPE = {"_target_": "optuna.samplers.TPESampler"}

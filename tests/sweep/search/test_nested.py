@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.analysis.objective import Objective
 from assay.errors import ConfigError
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.sweep.search.grid import GridSearch, NestedSearch
 from assay.sweep.search.random import RandomSearch

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 
+from assay.analysis.objective import Objective
 from assay.callbacks.optuna_study import close_storage
 from assay.errors import ConfigError
-from assay.record.objective import Objective
 from assay.sweep.search.optuna import FILE, make_own, open_study, storage_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
+from assay.analysis.objective import Objective
 from assay.errors import AssayError
-from assay.record.objective import Objective
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
 from assay.sweep.search.optuna import OptunaSearch

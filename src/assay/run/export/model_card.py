@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import OmegaConf
 
+from assay.analysis.objective import described_metric, format_score
 from assay.data.tabular.table_rows import text_columns
 from assay.errors import AssayError
 from assay.quoting import counted, number_text
 from assay.record import predictions_file
-from assay.record.objective import described_metric, format_score
 from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, final
 from hydra.core.override_parser.types import IntervalSweep
 from typing_extensions import override
 
+from assay.analysis.config_values import INNER_FOLDS
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
-from assay.record.runs.config_values import INNER_FOLDS
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import as_typed, discrete, parse
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
 
-    from assay.record.objective import Objective
+    from assay.analysis.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.search.search import Known
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from typing_extensions import override
 
+from assay.analysis.objective import objectives
 from assay.callbacks.optuna_study import (
     JOURNAL_ENDINGS,
     build_part,
@@ -23,7 +24,6 @@ from assay.callbacks.optuna_study import (
 )
 from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
-from assay.record.objective import objectives
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
 from assay.sweep.search.study import Samplers, add_earlier, distribution, earlier_runs, read_constraints
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import optuna
     from hydra.core.config_loader import ConfigLoader
 
-    from assay.record.objective import Objective
+    from assay.analysis.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.search.search import Known
     from assay.sweep.search.study import Constraint

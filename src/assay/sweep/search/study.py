@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.record.objective import Objective
+    from assay.analysis.objective import Objective
     from assay.sweep.search.space import Dimension, Space
 
 

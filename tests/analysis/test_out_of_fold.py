@@ -14,9 +14,9 @@ from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-unty
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 from tests.task.grades import made
 
+from assay.analysis.out_of_fold import FoldRun, fold_runs, gathered, mean_scores, write
 from assay.record import predictions_file
 from assay.record.journal import JobRecord
-from assay.record.out_of_fold import FoldRun, fold_runs, gathered, mean_scores, write
 from assay.record.outcome import Outcome
 from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import remember_task

@@ -8,13 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from assay.config.did_you_mean import did_you_mean, named
-from assay.errors import AssayError, ConfigError
-from assay.quoting import counted, number_text
-from assay.record.journal import FILE as JOURNAL
-from assay.record.journal import Journal
-from assay.record.objective import is_better_low
-from assay.record.runs.config_values import (
+from assay.analysis.config_values import (
     OF_THE_RECORD,
     ConfigValues,
     config_columns,
@@ -22,8 +16,9 @@ from assay.record.runs.config_values import (
     unlike_losses,
     value,
 )
-from assay.record.runs.run import is_config, plain_value, same_value
-from assay.record.runs.statistics import (
+from assay.analysis.objective import is_better_low
+from assay.analysis.run import is_config, plain_value, same_value
+from assay.analysis.statistics import (
     LEVEL,
     PAIRED_TEST,
     WELCH,
@@ -32,14 +27,19 @@ from assay.record.runs.statistics import (
     same_folds,
     welch,
 )
+from assay.config.did_you_mean import did_you_mean, named
+from assay.errors import AssayError, ConfigError
+from assay.quoting import counted, number_text
+from assay.record.journal import FILE as JOURNAL
+from assay.record.journal import Journal
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.record.runs.run import Run
-    from assay.record.runs.statistics import Mean
+    from assay.analysis.run import Run
+    from assay.analysis.statistics import Mean
 
 
 @final

@@ -8,21 +8,21 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.analysis.config_values import ConfigValues, config_columns, unlike_data, unlike_losses
+from assay.analysis.read_runs import read_runs
+from assay.analysis.run import same_value
 from assay.errors import AssayError
 from assay.record import predictions_file
 from assay.record.provenance import differences_within, machine_changes, segments
 from assay.record.run_directory import find_runs
 from assay.record.run_record import FILE
-from assay.record.runs.config_values import ConfigValues, config_columns, unlike_data, unlike_losses
-from assay.record.runs.read_runs import read_runs
-from assay.record.runs.run import same_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assay.analysis.run import Run
     from assay.record.run_record import RunRecord
-    from assay.record.runs.run import Run
 
 _LOOKED_AT: Final = 50
 """Runs that are read in search of one of the same name."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.making_runs import make_run
 
+from assay.analysis.comparison import compare
+from assay.analysis.read_runs import RunReader, read_runs
 from assay.errors import AssayError
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
-from assay.record.runs.read_runs import RunReader, read_runs
-from assay.report.comparison import compare
 
 if TYPE_CHECKING:
     from pathlib import Path

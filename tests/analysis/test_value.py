@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.making_runs import make_run
 
-from assay.record.runs.config_values import ConfigValues, value, value_of
-from assay.record.runs.read_runs import read_runs
+from assay.analysis.config_values import ConfigValues, value, value_of
+from assay.analysis.read_runs import read_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

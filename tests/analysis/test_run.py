@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay.record.runs.run import Run, is_config, same_value, typed_values
+from assay.analysis.run import Run, is_config, same_value, typed_values
 
 
 def test_what_was_typed() -> None:

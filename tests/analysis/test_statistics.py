@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
-from assay.record.runs.statistics import corrected_resampled, mean_of, same_folds, welch
-from assay.report.comparison import verdict_of
+from assay.analysis.comparison import verdict_of
+from assay.analysis.statistics import corrected_resampled, mean_of, same_folds, welch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

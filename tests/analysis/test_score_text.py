@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assay.record.objective import format_score, score_text
-from assay.record.runs.statistics import mean_of
+from assay.analysis.objective import format_score, score_text
+from assay.analysis.statistics import mean_of
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from assay.quoting import number_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.analysis.statistics import Mean
     from assay.record.outcome import Outcome
-    from assay.record.runs.statistics import Mean
 
 
 Direction = Literal["minimize", "maximize"]

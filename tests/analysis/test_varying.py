@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from assay.analysis.config_values import varying
 from assay.record.journal import JobRecord
-from assay.record.runs.config_values import varying
 
 
 def jobs() -> list[JobRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.record.runs.statistics import importance
+from assay.analysis.statistics import importance
 
 DRAW = np.random.default_rng(0)
 LR, NOISE = DRAW.uniform(-4, -1, 60), DRAW.uniform(0, 1, 60)

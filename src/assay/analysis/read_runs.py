@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from assay.analysis.config_values import ConfigValues, fold_of, value_of
+from assay.analysis.run import Run, is_config, plain_value, typed_values
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole
 from assay.record.journal import Journal
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
-from assay.record.runs.config_values import ConfigValues, fold_of, value_of
-from assay.record.runs.run import Run, is_config, plain_value, typed_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import yaml
 
+from assay.analysis.run import is_config, plain_value, shown
 from assay.errors import AssayError, first_line
 from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import PACKAGES
-from assay.record.runs.run import is_config, plain_value, shown
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from assay.analysis.run import Run
     from assay.record.journal import JobRecord
-    from assay.record.runs.run import Run
 
 INNER_FOLDS: Final = "data.split.inner_folds"
 """How many inner folds choose a configuration; null in the jobs that test what they chose."""

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special  # type: ignore[import-untyped]  # scipy has no types
 
-from assay.record.runs.statistics import p_value, quantile
+from assay.analysis.statistics import p_value, quantile
 
 
 @settings(deadline=None)

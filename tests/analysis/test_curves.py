@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import pytest
 
+from assay.analysis.read_runs import read_curves
 from assay.errors import AssayError
-from assay.record.runs.read_runs import read_curves
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.record.objective import Objective, objectives, scores_of
+from assay.analysis.objective import Objective, objectives, scores_of
 from assay.record.outcome import Outcome
 
 LOSS = Objective("val/loss", "minimize")

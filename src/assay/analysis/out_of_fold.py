@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from assay.analysis.config_values import INNER_FOLDS, fold_of, varying
+from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
-from assay.record.runs.config_values import INNER_FOLDS, fold_of, varying
-from assay.record.runs.statistics import mean_of
 from assay.task.answers import scores_of, typed_by
 from assay.task.task_of import TASKS, known_task
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from assay.analysis.run_differences import causes, differences, first_row
 from assay.record import predictions_file
 from assay.record.provenance import package_changes
 from assay.record.run_record import RunRecord
-from assay.record.runs.run_differences import causes, differences, first_row
 from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:

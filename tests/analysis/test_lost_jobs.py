@@ -8,11 +8,11 @@ import pytest
 from tests.making_runs import make_run
 from typer.testing import CliRunner
 
+from assay.analysis.read_runs import RunReader, read_runs
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.journal import FILE, JobRecord, Journal
 from assay.record.outcome import Outcome
-from assay.record.runs.read_runs import RunReader, read_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.making_runs import make_run
 
-from assay.record.runs.config_values import ConfigValues, config_columns
-from assay.record.runs.read_runs import read_runs
+from assay.analysis.config_values import ConfigValues, config_columns
+from assay.analysis.read_runs import read_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

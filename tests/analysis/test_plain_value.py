@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from assay.record.runs.run import plain_value, shown
+from assay.analysis.run import plain_value, shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.making_runs import make_run
 
-from assay.record.runs.run_differences import since_previous
+from assay.analysis.run_differences import since_previous
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tests.making_runs import make_run
 
+from assay.analysis.config_values import ConfigValues, loss_terms, unlike_losses
+from assay.analysis.read_runs import read_runs
+from assay.analysis.run import shown
 from assay.errors import AssayError
 from assay.files.checksum import seal_yaml
-from assay.record.runs.config_values import ConfigValues, loss_terms, unlike_losses
-from assay.record.runs.read_runs import read_runs
-from assay.record.runs.run import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
