@@ -48,9 +48,9 @@ def test_what_is_not_an_outcome_is_refused() -> None:
     plain: dict[str, Any] = json.loads(WHOLE.to_json())
     others: list[Any] = [None, [], "finished", 3, {}, {"status": "running"}]
     for content in others:
-        with pytest.raises(ValueError, match="is "):
+        with pytest.raises(ValueError, match=r"Expected|missing|running"):
             Outcome.from_plain(content)
     for name in plain:
-        for value in (None, [1], 7 if name != "seconds" else "7", b"x", True if name != "seconds" else "x"):
+        for value in (None, [1], b"x", "7" if name == "seconds" else 7):
             with pytest.raises(ValueError, match=name):
                 Outcome.from_plain({**plain, name: value})

@@ -8,7 +8,9 @@ import shlex
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
+
+import msgspec
 
 from assay.errors import AssayError
 from assay.files.atomic import sync_directory
@@ -44,7 +46,7 @@ class Attempt:
 class JobRecord:
     """What the journal says of one job."""
 
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=0)]  # a job's directory is called by it
     fingerprint: str
     overrides: tuple[str, ...]
     token: str = ""
@@ -190,15 +192,7 @@ class Journal:
             self.commands.append(list(event["overrides"]))
             self.objectives = _objectives(event) or self.objectives
         elif kind == "job":
-            if type(event["number"]) is not int or event["number"] < 0:  # a job's directory is called by it
-                raise ValueError(f"number is {event['number']!r:.50}")
-            self.jobs[event["number"]] = JobRecord(
-                event["number"],
-                event["fingerprint"],
-                tuple(event["overrides"]),
-                event["token"],
-                event["seed"],
-            )
+            self.jobs[event["number"]] = msgspec.convert(event, JobRecord)
         else:
             number = event["number"]
             if number not in self.jobs:
@@ -220,14 +214,7 @@ def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
             job_record, status="running", attempts=event["attempt"], changes=changes, history=history
         )
     if event["event"] == "reopen":
-        return JobRecord(
-            job_record.number,
-            job_record.fingerprint,
-            job_record.overrides,
-            job_record.token,
-            job_record.seed,
-            history=job_record.history,
-        )
+        return replace(job_record, status="waiting", attempts=0, failures=(), changes=(), outcome=None)
     plain = {**event, "metrics": numbers(event["metrics"]), "best": numbers(event["best"])}
     outcome = Outcome.from_plain(plain)
     *before, last = job_record.history or (Attempt(1),)  # of one that could not even be composed

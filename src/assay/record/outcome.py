@@ -7,7 +7,9 @@ import json
 import re
 import signal
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, final, get_args
+from typing import Any, Final, Literal, final
+
+import msgspec
 
 from assay.errors import AssayError, NonFiniteError, cannot_write, causes, exit_place, one_line_of
 
@@ -20,12 +22,6 @@ Cause = Literal[
 ]
 """Kind of a failure; empty for a run that did not fail. `machine` is a device, a network or a disk."""
 _TRANSIENT: Final = ("machine", "killed", "timed_out", "cannot_write")
-_KINDS: Final[dict[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("reason", "signal"), str),
-    **dict.fromkeys(("metrics", "best"), dict),
-    "seconds": (float, int),
-    "warnings": list,
-}
 
 
 @final
@@ -88,17 +84,10 @@ class Outcome:
         Raises:
             ValueError: It is not an outcome.
         """
-        if not isinstance(plain, dict):
-            raise ValueError(f"{plain!r:.50} is not an outcome")
-        for name, words in (("status", get_args(Status)[1:]), ("cause", get_args(Cause))):
-            if plain.get(name, "") not in words:
-                raise ValueError(f"{name} is {plain.get(name)!r:.50}")
-        for name, kinds in _KINDS.items():
-            if name in plain and not isinstance(plain[name], kinds):
-                raise ValueError(f"{name} is {plain[name]!r:.50}")
-        if not all(isinstance(warning, str) for warning in plain.get("warnings", ())):
-            raise ValueError("warnings are not all text")
-        return cls(**{name: plain[name] for name in ("status", "cause", *_KINDS) if name in plain})
+        outcome = msgspec.convert(plain, cls)
+        if outcome.status == "running":
+            raise ValueError("status is 'running'")
+        return outcome
 
 
 def exit_code(status: Status, signal_name: str = "") -> int:

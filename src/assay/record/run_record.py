@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypedDict, final
+
+import msgspec
 
 from assay.errors import AssayError
 from assay.files.atomic import write_text
 from assay.files.checksum import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
 from assay.record.outcome import Cause, Outcome, Status, of_exception, reason_of, stopped_by
-from assay.record.secrets import redact, redact_tree
+from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-SCHEMA_VERSION = 1
-FILE = "record.json"
-_NOT_FINITE = ("nan", "inf", "-inf")
+SCHEMA_VERSION: Final = 1
+FILE: Final = "record.json"
+_NOT_FINITE: Final = ("nan", "inf", "-inf")
+
+
+class _Resumed(TypedDict, total=False):
+    """Types of what an entry of `resumed` says, as far as anything reads it."""
+
+    at: str
+    from_step: int
+    checkpoint: str
+    overrides: list[Any]
+    changed: dict[str, Any]
+    notes: list[Any]
+    lost: list[Any]
+    git: dict[str, Any] | None
+    patch_sha256: str
+    lock_sha256: str
+    packages: dict[str, Any]
+    machine: dict[str, Any]
+    before: dict[str, Any]
 
 
 @final
-@dataclass
-class RunRecord:
+class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     """One run; `docs/record.md` describes each field."""
 
     run_id: str
@@ -38,39 +53,39 @@ class RunRecord:
     seed: int
     fingerprint: str
     config_fingerprint: str
-    overrides: list[str] = field(default_factory=list)
-    choices: dict[str, Any] = field(default_factory=dict)
-    set_by: dict[str, str] = field(default_factory=dict)
-    tags: list[str] = field(default_factory=list)
+    overrides: list[str] = []
+    choices: dict[str, Any] = {}
+    set_by: dict[str, str] = {}
+    tags: list[str] = []
     finished: str | None = None
     seconds: float = 0.0
     git: dict[str, Any] | None = None
     patch_sha256: str = ""
     lock_sha256: str = ""
-    packages: dict[str, str] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=dict)
+    packages: dict[str, str] = {}
+    machine: dict[str, Any] = {}
     data_sha256: str = ""
     weights_sha256: str = ""
-    files: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    matrices: dict[str, Any] = field(default_factory=dict)
-    best: dict[str, Any] = field(default_factory=dict)
-    directions: dict[str, str] = field(default_factory=dict)
-    checkpoints: dict[str, str] = field(default_factory=dict)
-    model: dict[str, int] = field(default_factory=dict)
+    files: dict[str, str] = {}
+    metrics: dict[str, float] = {}
+    matrices: dict[str, Any] = {}
+    best: dict[str, Any] = {}
+    directions: dict[str, str] = {}
+    checkpoints: dict[str, str] = {}
+    model: dict[str, int] = {}
     reason: str = ""
     cause: Cause = ""
     signal: str = ""
-    resumed: list[Any] = field(default_factory=list)
-    interpolations: dict[str, str] = field(default_factory=dict)
-    loggers: dict[str, str] = field(default_factory=dict)
-    micro_batch: dict[str, int] = field(default_factory=dict)
-    objects: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    baseline: dict[str, Any] = field(default_factory=dict)
-    threshold: dict[str, Any] = field(default_factory=dict)
-    evaluations: list[Any] = field(default_factory=list)
+    resumed: list[Any] = []
+    interpolations: dict[str, str] = {}
+    loggers: dict[str, str] = {}
+    micro_batch: dict[str, int] = {}
+    objects: dict[str, str] = {}
+    notes: list[str] = []
+    warnings: list[str] = []
+    baseline: dict[str, Any] = {}
+    threshold: dict[str, Any] = {}
+    evaluations: list[Any] = []
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -94,9 +109,8 @@ class RunRecord:
     def save(self, run_dir: Path) -> None:
         """Replace `record.json` whole, without secrets."""
         # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
-        plain = finite(redact_tree(asdict(self)))
-        text = json.dumps(plain, indent=2, allow_nan=False, default=lambda value: redact(str(value)))
-        write_text(run_dir / FILE, seal_json(text))
+        plain = finite(redact_tree(msgspec.to_builtins(self, str_keys=True, enc_hook=str)))
+        write_text(run_dir / FILE, seal_json(json.dumps(plain, indent=2, allow_nan=False)))
 
     @classmethod
     def load(cls, run_dir: Path) -> RunRecord:
@@ -108,8 +122,7 @@ class RunRecord:
         path = run_dir / FILE
         try:
             content = read_whole(path, 256 << 20)
-            text = content.decode()
-            plain = _DECODER.decode(text)
+            plain = msgspec.json.decode(content)
         except FileNotFoundError as error:
             if not run_dir.exists():
                 raise AssayError(
@@ -121,83 +134,22 @@ class RunRecord:
         version = plain.get("schema_version") if isinstance(plain, dict) else None
         if version != SCHEMA_VERSION:
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
-        if any(f'"{name}"' in text for name in _NOT_FINITE):  # few are, and a matrix has thousands of numbers
+        if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
             plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
         plain.pop("sha256", None)
-        problem = _problem(plain)
-        if problem:
-            raise AssayError(f"{path} is damaged: {problem}")
+        try:
+            record = msgspec.convert(plain, cls)
+            msgspec.convert(plain.get("resumed", []), list[_Resumed])
+        except msgspec.ValidationError as error:
+            raise AssayError(f"{path} is damaged: {error}") from error
         if not json_is_whole(content):
             raise AssayError(f"{path} is damaged: it is not as its own SHA-256 says")
-        return cls(**plain)
+        return record
 
 
 def now() -> str:
     """The time, as a record says it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-_ENTRY: dict[str, Any] = {
-    **dict.fromkeys(("at", "checkpoint", "patch_sha256", "lock_sha256"), str),
-    **dict.fromkeys(("overrides", "notes", "lost"), list),
-    **dict.fromkeys(("changed", "packages", "machine", "before"), dict),
-    "from_step": int,
-    "git": (dict, NoneType),
-}
-"""Types of what an entry of `resumed` says."""
-
-
-def _problem(plain: dict[str, Any]) -> str:
-    """What in a record's JSON is not as `RunRecord` says; empty when all is."""
-    wanted, required = _fields()
-    if plain.keys() - wanted.keys():
-        return f"unknown {sorted(plain.keys() - wanted.keys())}"
-    if required - plain.keys():
-        return f"missing {sorted(required - plain.keys())}"
-    wrong = next((name for name, value in plain.items() if not wanted[name](value)), "")
-    if wrong:
-        return f"{wrong} is {plain[wrong]!r:.80}"
-    wrong_entries = (entry for entry in plain.get("resumed", ()) if not _is_entry(entry))
-    return next((f"resumed holds {entry!r:.80}" for entry in wrong_entries), "")
-
-
-def _is_entry(value: Any) -> bool:
-    """Whether something is what `resumed` holds, as far as anything reads it."""
-    return isinstance(value, dict) and all(
-        isinstance(value[name], kinds) for name, kinds in _ENTRY.items() if name in value
-    )
-
-
-@functools.cache
-def _fields() -> tuple[dict[str, Callable[[Any], bool]], set[str]]:
-    """Whether something is a value of a field, for every field; and the fields without a default."""
-    hints = get_type_hints(RunRecord)
-    required = {
-        own.name for own in fields(RunRecord) if own.default is MISSING and own.default_factory is MISSING
-    }
-    return {own.name: _judge(hints[own.name]) for own in fields(RunRecord)}, required
-
-
-def _judge(hint: Any) -> Callable[[Any], bool]:
-    """Whether a value is of a type, as a function: thousands of records of 35 fields are read at a time."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    kinds = _kinds(arguments[-1] if origin in (dict, list) else hint)
-    if origin is None:
-        return lambda value: type(value) in kinds
-    if origin is Literal:
-        return lambda value: type(value) is str and value in arguments
-    if origin in (dict, list):
-        # Compared as sets of types: a record holds hundreds of packages.
-        return lambda value: (
-            type(value) is origin
-            and (Any in kinds or set(map(type, value.values() if origin is dict else value)) <= kinds)
-        )
-    judges = [_judge(kind) for kind in arguments]  # a union
-    return lambda value: any(judge(value) for judge in judges)
-
-
-def _kinds(hint: Any) -> set[type]:
-    return {int, float} if hint is float else {hint}
 
 
 def finite(value: Any) -> Any:
@@ -218,19 +170,3 @@ def numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [numbers(item) for item in value]
     return float(value) if value in _NOT_FINITE else value
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _whole(digits: str) -> int:
-    """A whole number that everybody can compute with: floats and data frames hold no larger ones."""
-    number = int(digits)
-    if abs(number) >= 1 << 63:
-        raise ValueError(f"{digits:.20}… is too large a number")
-    return number
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse, parse_int=_whole)
-"""One for all: to make one takes as long as to read a record."""

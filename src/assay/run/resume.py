@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+import msgspec
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -392,7 +393,7 @@ def _begun_again(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
     overrides = entry["overrides"]
     again = {one.partition("=")[0] for one in overrides}
     typed = [*(one for one in record.overrides if one.partition("=")[0] not in again), *overrides]
-    return replace(
+    return msgspec.structs.replace(
         record,
         status="running",
         reason="",

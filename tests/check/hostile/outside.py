@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from tests.check.hostile.case import LINEAR, QUICK, Case, experiment, put, run_directory, yaml
 from tests.check.hostile.folder import EVIL
 from tests.check.hostile.payloads import MARKER, TOUCH, call
@@ -108,7 +108,7 @@ def _record(**fields: Any) -> str:
     record = RunRecord(
         "evil_run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 0, "0" * 64, "0" * 64, **fields
     )
-    return seal_json(json.dumps(asdict(record), indent=2))
+    return seal_json(json.dumps(msgspec.to_builtins(record), indent=2))
 
 
 def _run(config: dict[str, Any], **fields: Any) -> dict[str, str]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from assay.record.run_record import RunRecord
 from assay.report.run_parts import config_sources
@@ -55,7 +55,7 @@ def test_typed_follows_option_default() -> None:
 
 
 def test_what_an_experiment_has_set() -> None:
-    record = replace(
+    record = msgspec.structs.replace(
         RECORD,
         overrides=["experiment=mine", "optimizer.lr=0.1"],
         resumed=[{"overrides": ["trainer.max_epochs=9"]}],
