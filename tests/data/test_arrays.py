@@ -193,7 +193,7 @@ def test_a_root_that_is_not_there(tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"inputs": INPUTS[:39], "targets": LABELS}, "39 inputs and 40 targets"),
-        ({"inputs": INPUTS[:, 0], "targets": LABELS}, "inputs have shape (40,)"),
+        ({"inputs": INPUTS[:, 0], "targets": LABELS}, "got [40] in the train subset"),
         ({"inputs": INPUTS, "targets": LABELS - 1}, "targets from -1 to 1"),
         ({"inputs": INPUTS, "targets": LABELS * 2}, "no training sample of class: 1, 3"),
         ({"inputs": INPUTS * [1, np.nan], "targets": LABELS}, "hold NaN or infinity, first in sample 0"),

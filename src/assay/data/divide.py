@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -42,45 +42,39 @@ def cut_fold(
 ) -> tuple[Rows, Rows]:
     """The samples without fold `split.fold` of `split.folds`, and that fold."""
     folds = int(split.folds or 0)
-    told = f"{key}={folds}"
-    what, there = (
-        ("group", len(np.unique(groups[indices]))) if groups is not None else ("sample", len(indices))
-    )
-    if there < folds:
-        raise DataError(f"{told}: there are only {there} {what}s, fewer than folds", hint=_fewer(key, there))
-    own = None if labels is None else labels[indices]
-    if own is not None and groups is None:
-        present, counts = np.unique(own, return_counts=True)
-        if (least := int(counts.min())) < folds:
-            name = class_names[int(present[counts.argmin()])]
-            raise DataError(
-                f"{told}: the class {name!r} has only {least} sample(s), fewer than folds",
-                hint=f"{_fewer(key, least)}, or add samples of it, or leave the class out",
-            )
+    classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
+    present, counts = np.unique(classes, return_counts=True)
+    if groups is not None:
+        what, count = "groups", len(np.unique(groups[indices]))
+    elif labels is not None:
+        what, count = f"samples of class {class_names[int(present[counts.argmin()])]!r}", int(counts.min())
+    else:
+        what, count = "samples", len(indices)
+    if count < folds:
+        raise DataError(f"{key}={folds}: only {count} {what}", hint=_fewer_folds(key, count))
     seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
-    classes = np.zeros(len(indices), np.int64) if own is None else own
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a class in fewer groups than folds, which is said
-        if groups is not None:
-            cuts = StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices])
-        else:
-            cuts = (KFold if own is None else StratifiedKFold)(**seeded).split(classes, classes)
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # about a class in fewer groups than folds: see the notes
         try:
+            if groups is not None:
+                cuts = StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices])
+            else:
+                cuts = (KFold if labels is None else StratifiedKFold)(**seeded).split(classes, classes)
             rest, fold = list(cuts)[int(split.fold or 0)]
-        except ValueError as error:  # groups of classes each of which has fewer samples than folds
-            raise DataError(
-                f"{told}: each class has fewer samples than folds", hint=_fewer(key, folds - 1)
-            ) from error
+        except ValueError as error:
+            raise DataError(f"{key}={folds}: {error}", hint=_fewer_folds(key, folds - 1)) from error
     if not len(fold) or not len(rest):
         raise DataError(
-            f"{told}: fold {split.fold} is empty, as some groups are too large", hint=_fewer(key, folds - 1)
+            f"{key}={folds}: fold {split.fold} is empty, as some groups are too large",
+            hint=_fewer_folds(key, folds - 1),
         )
     return indices[rest], indices[fold]
 
 
-def _fewer(key: str, most: int) -> str:
-    fold = key.rpartition(".")[2].removesuffix("s")
-    return f"{key}={most}" if most > 1 else f"{key}=null {fold}=null"
+def _fewer_folds(key: str, most: int) -> str:
+    return f"{key}={most}" if most > 1 else f"{key}=null {key.rpartition('.')[2].removesuffix('s')}=null"
 
 
 _ORDERS: Final = 10
@@ -96,7 +90,7 @@ def hold_out_groups(
     names, group = np.unique(groups[indices], return_inverse=True)
     if len(names) < 2:
         raise DataError(
-            f"data.split.{subset}: {len(names)} group(s) are left to cut it from; at least two were expected",
+            f"data.split.{subset}: {len(names)} group(s) are left, expected at least two",
             hint=f"data.split.{subset}=0, or data.split.group=null",
         )
     classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
@@ -106,12 +100,12 @@ def hold_out_groups(
     table = np.column_stack([table, table.sum(1)])
     table = table[:, table.any(0)] / table.sum(0)[table.any(0)]
     generator = np.random.default_rng(seed)
-    drawn = [_drawn(table, fraction, generator.permutation(len(names))) for _ in range(_ORDERS)]
-    taken = min(drawn, key=lambda one: one[0])[1][group]
+    drawn = [_draw_groups(table, fraction, generator.permutation(len(names))) for _ in range(_ORDERS)]
+    taken = min(drawn, key=lambda draw: draw[0])[1][group]
     return indices[~taken], indices[taken]
 
 
-def _drawn(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[float, NDArray[np.bool_]]:
+def _draw_groups(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[float, NDArray[np.bool_]]:
     """How far a subset is from its share of each class, and which groups are in it."""
     missing = np.full(table.shape[1], fraction)
     taken = np.zeros(len(table), dtype=bool)
@@ -131,9 +125,9 @@ def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subse
     """Take the latest samples away; samples of one time stay together."""
     if fraction == 0:
         return indices, indices[:0]
-    own = times.iloc[indices].to_numpy()
-    order = np.argsort(own, kind="stable")
-    cuts = np.flatnonzero(own[order][1:] != own[order][:-1]) + 1
+    values = times.iloc[indices].to_numpy()
+    order = np.argsort(values, kind="stable")
+    cuts = np.flatnonzero(values[order][1:] != values[order][:-1]) + 1
     if not len(cuts):
         raise DataError(
             f"data.split.{subset}: {len(indices)} sample(s), all of one time, are left to cut it from",
@@ -144,88 +138,69 @@ def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subse
 
 
 _SUBSETS: Final = {
-    "train": "train",
-    "training": "train",
-    "test": "test",
-    "testing": "test",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("val", "valid", "validation"), "val"),
 }
 
 
-def values_of(data: Samples | Stream | Unfitted, key: str, name: str) -> pd.Series[Any]:
+def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
     """A value for each sample."""
     if name in data.split_values:
         values = pd.Series(data.split_values[name])
         if len(values) != len(data.targets):
             raise DataError(
-                f"{key}={name}: {len(values)} values for {len(data.targets)} samples; one each was expected",
+                f"{key}={name}: expected a value for each of {len(data.targets)} samples, got {len(values)}",
                 hint=f"{key}=null, or one value per sample",
             )
     elif not isinstance(data, Unfitted) and data.names:
-        values = pd.Series(_found_in(data.names, key, name))
+        values = _values_of_names(data.names, key, name)
     else:
         raise DataError(
             f"{key}={name}: this data has neither columns beside its inputs nor file names to split by",
-            hint=f"{key}=null: samples are drawn at random then",
+            hint=f"{key}=null draws samples at random",
         )
     if (missing := values.isna().to_numpy()).any():
+        row, count = values.index[int(missing.argmax())], int(missing.sum())
         raise DataError(
-            f"{key}={name}: no value in row {values.index[int(missing.argmax())]} (rows count from 0; "
-            f"{int(missing.sum())} of {len(values)} rows)",
+            f"{key}={name}: no value in row {row} (rows count from 0; {count} of {len(values)} rows)",
             hint="fill them in, or leave such rows out of the file",
         )
     return values
 
 
-def _found_in(names: Sequence[str], key: str, pattern: str) -> list[str]:
+def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[Any]:
+    hint = f"such as {key}='\"([^/_]+)_[^/]*$\"', for what stands before a _ in {names[0]!r}"
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise DataError(
-            f"{key}={pattern}: not a regular expression: {error}", hint=_pattern(key, names)
-        ) from error
+        raise DataError(f"{key}={pattern}: not a regular expression: {error}", hint=hint) from error
     if compiled.groups != 1:
         raise DataError(
-            f"{key}={pattern}: this data has no columns; a regular expression over the paths of its files "
-            f"was expected, with one group in parentheses, not with {compiled.groups}",
-            hint=_pattern(key, names),
+            f"{key}={pattern}: this data has no columns; expected a regular expression over its file names, "
+            f"with one group in parentheses, got {compiled.groups}",
+            hint=hint,
         )
     matches = [compiled.search(name) for name in names]
-    for name, match in zip(names, matches, strict=True):
-        if match is None or match[1] is None:
-            raise DataError(
-                f"{key}={pattern}: finds nothing in {name!r} ({sum(not one for one in matches)} of "
-                f"{len(names)} files)",
-                hint=_pattern(key, names),
-            )
-    return [match[1] for match in matches if match is not None]
-
-
-def _pattern(key: str, names: Sequence[str]) -> str:
-    return f"such as {key}='\"([^/_]+)_[^/]*$\"', for what stands before a _ in {names[0]!r}"
-
-
-def groups_of(values: pd.Series[Any]) -> NDArray[np.int64]:
-    """Groups as numbers from 0, in the order in which they first occur."""
-    return np.asarray(pd.factorize(values)[0], dtype=np.int64)
+    values = pd.Series([None if match is None else match[1] for match in matches], dtype=object)
+    if (missing := values.isna()).any():
+        raise DataError(
+            f"{key}={pattern}: finds nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
+            f"{len(names)} files)",
+            hint=hint,
+        )
+    return values
 
 
 def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     """Times that can be ordered: numbers as they are, texts as dates."""
     if values.dtype.kind in "iufM":
         return values
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
-        plain: pd.Series[Any] = values.dt.tz_convert("UTC").dt.tz_localize(None)
-        return plain
     texts = values.astype(str).str.strip()
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
         numbers: pd.Series[Any] = pd.to_numeric(texts)
         return numbers
-    dates: pd.Series[Any] = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(
-        None
-    )
+    dates: pd.Series[Any] = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     if (wrong := dates.isna().to_numpy()).any():
         row = int(wrong.argmax())
         raise DataError(
@@ -233,41 +208,24 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
             f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)",
             hint="rewrite such values: pandas.to_datetime(column, format=…), or name another column",
         )
-    return dates
+    plain: pd.Series[Any] = dates.dt.tz_localize(None)
+    return plain
 
 
 def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
     """`train`, `val` or `test` for each sample."""
-    texts = values.astype(str).str.strip().str.casefold()
-    subsets = texts.map(_SUBSETS)
+    subsets = values.astype(str).str.strip().str.casefold().map(_SUBSETS)
     if (wrong := subsets.isna().to_numpy()).any():
         unknown = values[wrong].astype(str).unique()
         more = ", …" if len(unknown) > 5 else ""
         raise DataError(
-            f"{key}={name}: the column holds {', '.join(map(repr, unknown[:5]))}{more}; train, val and test "
-            "were expected",
+            f"{key}={name}: expected train, val and test, got {', '.join(map(repr, unknown[:5]))}{more}",
             hint="rename these values, or name another column",
         )
     return subsets.to_numpy(dtype=np.str_)
 
 
-@final
-@dataclass
-class _Divided:
-    """What is divided, and what has come of it so far."""
-
-    whole: Data
-    given: Mapping[str, Data]
-    split: Split
-    labels: Rows | None
-    class_names: Sequence[str]
-    rows: dict[str, Rows] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    groups: Rows | None = None
-    times: pd.Series[Any] | None = None
-
-
-def divide(
+def divide(  # noqa: PLR0912 - a branch for each key of data.split
     whole: Data,
     given: Mapping[str, Data],
     split: Split,
@@ -275,168 +233,138 @@ def divide(
     class_names: Sequence[str] = (),
 ) -> tuple[dict[str, Rows], list[str]]:
     """Divide samples into train, val and test."""
-    state = _Divided(whole, given, split, labels, class_names)
-    state.rows = {subset: np.arange(len(data.targets)) for subset, data in given.items()}
-    state.rows["train"] = np.arange(len(whole.targets))
+    notes: list[str] = []
+    rows = {subset: np.arange(len(data.targets)) for subset, data in {**given, "train": whole}.items()}
     if split.column is not None:
-        _by_column(state, split.column)
-    if split.group is not None:
-        _find_groups(state, split.group)
-    if split.time is not None:
-        _find_times(state, split.time)
+        rows |= _rows_by_column(whole, given, split.column)
+    groups = None if split.group is None else _find_groups(whole, given, split.group, notes)
+    times = None if split.time is None else _find_times(whole, given, split.time, notes)
+    fixed = set(given)  # subsets of the source's own
     if split.folds:
-        _cut_fold(state)
-    if split.inner_folds:
-        _cut_inner_fold(state)
-    own = set(state.rows)
+        if "test" in rows:
+            notes.append(
+                f"data.split.folds={split.folds}: the folds are of the training samples; the source's own "
+                f"test subset ({len(rows['test']):,} samples) is left out"
+            )
+        fixed.discard("test")
+        train, how = rows["train"], "" if labels is None else ", classes in proportion"
+        rows["train"], rows["test"] = cut_fold(train, split, labels, groups, class_names)
+        if groups is not None and labels is not None:
+            how += " as far as groups allow"
+            notes += _classes_in_few_groups(split, labels[train], groups[train], class_names)
+        notes.append(
+            f"fold {split.fold} of {split.folds} is tested: {len(rows['test']):,} of {len(train):,} "
+            f"samples{how} (data.split.test is not used)"
+        )
+    if split.inner_folds:  # the outer fold is left out, so that nothing is chosen by it
+        train, outer = rows["train"], len(rows["test"])
+        inner = replace(split, folds=split.inner_folds, fold=split.inner_fold)
+        rows["train"], rows["val"] = cut_fold(
+            train, inner, labels, groups, class_names, key="data.split.inner_folds"
+        )
+        rows["test"] = train[:0]
+        fixed.clear()
+        notes[-1] = (
+            f"inner fold {split.inner_fold} of {split.inner_folds} is validated: {len(rows['val']):,} of "
+            f"{len(train):,} samples (data.split.val is not used); the {outer:,} samples of fold "
+            f"{split.fold} are left out, and nothing is tested"
+        )
+    known = set(rows)
     # The test subset is taken first, so that changing the share for validation leaves it as it is.
     for subset in ("test", "val"):
-        if subset not in own:
-            _hold_out(state, subset, split.share_of_rest(subset, own))
-    if state.groups is not None:
-        _say_groups(state, state.groups)
-    if state.times is not None:
-        _say_times(state, state.times)
+        if subset not in known:
+            train, share = rows["train"], split.share_of_rest(subset, known)
+            if groups is not None:
+                cut = hold_out_groups(train, share, labels, groups, seed=split.seed, subset=subset)
+            elif times is not None:
+                cut = hold_out_latest(train, share, times, subset)
+            else:
+                cut = hold_out(train, share, labels, split.seed, subset)
+            rows["train"], rows[subset] = cut
+    cut_here = {subset: own for subset, own in rows.items() if subset not in fixed and len(own)}
+    if groups is not None:
+        total = sum(map(len, cut_here.values()))
+        shares = ", ".join(
+            f"{len(np.unique(groups[own]))} in {subset} ({100 * len(own) / total:.1f} % of the samples)"
+            for subset, own in cut_here.items()
+        )
+        notes.append(f"data.split.group={split.group}: each group is whole in one subset: {shares}")
+    if times is not None:
+        spans = ", ".join(
+            f"{subset} from {_time_text(own.min())} to {_time_text(own.max())} ({len(own):,})"
+            for subset in ("train", "val", "test")
+            if subset in cut_here
+            for own in [times.iloc[cut_here[subset]]]
+        )
+        notes.append(f"data.split.time={split.time}: {spans}; not stratified")
     if split.column is not None:
-        sizes = ", ".join(f"{len(rows):,} {subset}" for subset, rows in sorted(state.rows.items()))
-        drawn = [subset for subset in ("val", "test") if subset not in own and len(state.rows[subset])]
+        sizes = ", ".join(f"{len(own):,} {subset}" for subset, own in sorted(rows.items()))
+        drawn = [subset for subset in ("val", "test") if subset not in known and len(rows[subset])]
         more = f"; it names no {' and no '.join(drawn)} samples, which are drawn from train" if drawn else ""
-        state.notes.append(f"data.split.column={split.column}: {sizes}{more}")
-    return state.rows, state.notes
+        notes.append(f"data.split.column={split.column}: {sizes}{more}")
+    return rows, notes
 
 
-def _by_column(state: _Divided, name: str) -> None:
+def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[str, Rows]:
     key = "data.split.column"
-    subsets = subsets_of(values_of(state.whole, key, name), key, name)
-    for subset in ("train", "val", "test"):
-        rows = np.flatnonzero(subsets == subset)
-        if subset == "train" and not len(rows):
-            raise DataError(f"{key}={name}: the column says train nowhere", hint="name another column")
-        if subset in state.given and len(rows):
-            raise DataError(
-                f"{key}={name}: the column names {len(rows)} {subset} samples, and the source has such "
-                "of its own",
-                hint=f"{key}=null, or leave the source's own {subset} subset out",
-            )
-        if len(rows):
-            state.rows[subset] = rows
+    subsets = subsets_of(values_of(whole, key, name), key, name)
+    rows = {subset: np.flatnonzero(subsets == subset) for subset in ("train", "val", "test")}
+    if not len(rows["train"]):
+        raise DataError(f"{key}={name}: the column says train nowhere", hint="name another column")
+    if both := [subset for subset in given if len(rows[subset])]:
+        raise DataError(
+            f"{key}={name}: the column names {len(rows[both[0]])} {both[0]} samples, and the source has such "
+            "of its own",
+            hint=f"{key}=null, or leave the source's own {both[0]} subset out",
+        )
+    return {subset: own for subset, own in rows.items() if len(own)}
 
 
-def _find_groups(state: _Divided, name: str) -> None:
+def _find_groups(whole: Data, given: Mapping[str, Data], name: str, notes: list[str]) -> Rows:
     """Number the groups; those of subsets that the source has of its own may not be among them."""
     key = "data.split.group"
-    values = {"train": values_of(state.whole, key, name)}
-    for subset, data in state.given.items():
-        if _says(data, name):
-            values[subset] = values_of(data, key, name)
-        else:
-            state.notes.append(f"{key}={name}: the source's own {subset} subset does not say its groups")
-    for subset in [subset for subset in values if subset != "train"]:
-        shared = sorted(set(map(str, values["train"])) & set(map(str, values[subset])))
-        if shared:
+    values = values_of(whole, key, name)
+    for subset, data in given.items():
+        if not _has_values(data, name):
+            notes.append(f"{key}={name}: the source's own {subset} subset does not say its groups")
+        elif shared := sorted(set(map(str, values)) & set(map(str, values_of(data, key, name)))):
             raise DataError(
                 f"{key}={name}: {len(shared)} groups are in the source's {subset} subset and in its training "
                 f"subset, such as {shared[0]!r}",
                 hint=f"give all samples as one file and no {subset} subset, or {key}=null",
             )
-    state.groups = groups_of(values["train"])
+    return np.asarray(pd.factorize(values)[0], dtype=np.int64)
 
 
-def _find_times(state: _Divided, name: str) -> None:
+def _find_times(whole: Data, given: Mapping[str, Data], name: str, notes: list[str]) -> pd.Series[Any]:
     key = "data.split.time"
-    state.times = times_of(values_of(state.whole, key, name), key, name)
-    for subset, data in state.given.items():
-        if not _says(data, name):
-            state.notes.append(f"{key}={name}: the source's own {subset} subset does not say its times")
-        elif (begins := times_of(values_of(data, key, name), key, name).min()) <= state.times.max():
-            state.notes.append(
-                f"{key}={name}: the source's own {subset} subset begins at {_text(begins)}, before the "
-                f"training subset ends ({_text(state.times.max())})"
+    times = times_of(values_of(whole, key, name), key, name)
+    for subset, data in given.items():
+        if not _has_values(data, name):
+            notes.append(f"{key}={name}: the source's own {subset} subset does not say its times")
+        elif (begin := times_of(values_of(data, key, name), key, name).min()) <= times.max():
+            notes.append(
+                f"{key}={name}: the source's own {subset} subset begins at {_time_text(begin)}, before the "
+                f"training subset ends ({_time_text(times.max())})"
             )
+    return times
 
 
-def _cut_fold(state: _Divided) -> None:
-    split = state.split
-    if "test" in state.rows:
-        left_out = len(state.rows.pop("test"))
-        state.notes.append(
-            f"data.split.folds={split.folds}: the folds are of the training samples; the source's own test "
-            f"subset ({left_out:,} samples) is left out, so that a run without folds can be tested on it"
-        )
-        state.given = {subset: data for subset, data in state.given.items() if subset != "test"}
-    train = state.rows["train"]
-    state.rows["train"], fold = cut_fold(train, split, state.labels, state.groups, state.class_names)
-    state.rows["test"] = fold
-    how = "" if state.labels is None else ", classes in proportion"
-    if state.groups is not None and state.labels is not None:
-        how = ", classes in proportion as far as groups allow"
-        pairs = np.unique(np.column_stack([state.labels[train], state.groups[train]]), axis=0)
-        classes, counts = np.unique(pairs[:, 0], return_counts=True)
-        rare = [state.class_names[int(one)] for one in classes[counts < int(split.folds or 0)]]
-        if rare:
-            state.notes.append(
-                f"data.split.folds={split.folds}: not every fold can have samples of each class, as fewer "
-                f"groups than folds have: {', '.join(rare[:5])}"
-            )
-    state.notes.append(
-        f"fold {split.fold} of {split.folds} is tested: {len(fold):,} of {len(train):,} samples{how} "
-        f"(data.split.test is not used)"
-    )
+def _classes_in_few_groups(split: Split, labels: Rows, groups: Rows, class_names: Sequence[str]) -> list[str]:
+    pairs = np.unique(np.column_stack([labels, groups]), axis=0)
+    classes, counts = np.unique(pairs[:, 0], return_counts=True)
+    rare = [class_names[int(label)] for label in classes[counts < int(split.folds or 0)]]
+    return rare and [
+        f"data.split.folds={split.folds}: not every fold can have samples of each class, as fewer groups "
+        f"than folds have: {', '.join(rare[:5])}"
+    ]
 
 
-def _cut_inner_fold(state: _Divided) -> None:
-    """The inner fold is validated; the outer one is left out, so that nothing is chosen by it."""
-    split, train = state.split, state.rows["train"]
-    inner = replace(split, folds=split.inner_folds, fold=split.inner_fold)
-    state.rows["train"], state.rows["val"] = cut_fold(
-        train, inner, state.labels, state.groups, state.class_names, key="data.split.inner_folds"
-    )
-    left_out = len(state.rows["test"])
-    state.rows["test"] = train[:0]
-    state.given = {}
-    state.notes[-1] = (
-        f"inner fold {split.inner_fold} of {split.inner_folds} is validated: {len(state.rows['val']):,} of "
-        f"{len(train):,} samples (data.split.val is not used); the {left_out:,} samples of fold {split.fold} "
-        "are left out, and nothing is tested"
-    )
-
-
-def _hold_out(state: _Divided, subset: str, share: float) -> None:
-    split, train = state.split, state.rows["train"]
-    if state.groups is not None:
-        cut = hold_out_groups(train, share, state.labels, state.groups, seed=split.seed, subset=subset)
-    elif state.times is not None:
-        cut = hold_out_latest(train, share, state.times, subset)
-    else:
-        cut = hold_out(train, share, state.labels, split.seed, subset)
-    state.rows["train"], state.rows[subset] = cut
-
-
-def _say_groups(state: _Divided, groups: Rows) -> None:
-    own = {subset: rows for subset, rows in state.rows.items() if subset not in state.given}
-    total = sum(len(rows) for rows in own.values())
-    shares = ", ".join(
-        f"{len(np.unique(groups[rows]))} in {subset} ({100 * len(rows) / total:.1f} % of the samples)"
-        for subset, rows in own.items()
-        if len(rows)
-    )
-    state.notes.append(f"data.split.group={state.split.group}: each group is whole in one subset: {shares}")
-
-
-def _say_times(state: _Divided, times: pd.Series[Any]) -> None:
-    spans = []
-    for subset in ("train", "val", "test"):
-        if subset not in state.given and len(rows := state.rows[subset]):
-            own = times.iloc[rows]
-            spans.append(f"{subset} from {_text(own.min())} to {_text(own.max())} ({len(rows):,})")
-    state.notes.append(f"data.split.time={state.split.time}: {', '.join(spans)}; not stratified")
-
-
-def _says(data: Data, name: str) -> bool:
+def _has_values(data: Data, name: str) -> bool:
     return name in data.split_values or (not isinstance(data, Unfitted) and bool(data.names))
 
 
-def _text(time: Any) -> str:
+def _time_text(time: Any) -> str:
     if isinstance(time, pd.Timestamp):
         return time.isoformat(sep=" ").removesuffix(" 00:00:00")
     return f"{time:g}" if isinstance(time, float) else str(time)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,7 +14,7 @@ from assay.data.divide import divide
 from assay.data.normalize import scaled_alike, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.spec import Declared, Spec
-from assay.data.subset import blocks, leaks, long_tail, near_copies, undivided_columns
+from assay.data.subset import blocks, find_copies, long_tail, undivided_columns
 from assay.errors import DataError
 from assay.task.target_check import subset_in_words
 from assay.task.task_of import task_of
@@ -30,23 +30,28 @@ if TYPE_CHECKING:
     from assay.data.subset import Split
     from assay.task.task import Task
 
+    Data = Samples | Stream | Unfitted
+
 
 def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
     """Refuse subsets, and transforms of training, whose samples are not what is evaluated."""
     for name, samples in others.items():
         if samples.shape[1:] != first.shape[1:] or not scaled_alike(samples, first):
             raise DataError(
-                f"data: a sample of the {name} subset has shape {tuple(samples.shape[1:])} and type "
-                f"{samples.dtype}, one of the training subset {tuple(first.shape[1:])} and {first.dtype}",
+                f"data: a sample of the {name} subset is {_form(samples)}, one of training {_form(first)}",
                 hint="bring the subsets to one shape and type, for example with data.transform.eval",
             )
     same_channels = trained.ndim == first.ndim and trained.shape[1] == first.shape[1]
     if not same_channels or not scaled_alike(trained, first):
         raise DataError(
-            f"data.transform: after data.transform.train a sample has shape {tuple(trained.shape[1:])}, "
-            f"{trained.dtype}, after data.transform.eval {tuple(first.shape[1:])} and {first.dtype}",
+            f"data.transform: a sample is {_form(trained)} after data.transform.train, and {_form(first)} "
+            "after data.transform.eval",
             hint="give both the transforms that change channels or type",
         )
+
+
+def _form(samples: Tensor) -> str:
+    return f"{list(samples.shape[1:])} of {samples.dtype}"
 
 
 def ask_for_columns(source: Source, split: Split) -> None:
@@ -58,15 +63,16 @@ def ask_for_columns(source: Source, split: Split) -> None:
             f"{key}={name}: this data is declared (data.spec), without such a column",
             hint=f"{key}=null; where the data has it: ~data.spec, so that it is read",
         )
-    asked = {**columns, **({"data.split.folds": split.folds} if split.folds else {})}
-    if asked and getattr(source, "divides_itself", False):
-        key, value = next(iter(asked.items()))
+    if split.folds:
+        columns = {**columns, "data.split.folds": str(split.folds)}
+    if columns and getattr(source, "divides_itself", False):
+        key, name = next(iter(columns.items()))
         raise DataError(
-            f"{key}={value}: this source divides its texts itself, and not into samples that stand alone",
+            f"{key}={name}: this source divides its texts itself, and not into samples that stand alone",
             hint=f"{key}=null fold=null; data.source.split_by says how they are divided",
         )
     if hasattr(source, "split_columns"):
-        source.split_columns = columns
+        source.split_columns = split.columns
 
 
 def read_for_trained(
@@ -80,14 +86,11 @@ def read_for_trained(
     whole: bool,
 ) -> Splits:
     """Read a source and divide it as its run did, or take other samples as a whole."""
-
-    def read(by: Split) -> Splits:
-        return read_splits(source, by, thin_classes, trained, asked=asked)
-
+    read = partial(read_splits, source, thin_classes=thin_classes, trained=trained, asked=asked)
     joins = whole and bool(getattr(source, "divides", False))
     ask_for_columns(source, split)
     try:
-        splits = read(split)
+        splits = read(split=split)
         is_other = joins and splits.digest != digest
     except DataError:
         if not (split.columns or joins):
@@ -97,9 +100,9 @@ def read_for_trained(
     if is_other:
         if hasattr(source, "divides"):
             source.divides = False
-        splits = read(split)
+        splits = read(split=split)
     if split.folds and splits.digest != digest:  # folds of other samples are of no use
-        splits = read(replace(split, folds=None, fold=None, inner_folds=None, inner_fold=None))
+        splits = read(split=replace(split, folds=None, fold=None, inner_folds=None, inner_fold=None))
     return splits
 
 
@@ -136,23 +139,19 @@ class Splits:
                 f"data: {num_train} training sample(s) after the split; training needs at least two",
                 hint="add samples, or lower data.split.val and data.split.test",
             )
-        seen: set[int] = set()
+        wanted = self.data["train"].targets.shape[1:]
         for subset, data in self.data.items():
-            if isinstance(data, Samples) and id(data) not in seen:
+            if isinstance(data, Samples) and (subset == "train" or data is not self.data["train"]):
                 check_inputs(subset, data)
-            seen.add(id(data))
-            found, wanted = data.targets.shape[1:], self.data["train"].targets.shape[1:]
-            if found != wanted:
+            if data.targets.shape[1:] != wanted:
                 raise DataError(
-                    f"data: targets of the {subset} subset have shape {list(found)} a sample, of training "
-                    f"{list(wanted)}",
-                    hint="give all subsets the same targets",
+                    f"data: expected targets of shape {list(wanted)} a sample, as in training, got "
+                    f"{list(data.targets.shape[1:])} in the {subset} subset"
                 )
         self.task.check_subsets({subset: self.targets(subset) for subset in self.rows}, self.class_names)
         if num_train < batch_size:  # last: too few may follow from what is wrong above
             raise DataError(
-                f"data.batch_size={batch_size}: there are only {num_train} training samples, "
-                "less than a batch",
+                f"data.batch_size={batch_size}: there are only {num_train} training samples",
                 hint=f"data.batch_size={num_train}, or data.drop_last=false",
             )
 
@@ -254,8 +253,8 @@ def read_splits(
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
     every = {"train": whole, **given}
     if compare and trained is None:
-        notes += [*leaks(every, rows), *near_copies(every, rows)]
-        notes += [*undivided_columns(whole, given, rows, folds=bool(split.folds))]
+        notes += find_copies(every, rows)
+        notes += undivided_columns(whole, given, rows, folds=bool(split.folds))
     encoded = _encode(every, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
@@ -264,11 +263,20 @@ def read_splits(
     # A baseline is fitted to texts; of other data only the test is shown.
     wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
     shown = rows if wants_all else ("test",)
-    raw = {name: _records(every.get(name, whole), rows[name]) for name in shown}
-    told = (*_unused_targets(own, task, class_names), *notes)
+    frames = {name: getattr(every.get(name, whole), "raw", None) for name in shown}
+    raw = {name: _take_rows(frame, rows[name]) for name, frame in frames.items()}
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    return Splits(task, class_names, shared, rows, encoder, raw, told, names)
+    return Splits(
+        task,
+        class_names,
+        shared,
+        rows,
+        encoder,
+        raw,
+        (*_describe_task(own, task, class_names), *notes),
+        names,
+    )
 
 
 def _task_of(source: Source, trained: Trained | None) -> Task:
@@ -289,66 +297,51 @@ def _in_place_of(own: Task, asked: str) -> Task:
     return task
 
 
-def _unused_targets(own: Task, task: Task, class_names: tuple[str, ...]) -> tuple[str, ...]:
-    """A sentence on targets that the data has, and that are not learnt."""
-    if task is own:
-        return ()
-    num_classes = len(class_names)
-    use = f"its {num_classes} classes are only looked at" if num_classes else "it does not see the targets"
-    return (f"data.task={task.name}: learnt from the inputs alone; {use}",)
+def _describe_task(own: Task, task: Task, class_names: tuple[str, ...]) -> list[str]:
+    """A note where targets that the data has are not learnt."""
+    use = (
+        f"its {len(class_names)} classes are only looked at" if class_names else "it does not see the targets"
+    )
+    return [] if task is own else [f"data.task={task.name}: learnt from the inputs alone; {use}"]
 
 
-def _records(data: Samples | Stream | Unfitted, rows: NDArray[np.int64]) -> Any:
-    """Rows of a table; None of anything else."""
-    return data.raw.iloc[rows] if isinstance(data, Unfitted) and hasattr(data.raw, "iloc") else None
+def _take_rows(frame: Any, rows: NDArray[np.int64]) -> Any:
+    return frame.iloc[rows] if hasattr(frame, "iloc") else None
 
 
 def _check_names(given: Mapping[str, object]) -> None:
     """Refuse subsets that would be left out without a word."""
-    names = ", ".join(given) or "nothing"
-    if "all" not in given and "train" not in given:
-        raise DataError(f"data: there is no training subset, only: {names}", hint="name one all, or train")
-    if "all" in given and "train" in given:
+    if ("all" in given) == ("train" in given) or not {*given} <= {"all", "train", "val", "test"}:
         raise DataError(
-            f"data: the source gives {names}; all is divided, and train would be, too",
-            hint="give one of them",
-        )
-    if unknown := [name for name in given if name not in ("all", "train", "val", "test")]:
-        raise DataError(
-            f"data: {unknown[0]!r} is not a subset; the source gives {names}",
+            f"data: expected the subsets all or train, and val and test, got {', '.join(given) or 'nothing'}",
             hint="name them train, val and test",
         )
 
 
-def _encode(
-    given: Mapping[str, Samples | Stream | Unfitted], train: NDArray[np.int64] | None
-) -> dict[str, Samples | Stream]:
+def _encode(given: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[str, Samples | Stream]:
     encoded: dict[str, Samples | Stream] = {}
     for subset, data in given.items():  # the training subset comes first
-        if isinstance(data, Unfitted):
-            if subset == "train" and train is not None:
-                data.encoder.fit(data.raw, train)
-            inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
-            lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
-            encoded[subset] = Samples(
-                inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
-            )
-        else:
+        if not isinstance(data, Unfitted):
             encoded[subset] = data
+            continue
+        if subset == "train" and train is not None:
+            data.encoder.fit(data.raw, train)
+        inputs, vocab_size = data.encoder.transform(data.raw), getattr(data.encoder, "vocab_size", 0)
+        lengths = (inputs != 0).sum(1) if vocab_size else None  # 0 is padding
+        encoded[subset] = Samples(
+            inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
+        )
     return encoded
 
 
-def _check_lengths(subset: str, data: Samples | Stream | Unfitted) -> None:
-    num_targets = len(data.targets)
+def _check_lengths(subset: str, data: Data) -> None:
+    num_targets, what = len(data.targets), subset_in_words(subset)
     if not num_targets:
-        raise DataError(
-            f"data: {subset_in_words(subset)} has no samples",
-            hint="add some, or do not name it in data.source",
-        )
+        raise DataError(f"data: {what} has no samples", hint="add some, or do not name it in data.source")
     num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
     if num_inputs != num_targets:
         raise DataError(
-            f"data: {subset_in_words(subset)} has {num_inputs} inputs and {num_targets} targets",
+            f"data: {what} has {num_inputs} inputs and {num_targets} targets",
             hint="check which files or arrays data.source names",
         )
 
@@ -357,23 +350,18 @@ def check_inputs(subset: str, data: Samples) -> None:
     """Refuse inputs without a feature dimension, and values that are not finite."""
     if data.inputs.ndim < 2 or 0 in data.inputs.shape[1:]:
         raise DataError(
-            f"data: the {subset} subset's inputs have shape {tuple(data.inputs.shape)}; "
-            "[N, features] or [N, channels, …] was expected",
+            f"data: expected inputs [N, features] or [N, channels, …], got {list(data.inputs.shape)} in the "
+            f"{subset} subset",
             hint="give a single feature a dimension of its own: inputs.reshape(-1, 1)",
         )
     for what, tensor in (("inputs", data.inputs), ("targets", data.targets)):
-        if not tensor.is_floating_point():
-            continue
         start = 0
-        for block in blocks(tensor, torch.arange(len(tensor))):
+        for block in blocks(tensor, torch.arange(len(tensor))) if tensor.is_floating_point() else ():
             # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
-            if (
-                not torch.isfinite(block.sum())
-                and not (finite := torch.isfinite(block.flatten(1)).all(1)).all()
-            ):
-                row = start + int((~finite).nonzero()[0])
+            if not block.sum().isfinite() and not (finite := block.isfinite().flatten(1).all(1)).all():
                 raise DataError(
-                    f"data: the {what} of the {subset} subset hold NaN or infinity, first in sample {row}",
+                    f"data: the {what} of the {subset} subset hold NaN or infinity, first in sample "
+                    f"{start + int((~finite).nonzero()[0])}",
                     hint="leave such samples out, or fill in what is missing",
                 )
             start += len(block)

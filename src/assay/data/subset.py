@@ -149,64 +149,62 @@ _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
 
-def leaks(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
-    """Say how many samples of val and test are in training, too; nothing where none is."""
-    hashes = _hashes(every)
-    if hashes is None:
+def find_copies(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Say how many samples of val and test are in training, or, of texts and pictures, nearly so."""
+    if (hashes := _hashes(every)) is None:
         return []
-    of = {subset: (subset if subset in every else "train") for subset in rows}
-    inputs = {subset: hashes[of[subset]][own] for subset, own in rows.items()}
-    found = []
+    pools = {subset: subset if subset in every else "train" for subset in rows}
+    inputs = {subset: hashes[pools[subset]][own] for subset, own in rows.items()}
+    equal, near = [], []
     for subset in ("val", "test"):
+        data = every[pools[subset]]
         if len(shared := np.flatnonzero(np.isin(inputs[subset], inputs["train"]))):
             there = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
-            twins = _targets(every["train"], rows["train"][there])
-            own = _targets(every[of[subset]], rows[subset][shared])
-            pairs = set(zip(inputs["train"][there].tolist(), twins, strict=True))
-            both = sum(pair in pairs for pair in zip(inputs[subset][shared].tolist(), own, strict=True))
-            name = _name(every[of[subset]], int(rows[subset][shared[0]]))
-            twin = int(rows["train"][np.flatnonzero(inputs["train"] == inputs[subset][shared[0]])[0]])
-            found.append(
-                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} ({both:,} with the same target; "
-                f"such as {name}, like {_name(every['train'], twin)})"
+            pairs = set(
+                zip(inputs["train"][there], _targets(every["train"], rows["train"][there]), strict=True)
             )
-    copies = " and ".join(found)
-    told = f"data: samples that are in training, too: {copies}; {_HINT}"
-    return [told] if found else []
-
-
-def near_copies(every: Mapping[str, Data], rows: Mapping[str, NDArray[np.int64]]) -> list[str]:
-    """Say how many texts and pictures of val and test are nearly in training; nothing where none is."""
-    # Texts: the same words, whatever their case and signs. Pictures: 16×16 grey pixels that are twenty
-    # times as close, by correlation, as those of the closest pictures otherwise.
+            own = zip(inputs[subset][shared], _targets(data, rows[subset][shared]), strict=True)
+            twin = rows["train"][np.flatnonzero(inputs["train"] == inputs[subset][shared[0]])[0]]
+            equal.append(
+                f"{len(shared):,} of {len(inputs[subset]):,} in {subset} "
+                f"({sum(pair in pairs for pair in own):,} with the same target; such as "
+                f"{_name(data, rows[subset][shared[0]])}, like {_name(every['train'], twin)})"
+            )
     looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
-    if any(look is None for look in looks.values()) or (hashes := _hashes(every)) is None:
-        return []
-    of = {subset: (subset if subset in every else "train") for subset in rows}
-    are_texts = looks["train"].ndim == 1
-    most = len(rows["train"]) if are_texts else _MOST_PICTURES
-    train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
-    known: Any = looks["train"][train]
-    found = []
-    for subset in ("val", "test"):
-        own = rows[subset] if are_texts else rows[subset][: _MOST_PICTURES // 10]
-        looked: Any = looks[of[subset]][own]
-        if not len(own):
-            continue
-        if are_texts:
-            places = dict(zip(known.tolist(), range(len(known)), strict=True))
-            twins = np.array([places.get(look, -1) for look in looked.tolist()])
-        else:
-            pairs = [(block @ known.T).max(1) for block in looked.split(500)]
-            apart = 1 - torch.cat([pair.values for pair in pairs])
-            twins = torch.cat([pair.indices for pair in pairs]).where(apart < apart.median() / 20, -1).numpy()
-        twins[np.isin(hashes[of[subset]][own], hashes["train"][rows["train"]])] = -1
-        if len(near := np.flatnonzero(twins >= 0)):
-            name = _name(every[of[subset]], int(own[near[0]]))
-            twin = _name(every["train"], int(train[twins[near[0]]]))
-            found.append(f"{len(near):,} of {len(own):,} in {subset} (such as {name}, like {twin})")
-    told = f"data: samples that are nearly the same as some in training: {' and '.join(found)}; {_HINT}"
-    return [told] if found else []
+    if all(look is not None for look in looks.values()):
+        are_texts = looks["train"].ndim == 1
+        most = len(rows["train"]) if are_texts else _MOST_PICTURES
+        train = rows["train"][np.random.default_rng(0).permutation(len(rows["train"]))[:most]]
+        for subset in ("val", "test"):
+            own_rows = rows[subset] if are_texts else rows[subset][: _MOST_PICTURES // 10]
+            if not len(own_rows):
+                continue
+            twins = _nearest(looks[pools[subset]][own_rows], looks["train"][train])
+            twins[np.isin(inputs[subset][: len(own_rows)], inputs["train"])] = -1
+            if len(found := np.flatnonzero(twins >= 0)):
+                name = _name(every[pools[subset]], own_rows[found[0]])
+                twin_name = _name(every["train"], train[twins[found[0]]])
+                near.append(
+                    f"{len(found):,} of {len(own_rows):,} in {subset} (such as {name}, like {twin_name})"
+                )
+    told = {"in training, too": equal, "nearly the same as some in training": near}
+    return [f"data: samples that are {what}: {' and '.join(of)}; {_HINT}" for what, of in told.items() if of]
+
+
+def _nearest(looks: Any, known: Any) -> NDArray[np.int64]:
+    """The place among known texts or pictures of one that is nearly the same, or -1.
+
+    Texts: the same words, whatever their case and signs. Pictures: twenty times as close, by correlation, as
+    those of the closest pictures otherwise.
+    """
+    if looks.ndim == 1:
+        places = dict(zip(known.tolist(), range(len(known)), strict=True))
+        return np.array([places.get(look, -1) for look in looks.tolist()])
+    pairs = [(block @ known.T).max(1) for block in looks.split(500)]
+    apart = 1 - torch.cat([pair.values for pair in pairs])
+    nearest = torch.cat([pair.indices for pair in pairs])
+    found: NDArray[np.int64] = nearest.where(apart < apart.median() / 20, -1).numpy()
+    return found
 
 
 def _look(data: Data) -> Any:
@@ -218,9 +216,9 @@ def _look(data: Data) -> Any:
         return np.array([hash(" ".join(_WORD.findall(str(text).casefold()))) for text in data.raw[column]])
     if not isinstance(data, Samples) or data.inputs.ndim != 4 or data.inputs.dtype != torch.uint8:
         return None
-    step = max(1, min(data.inputs.shape[2:]) // 32)
-    if min(data.inputs.shape[2:]) < 16:
+    if (size := min(data.inputs.shape[2:])) < 16:
         return None
+    step = max(1, size // 32)
     small = [
         adaptive_avg_pool2d(block[..., ::step, ::step].float().mean(1), 16).flatten(1)
         for block in blocks(data.inputs, torch.arange(len(data)))
@@ -261,19 +259,19 @@ def _ends(times: pd.Series[Any]) -> str:
 
 def _hashes(every: Mapping[str, Data]) -> dict[str, NDArray[np.int64]] | None:
     """A number for each sample, equal where the samples are; None where they are not at hand."""
-    if any(isinstance(data, Unfitted) for data in every.values()):
-        raw: list[Any] = [data.raw for data in every.values() if isinstance(data, Unfitted)]
-        if len(raw) < len(every) or not all(isinstance(one, pd.DataFrame | pd.Series) for one in raw):
+    raw: list[Any] = [data.raw for data in every.values() if isinstance(data, Unfitted)]
+    if raw:
+        if len(raw) < len(every) or not all(isinstance(frame, pd.DataFrame | pd.Series) for frame in raw):
             return None
         whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
         numbers = pd.util.hash_pandas_object(whole, index=False).to_numpy().view(np.int64)
-        return dict(zip(every, np.split(numbers, np.cumsum([len(one) for one in raw])[:-1]), strict=True))
+        ends = np.cumsum([len(frame) for frame in raw])[:-1]
+        return dict(zip(every, np.split(numbers, ends), strict=True))
     given = {subset: data for subset, data in every.items() if not isinstance(data, Unfitted)}
     if not all(data.hashes for data in given.values()):  # numbers of one kind alone can be compared
         given = {subset: replace(data, hashes=()) for subset, data in given.items()}
-    found = {subset: hashes_of(data) for subset, data in given.items()}
-    known = {subset: hashes for subset, hashes in found.items() if hashes is not None}
-    return known if len(known) == len(found) else None
+    found = {subset: hashes for subset, data in given.items() if (hashes := hashes_of(data)) is not None}
+    return found if len(found) == len(given) else None
 
 
 def hashes_of(data: Samples | Stream) -> NDArray[np.int64] | None:
@@ -292,9 +290,8 @@ def row_numbers(tensor: Tensor) -> NDArray[np.int64]:
     return np.array(numbers, dtype=np.int64)
 
 
-def _targets(data: Data, rows: NDArray[np.int64]) -> list[int]:
-    found: list[int] = row_numbers(data.targets[torch.as_tensor(rows)]).tolist()
-    return found
+def _targets(data: Data, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return row_numbers(data.targets[torch.as_tensor(rows)])
 
 
 def _name(data: Data, row: int) -> str:

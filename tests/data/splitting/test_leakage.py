@@ -17,7 +17,7 @@ from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn s
 )
 
 from assay.data.samples import Samples, Stream, Unfitted
-from assay.data.subset import leaks, near_copies
+from assay.data.subset import find_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
 from assay.data.text_table import TextTable
@@ -58,9 +58,9 @@ def table(values: torch.Tensor, targets: torch.Tensor) -> Unfitted:
     ],
 )
 def test_copies_are_counted(data: Any, names: list[str]) -> None:
-    assert TOLD.format(*names) in leaks({"train": data}, ROWS)[0]
+    assert TOLD.format(*names) in find_copies({"train": data}, ROWS)[0]
     assert (
-        leaks(
+        find_copies(
             {"train": data}, {**ROWS, "val": np.array([2]), "test": ROWS["test"][:0], "train": np.arange(2)}
         )
         == []
@@ -73,12 +73,12 @@ def test_files_of_their_own_are_compared_whatever_their_types() -> None:
     rows = {"train": np.arange(3), "val": np.arange(0), "test": np.arange(2)}
     assert (
         "2 of 2 in test (1 with the same target; such as row 0, like row 0)"
-        in leaks({"train": whole, "test": test}, rows)[0]
+        in find_copies({"train": whole, "test": test}, rows)[0]
     )
 
 
 def test_what_is_streamed_without_hashes_is_not_looked_at() -> None:
-    assert leaks({"train": Stream(cast("Any", None), TARGETS)}, ROWS) == []
+    assert find_copies({"train": Stream(cast("Any", None), TARGETS)}, ROWS) == []
 
 
 @pytest.mark.parametrize("size", [16, 40, 100])
@@ -91,11 +91,11 @@ def test_near_copies_of_pictures_are_counted(size: int) -> None:
     pictures[52] = pictures[5]
     data = Samples(pictures.clamp(0, 255).byte(), torch.zeros(60, dtype=torch.long))
     rows = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
-    (told,) = near_copies({"train": data}, rows)
+    equal, told = find_copies({"train": data}, rows)
     assert "2 of 10 in test (such as row 50, like row 3)" in told
     assert "val" not in told.partition("; scores")[0]
-    assert "1 of 10 in test" in leaks({"train": data}, rows)[0]
-    assert near_copies({"train": data}, {**rows, "test": np.arange(53, 60)}) == []
+    assert "1 of 10 in test" in equal
+    assert find_copies({"train": data}, {**rows, "test": np.arange(53, 60)}) == []
 
 
 def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
@@ -113,12 +113,12 @@ def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[
         assert not told or f"{near} of 16 in test" in told[0]
 
 
-def test_pictures_of_digits_are_no_near_copies() -> None:
+def test_pictures_of_digits_are_no_find_copies() -> None:
     pictures = torch.from_numpy(load_digits().images * 15).byte().unsqueeze(1)
     large = torch.nn.functional.interpolate(pictures, (32, 32), mode="bilinear")
     rows = np.random.default_rng(0).permutation(len(large))
     split = {"train": rows[:1200], "val": rows[1200:1300], "test": rows[1300:]}
-    assert near_copies({"train": Samples(large, torch.zeros(len(large), dtype=torch.long))}, split) == []
+    assert find_copies({"train": Samples(large, torch.zeros(len(large), dtype=torch.long))}, split) == []
 
 
 def visits(count: int = 900) -> pd.DataFrame:

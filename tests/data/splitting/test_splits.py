@@ -146,7 +146,11 @@ BAD = [
     ),
     ({"all": samples(LABELS[:1])}, "multiclass", "data.split.test: of 1 sample"),
     ({"train": samples(LABELS[:1]), "val": samples(), "test": samples()}, "multiclass", "1 training sample"),
-    ({"all": Samples(torch.rand(100), LABELS)}, "multiclass", "inputs have shape (100,)"),
+    (
+        {"all": Samples(torch.rand(100), LABELS)},
+        "multiclass",
+        "or [N, channels, …], got [100] in the train subset",
+    ),
 ]
 
 
@@ -194,17 +198,9 @@ def test_imbalance_needs_classes(divide: Callable[..., Splits]) -> None:
         divide({"all": samples(torch.rand(50, 1))}, "regression", (), thin_classes=0.1)
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("all", "train"), "the source gives all, train"),
-        (("train", "validation"), "'validation' is not a subset"),
-        (("val", "test"), "there is no training subset, only: val, test"),
-        ((), "there is no training subset, only: nothing"),
-    ],
-)
+@pytest.mark.parametrize("names", [("all", "train"), ("train", "validation"), ("val", "test"), ()])
 def test_parts_that_would_be_left_out_are_refused(
-    divide: Callable[..., Splits], names: tuple[str, ...], message: str
+    divide: Callable[..., Splits], names: tuple[str, ...]
 ) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=f"expected the subsets .*, got {', '.join(names) or 'nothing'}"):
         divide(dict.fromkeys(names, samples()))
