@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.figure.figure import Bars, Figure, Heatmap, Line, ParallelCoordinates, Points, Spans
+from assay.figure.figure import Bars, Figure, Heatmap, Line, ParallelCoordinates, Points
 
 HOSTILE = "<a href='javascript:alert(1)'>$x^{$ & _</a></script><!--"
 EXAMPLES = (
@@ -48,19 +48,6 @@ EXAMPLES = (
                 colour="score",
                 log=frozenset({"lr"}),
                 texts=["first", "second"],
-            ),
-        ),
-    ),
-    Figure(
-        "timeline",
-        "Timeline",
-        (
-            Spans(
-                [HOSTILE, "b", HOSTILE],
-                [0, 1, 2],
-                [1, 3, 4],
-                [HOSTILE, "", ""],
-                ["failed", "finished", "new"],
             ),
         ),
     ),

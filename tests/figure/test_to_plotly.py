@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.figure.examples import EXAMPLES
 
-from assay.figure.figure import Bars, Figure, Heatmap, Line
+from assay.figure.figure import Figure, Heatmap, Line
 from assay.figure.to_plotly import plain, to_plotly
 
 if TYPE_CHECKING:
@@ -64,15 +64,6 @@ def test_lines_through_few_points_show_them() -> None:
     others = Line("step", few, few, is_step=True), Line("roc", [0, 0, 1], [0, 1, 1])
     drawn = to_plotly(Figure("m", "", (*lines, *others)))
     assert [trace["mode"] for trace in drawn["data"]] == ["lines+markers", *["lines"] * 4]
-
-
-@pytest.mark.parametrize(("values", "step"), [([1, 2, 4], 1), ([1, 2.5], None), ([1, 90], None), ([2], None)])
-def test_between_a_few_whole_numbers_nothing_is_named(values: list[float], step: int | None) -> None:
-    drawn = to_plotly(Figure("m", "", (Line("", values, np.linspace(0, 0.5, len(values))),)))
-    assert drawn["layout"]["xaxis"].get("dtick") == step
-    assert "dtick" not in drawn["layout"]["yaxis"]
-    counts = to_plotly(Figure("m", "", (Bars("", ["a"], [1]),)))
-    assert counts["layout"]["yaxis"]["dtick"] == 1
 
 
 def test_numbers_keep_six_digits_and_gaps_are_null() -> None:

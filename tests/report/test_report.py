@@ -49,37 +49,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert error.value.hint == f"{option} writes it somewhere else"
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.stat().st_size > room} == {}
     assert "of before" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert {path.name for path in tmp_path.glob(".*")} <= {".assay_figures"}, (
-        "nothing is left of what was begun"
-    )
-
-
-@pytest.mark.always("csv-confusion_matrix.csv-1")
-@pytest.mark.parametrize(
-    ("key", "name", "rewrites"), [("png", "roc.png", 0), ("csv", "confusion_matrix.csv", 1)]
-)
-def test_only_figures_of_a_report_are_replaced(
-    key: str, name: str, rewrites: int, digits_run: Trained, tmp_path: Path
-) -> None:
-    """Pictures take seconds to draw, so the numbers alone are written again and again."""
-
-    def write() -> None:
-        report([digits_run.run_dir], tmp_path / "page.html", **{key: tmp_path / "figures"})
-
-    write()
-    for _ in range(rewrites):
-        write()
-    for content in ("mine", ""):
-        (tmp_path / "figures" / name).write_text(content)
-        before = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-        with pytest.raises(
-            AssayError, match=f"--{key}.*{name} is there and is not what a report has written"
-        ):
-            write()
-        assert {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    (tmp_path / "figures" / name).unlink()
-    for _ in range(rewrites):
-        write()
+    assert not list(tmp_path.glob(".*")), "nothing is left of what was begun"
 
 
 def test_reports_written_at_once_to_one_file_are_whole(digits_run: Trained, tmp_path: Path) -> None:

@@ -119,19 +119,7 @@ class ParallelCoordinates:
     shares: frozenset[str] = frozenset()
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Spans:
-    """A timeline: horizontal bars from a start to an end."""
-
-    rows: Names
-    starts: Numbers
-    ends: Numbers
-    texts: Names = ()
-    colours: Names = ()
-
-
-Mark: TypeAlias = Line | Points | Bars | Heatmap | ParallelCoordinates | Spans
+Mark: TypeAlias = Line | Points | Bars | Heatmap | ParallelCoordinates
 
 
 @final
@@ -184,66 +172,68 @@ def is_logarithmic(values: Sequence[float]) -> bool:
     return abs(log - 0.5) < abs(linear - 0.5)
 
 
-_WORDS: Final = 12
-_NUMBERS: Final = 5
+_MOST_TICKS: Final = 12
 
 
 def parallel_axis(
     values: Sequence[float | str], *, log: bool, share: bool = False
 ) -> tuple[NDArray[Any], list[tuple[float, str]]]:
-    """Values from 0, the lowest, to 1; texts in alphabetical order."""
+    """Values from 0, the lowest, to 1, and the axis's labels; texts are in alphabetical order."""
     if any(isinstance(value, str) for value in values):
         words = sorted({str(value) for value in values})
-        places = np.linspace(0, 1, len(words)) if len(words) > 1 else np.array([0.5])
-        place = dict(zip(words, places.tolist(), strict=True))
-        shown = words[:: math.ceil(len(words) / _WORDS)]
-        return np.array([place[str(value)] for value in values]), [(place[word], word) for word in shown]
-    numbers = np.asarray(values, dtype=float)
-    if log:
-        numbers = np.log10(np.where(numbers > 0, numbers, np.nan))
-    finite = numbers[np.isfinite(numbers)]
-    if not len(finite):
-        return np.full(len(numbers), np.nan), []
-    low, high = float(finite.min()), float(finite.max())
-    if low == high:
-        return np.where(np.isfinite(numbers), 0.5, np.nan), [(0.5, _text(low, log, share))]
-    at = np.linspace(low, high, _NUMBERS).tolist()
-    decades = list(range(math.ceil(low), math.floor(high) + 1))
-    if log and len(decades) > 1:
-        at = decades[:: math.ceil(len(decades) / (2 * _NUMBERS))]
-    ticks = [((tick - low) / (high - low), _text(tick, log, share)) for tick in at]
-    return np.where(np.isfinite(numbers), (numbers - low) / (high - low), np.nan), ticks
-
-
-def _text(tick: float, log: bool, share: bool) -> str:
-    return f"{number_text(100 * tick)} %" if share else number_text(10.0**tick if log else tick, 3)
+        numbers = np.array([words.index(str(value)) for value in values], dtype=float)
+        ticks = np.arange(0, len(words), math.ceil(len(words) / _MOST_TICKS), dtype=float)
+        texts = [words[int(tick)] for tick in ticks]
+    else:
+        numbers = np.asarray(values, dtype=float)
+        numbers = np.log10(np.where(numbers > 0, numbers, np.nan)) if log else numbers
+        numbers = np.where(np.isfinite(numbers), numbers, np.nan)
+        if np.isnan(numbers).all():
+            return numbers, []
+        low, high = np.nanmin(numbers), np.nanmax(numbers)
+        decades = np.arange(math.ceil(low), math.floor(high) + 1.0)
+        ticks = decades if log and 1 < len(decades) <= _MOST_TICKS else np.unique(np.linspace(low, high, 5))
+        shown = 10.0**ticks if log else ticks
+        texts = [f"{number_text(100 * one)} %" if share else number_text(one, 3) for one in shown]
+    low, length = np.nanmin(numbers), np.ptp(numbers[~np.isnan(numbers)])
+    places, at = ((one - low) / length if length else one - low + 0.5 for one in (numbers, ticks))
+    return places, list(zip(at.tolist(), texts, strict=True))
 
 
 def to_csv(figure: Figure) -> str:
     """Write what a figure draws as a table."""
-    import pandas
+    import pandas as pd
 
     tables = [_table(mark) for mark in figure.marks]
     if not tables:
         return "\n"
-    table = pandas.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-    if "series" in table and table["series"].nunique() == 1 and len(tables) == 1:
+    table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
+    if len(tables) == 1 and "series" in table:
         table = table.drop(columns="series")
     return str(spreadsheet_frame(table).to_csv(index=False, lineterminator="\n"))
 
 
 def _table(mark: Mark) -> pandas.DataFrame:
-    import pandas
+    import pandas as pd
 
-    if isinstance(mark, Heatmap):
-        table = pandas.DataFrame(np.asarray(mark.values), columns=_texts(mark.x_names))
-        table.insert(0, "", _texts(mark.y_names), allow_duplicates=True)
-        return table
-    if isinstance(mark, ParallelCoordinates):
-        columns = ({"name": mark.texts} if mark.texts else {}) | dict(mark.columns)
-    else:
-        columns = {name: values for name, values in _columns(mark).items() if values is not None}
-    return pandas.DataFrame({printable(name): _texts(values) for name, values in columns.items()})
+    columns: dict[str, Any]
+    match mark:
+        case Heatmap():
+            table = pd.DataFrame(np.asarray(mark.values), columns=_texts(mark.x_names))
+            table.insert(0, "", _texts(mark.y_names), allow_duplicates=True)
+            return table
+        case ParallelCoordinates():
+            columns = {"name": mark.texts or None, **mark.columns}
+        case Bars():
+            columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
+        case Line():
+            columns = {"x": mark.x, "y": mark.y, "low": mark.low, "high": mark.high}
+        case Points():
+            columns = {"x": mark.x, "y": mark.y, "text": mark.texts or None}
+    table = pd.DataFrame({printable(key): _texts(of) for key, of in columns.items() if of is not None})
+    if not isinstance(mark, ParallelCoordinates):
+        table.insert(0, "series", printable(mark.name))
+    return table
 
 
 def _texts(values: Any) -> Any:
@@ -251,19 +241,3 @@ def _texts(values: Any) -> Any:
     if isinstance(values, np.ndarray):
         return values
     return [printable(value) if isinstance(value, str) else value for value in values]
-
-
-def _columns(mark: Line | Points | Bars | Spans) -> dict[str, Any]:
-    if isinstance(mark, Line):
-        return _series(mark.name, mark.x) | {"x": mark.x, "y": mark.y, "low": mark.low, "high": mark.high}
-    if isinstance(mark, Points):
-        return _series(mark.name, mark.x) | {"x": mark.x, "y": mark.y, "text": mark.texts or None}
-    if isinstance(mark, Bars):
-        columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
-        return _series(mark.name, mark.labels) | columns
-    columns = {"row": mark.rows, "start": mark.starts, "end": mark.ends}
-    return columns | {"text": mark.texts or None, "kind": mark.colours or None}
-
-
-def _series(name: str, values: Any) -> dict[str, Any]:
-    return {"series": [name] * len(values)}

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import stat
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ConfigError
 from assay.figure.figure import to_csv
-from assay.files.atomic import write_bytes, write_text
-from assay.files.symlinks import read_whole
+from assay.figure.to_matplotlib import to_png
+from assay.files.atomic import write_bytes
 from assay.record.run_record import FILE
 from assay.report.page import write
 from assay.report.read_sweep import is_sweep, read_contents
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
 
 _START: Final = b"<!doctype html>\n<html lang="
 """Of every page."""
-_WRITTEN: Final = ".assay_figures"
-"""In a folder of figures: the SHA-256 of each that a report has written there, one a line."""
 
 
 @final
@@ -71,8 +66,8 @@ def report(
         if folder is not None and folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     page = _page(paths, file.absolute().parent)
-    pictures = _each(page, png, ".png", _picture, "--png") if png else ()
-    tables = _each(page, csv, ".csv", lambda figure: to_csv(figure).encode(), "--csv") if csv else ()
+    pictures = _each(page, png, ".png", to_png, "--png")
+    tables = _each(page, csv, ".csv", lambda figure: to_csv(figure).encode(), "--csv")
     written(file, lambda: write(page, file), "--out FILE")
     return Report(
         page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
@@ -103,43 +98,13 @@ def _page(paths: Sequence[Path], folder: Path) -> Page:
 
 
 def _each(
-    page: Page, folder: Path, suffix: str, content: Callable[[Figure], bytes], option: str
+    page: Page, folder: Path | None, suffix: str, content: Callable[[Figure], bytes], option: str
 ) -> list[Path]:
-    """Write a file per figure; of those there are, only what a report has written is replaced."""
-    figures = {folder / f"{figure.name}{suffix}": figure for figure in page.figures}
-    known = _written_before(folder)
-    there = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in figures if path.is_file()}
-    if foreign := next((path for path, digest in there.items() if digest not in known), None):
-        raise ConfigError(
-            f"{foreign} is there and is not what a report has written: it would be replaced",
-            key=option,
-            hint=f"{option} {folder / 'figures'} writes all of them somewhere else",
-        )
-    files = {path: content(figure) for path, figure in figures.items()}
-    own = {hashlib.sha256(made).hexdigest() for made in files.values()}
-    listed = "".join(f"{digest}\n" for digest in sorted(known | own))
-    written(folder / _WRITTEN, lambda: write_text(folder / _WRITTEN, listed), f"{option} DIR")
-    for path, made in files.items():
-        written(path, lambda: write_bytes(path, made), f"{option} DIR")  # noqa: B023 - called at once
+    """Write a file per figure."""
+    files = {folder / f"{one.name}{suffix}": one for one in page.figures} if folder is not None else {}
+    for path, figure in files.items():
+        written(path, lambda: write_bytes(path, content(figure)), f"{option} DIR")  # noqa: B023 - called at once
     return list(files)
-
-
-def _written_before(folder: Path) -> set[str]:
-    """SHA-256 of the figures and numbers that reports have written into a folder."""
-    try:
-        return set(read_whole(folder / _WRITTEN, 1 << 24).decode(errors="replace").split())
-    except OSError:
-        return set()
-
-
-def _picture(figure: Figure) -> bytes:
-    from assay.figure.to_matplotlib import to_matplotlib
-
-    file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that no font of the machine has
-        to_matplotlib(figure).savefig(file, format="png")
-    return file.getvalue()
 
 
 def written(path: Path, write_it: Callable[[], None], option: str) -> None:

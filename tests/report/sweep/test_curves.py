@@ -11,7 +11,7 @@ import pandas as pd
 from assay.analysis.read_runs import Curve
 from assay.figure.figure import Line
 from assay.report.read_sweep import ranked, read_sweep
-from assay.report.sweep_page import curve_figures, line_of
+from assay.report.sweep_figures import curve_figures, line_of
 
 if TYPE_CHECKING:
     from pathlib import Path

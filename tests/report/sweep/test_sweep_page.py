@@ -42,7 +42,7 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     page = sweep_page(read_sweep(trained_sweep), trained_sweep)
     shown = [section.name for section in page.sections if section.blocks]
     assert shown == [
-        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "timeline", "jobs"),
+        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "jobs"),
         "reproduce",
     ]
     assert page.status == ("2 of 6 failed", "bad")
