@@ -75,18 +75,17 @@ def test_a_record_that_is_none_is_broken_and_the_others_are_there(tmp_path: Path
     assert "record.json" in bad.reason
 
 
-@pytest.mark.parametrize("field", ["seed", "seconds"])
-def test_numbers_that_nothing_can_compute_with_are_broken(tmp_path: Path, field: str) -> None:
+def test_a_number_that_nothing_can_compute_with_is_broken(tmp_path: Path) -> None:
     """Under a seal that is right."""
     make_run(tmp_path / "good")
     make_run(tmp_path / "bad")
     record = RunRecord.load(tmp_path / "bad")
     number: Any = 10**400
-    setattr(record, field, number)
+    record.seconds = number
     record.save(tmp_path / "bad")
     bad, good = read_runs([tmp_path])
     assert (bad.status, good.status) == ("broken", "finished")
-    assert field in bad.reason
+    assert "seconds" in bad.reason
 
 
 def test_a_record_that_was_changed_or_is_gone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -29,7 +30,7 @@ def record(**fields: Any) -> RunRecord:
         "machine": MACHINE,
     }
     plain = RunRecord("r", "r", "finished", "2026-01-01", 0, "f", "c", weights_sha256="1" * 64)
-    return replace(plain, **{**known, **fields})
+    return msgspec.structs.replace(plain, **{**known, **fields})
 
 
 @pytest.mark.parametrize(

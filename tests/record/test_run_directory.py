@@ -43,13 +43,6 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
         RunDirectory.create(tmp_path / "file" / "run")
 
 
-def test_a_patch_is_written_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SERVICE_TOKEN", "tok-12345")
-    run = RunDirectory.create(tmp_path)
-    run.write("code.patch", "+tok-12345 \udce9 https://me:pw@example.org\n")
-    assert (tmp_path / "code.patch").read_bytes() == b"+*** \xe9 https://me:pw@example.org\n"
-
-
 def test_finds_runs_in_the_order_of_their_names_and_not_within_runs(tmp_path: Path) -> None:
     make_runs(tmp_path, "b/2", "b/10", "a/sweeps/s/0", "a/sweeps/s/1", "c", "c/within")
     (tmp_path / "empty" / "deep").mkdir(parents=True)

@@ -14,7 +14,7 @@ from assay.errors import AssayError, first_line
 from assay.record.secrets import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import git
 
@@ -34,52 +34,32 @@ _VARIABLES = {
 }
 
 
-def git_environment(git_dir: Path, common_dir: Path) -> dict[str, str]:
+def git_environment(git_dir: Path) -> dict[str, str]:
     """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own."""
-    settings = dict(_SETTINGS)
-    if any(_may_name_filters(path) for path in (common_dir / "config", git_dir / "config.worktree")):
-        settings |= _without_own_filters(git_dir)
-    first = _number(os.environ.get("GIT_CONFIG_COUNT", "0"))  # what the user has set this way stays
+    settings = {**_SETTINGS, **_without_own_filters(git_dir)}
+    count = os.environ.get("GIT_CONFIG_COUNT", "0")  # what the user has set this way stays
+    first = int(count) if count.isdigit() else 0
     variables = {**_VARIABLES, "GIT_CONFIG_COUNT": str(first + len(settings))}
     for number, (key, value) in enumerate(settings.items(), start=first):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return variables
 
 
-def _may_name_filters(path: Path) -> bool:
-    try:
-        text = path.read_bytes().lower()
-    except OSError:
-        return False
-    return b"filter" in text or b"include" in text
-
-
 def _without_own_filters(git_dir: Path) -> dict[str, str]:
     """Each filter that the repository's own settings name, set to the user's own or to none."""
+    command = ["git", "config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
+    environment = {**os.environ, "GIT_DIR": str(git_dir)}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)  # noqa: S603 - git, with fixed arguments
+    words = done.stdout.decode("utf-8", "surrogateescape").split("\0")
     users: dict[str, str] = {}
     own: list[str] = []
-    for scope, key, value in _filters(git_dir):
+    for scope, pair in zip(words[::2], words[1::2], strict=False):  # an empty word is left at the end
+        key, _, value = pair.partition("\n")
         if scope in ("local", "worktree"):
             own.append(key)
         else:
             users[key] = value
     return {key: users.get(key, "false" if key.endswith(".required") else "") for key in own}
-
-
-def _filters(git_dir: Path) -> Iterator[tuple[str, str, str]]:
-    """Scope, key and value of every setting of a filter, in the order in which git reads them."""
-    command = ["git", "config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
-    done = subprocess.run(  # noqa: S603 - git, with fixed arguments
-        command, env={**os.environ, "GIT_DIR": str(git_dir)}, capture_output=True, check=False
-    )
-    words = done.stdout.decode("utf-8", "surrogateescape").split("\0")
-    for scope, pair in zip(words[::2], words[1::2], strict=False):  # an empty word is left at the end
-        key, _, value = pair.partition("\n")
-        yield scope, key, value
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
 
 
 def locate_git(folder: Path) -> Mapping[str, str]:
@@ -88,9 +68,9 @@ def locate_git(folder: Path) -> Mapping[str, str]:
 
     try:
         with git.Repo(folder, search_parent_directories=True) as repository:
-            return git_environment(Path(repository.git_dir), Path(repository.common_dir))
+            return git_environment(Path(repository.git_dir))
     except (git.GitError, OSError, ValueError):
-        return git_environment(folder, folder)
+        return git_environment(folder)
 
 
 _SOURCES = (".py", ".pyi", ".yaml", ".yml", ".toml", ".cfg", ".json", ".sh")
@@ -128,7 +108,7 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
             shutil.copy2(own, index)  # with its time, by which git tells what may have changed since
         common = Path(repository.common_dir).resolve()
         environment = {
-            **git_environment(Path(repository.git_dir), common),
+            **git_environment(Path(repository.git_dir)),
             "GIT_INDEX_FILE": str(index),
             "GIT_OBJECT_DIRECTORY": folder,
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),

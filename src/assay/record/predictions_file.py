@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from assay.errors import AssayError, first_line
@@ -57,7 +58,14 @@ FILE: Final = "predictions.parquet"
 SCHEMA_VERSION: Final = 1
 _LARGEST: Final = 1 << 30
 """Bytes of a file, from which on it is not read."""
-_FIELDS: Final = {"task": str, "kind": str, "class_names": list, "subset": str, "num_evaluated": int}
+
+
+class _About(msgspec.Struct):
+    task: str
+    kind: str
+    class_names: tuple[str, ...]
+    subset: str
+    num_evaluated: int
 
 
 def write(path: Path, predictions: Predictions) -> None:
@@ -68,8 +76,11 @@ def write(path: Path, predictions: Predictions) -> None:
     if predictions.targets is not None:
         columns["target"] = _column(predictions.targets)
     columns["output"] = _column(predictions.outputs)
-    about = {"schema_version": SCHEMA_VERSION, **{name: getattr(predictions, name) for name in _FIELDS}}
-    write_parquet(path, columns, about)
+    about = {
+        "schema_version": SCHEMA_VERSION,
+        **{name: getattr(predictions, name) for name in _About.__struct_fields__},
+    }
+    write_parquet(path, columns, {"schema_version": SCHEMA_VERSION, **about})
 
 
 def read(path: Path) -> Predictions:
@@ -95,47 +106,17 @@ def read(path: Path) -> Predictions:
 
 def _read(path: Path) -> Predictions:
     content = read_whole(path, _LARGEST)
-    table, about = read_parquet(content, SCHEMA_VERSION, "predictions")
-    wrong = next((name for name, kind in _FIELDS.items() if type(about.get(name)) is not kind), "")
-    if wrong or not _is_task(about["task"]) or not all(isinstance(one, str) for one in about["class_names"]):
-        raise ValueError(f"its {wrong or 'task or class names'} are not as expected")
-    _check_schema(table.schema)
-    if hollow := [name for name in table.column_names if table[name].null_count]:
-        raise ValueError(f"its column {hollow[0]} has missing values")
-    targets = _array(table, "target") if "target" in table.column_names else None
+    table, plain = read_parquet(content, SCHEMA_VERSION, "predictions")
+    about = msgspec.convert(plain, _About)
+    if about.task not in TASKS and not is_dotted_path(about.task):
+        raise ValueError("its task is not one of assay's, and no dotted name of a custom one")
+    if (names := table.schema.names) not in (["key", "target", "output"], ["key", "output"]):
+        raise ValueError(f"expected columns key, target and output, got {', '.join(names)}")
+    keys = msgspec.convert(table["key"].to_pylist(), tuple[str, ...])
+    targets = _array(table, "target") if "target" in names else None
     return Predictions(
-        task=about["task"],
-        kind=about["kind"],
-        keys=tuple(table["key"].to_pylist()),
-        outputs=_array(table, "output"),
-        targets=targets,
-        class_names=tuple(about["class_names"]),
-        subset=about["subset"],
-        num_evaluated=about["num_evaluated"],
+        keys=keys, outputs=_array(table, "output"), targets=targets, **msgspec.structs.asdict(about)
     )
-
-
-def _is_task(name: str) -> bool:
-    """Whether it is one of assay's, or may be somebody's own, who is not asked here."""
-    return name in TASKS or (len(name) < 200 and is_dotted_path(name))
-
-
-def _check_schema(schema: pa.Schema) -> None:
-    import pyarrow as pa
-
-    if schema.names not in (["key", "target", "output"], ["key", "output"]):
-        raise ValueError(f"its columns are {', '.join(schema.names)}; key, target and output were expected")
-    for field in schema:
-        listed = pa.types.is_fixed_size_list(field.type)
-        inner = field.type.value_type if listed else field.type
-        wanted = {
-            "key": inner == pa.string() and not listed,
-            "output": inner == pa.float32() and listed,
-            "target": inner
-            in ((pa.int8(), pa.int64(), pa.float32()) if listed else (pa.int64(), pa.float32())),
-        }
-        if not wanted[field.name]:
-            raise ValueError(f"its column {field.name} is of type {field.type}")
 
 
 def _column(values: NDArray[Any]) -> pa.Array:

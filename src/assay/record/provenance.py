@@ -14,6 +14,7 @@ import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from assay.errors import ConfigError
 from assay.record.code_patch import code_patch, head_of
@@ -161,16 +162,14 @@ def _remote(repository: git.Repo) -> str | None:
 
 def without_credentials(address: str) -> str:
     """A remote's address without user name (which is not a secret for SSH), password, query, fragment."""
-    scheme, separator, rest = address.partition("://")
+    scheme, separator, _ = address.partition("://")
     if not separator:
         before, at, after = address.rpartition("@")
         return redact(after if at and ":" in before else address)
-    host, slash, path = rest.partition("/")
-    if "@" not in host and ":" in host and not host.rpartition(":")[2].isdigit() and "@" in path:
-        host, slash, path = rest.rpartition("@")[2].partition("/")  # a password with a slash in it
-    user, at, host = host.rpartition("@")
-    kept = f"{user.partition(':')[0]}@" if at and scheme.endswith("ssh") else ""
-    return redact(f"{scheme}://{kept}{host}{slash}{re.split('[?#]', path)[0]}", code=True)
+    parts = urlsplit(re.sub(r"[?#].*", "", address))
+    host = parts.netloc.rpartition("@")[2]
+    user = f"{parts.username}@" if parts.username and scheme.endswith("ssh") else ""
+    return redact(f"{scheme}://{user}{host}{parts.path}", code=True)
 
 
 def packages() -> dict[str, str]:

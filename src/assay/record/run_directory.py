@@ -19,7 +19,6 @@ from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_wh
 from assay.record.journal import FILE as JOURNAL
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import FILE, RunRecord
-from assay.record.secrets import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,8 +101,7 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> None:
         """Write one text file."""
-        clean = redact(text, code=True) if name.endswith(".patch") else text
-        write_text(self.path / name, seal_yaml(clean) if name == self.config.name else clean)
+        write_text(self.path / name, seal_yaml(text) if name == self.config.name else text)
 
     def remove_unfinished(self) -> list[Path]:
         """Remove the temporary files of processes that were killed while they wrote."""

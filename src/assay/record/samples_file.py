@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from assay.errors import AssayError, first_line
 from assay.files.symlinks import read_whole
@@ -28,6 +30,9 @@ class KeptSample(NamedTuple):
     reason: Reason
     picture: bytes | None
     row: dict[str, Any] | None
+
+
+_Row = tuple[str, Reason, bytes | None, dict[str, str | float | bool | list[str] | None] | None]
 
 
 def write(path: Path, samples: Sequence[KeptSample]) -> None:
@@ -55,32 +60,13 @@ def read(path: Path) -> list[KeptSample]:
 
 
 def _read(path: Path) -> list[KeptSample]:
-    import pyarrow as pa
-
     content = read_whole(path, _LARGEST)
     table, _ = predictions_file.read_parquet(content, SCHEMA_VERSION, "samples")
-    wanted = {"key": pa.string(), "reason": pa.string(), "picture": pa.binary(), "row": pa.string()}
-    if {field.name: field.type for field in table.schema} != wanted:
-        raise ValueError(f"its columns are {', '.join(table.schema.names)}")
-    return [_checked(one) for one in table.to_pylist()]
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list):
-        return all(isinstance(one, str) for one in value)
-    return not isinstance(value, dict)
-
-
-def _checked(values: dict[str, Any]) -> KeptSample:
-    row = json.loads(values["row"]) if values["row"] is not None else None
-    picture = values["picture"]
-    wrong = (
-        values["key"] is None
-        or values["reason"] not in get_args(Reason)
-        or not (row is None or isinstance(row, dict))
-        or not all(map(_is_plain, (row or {}).values()))
-        or not (picture is None or picture.startswith(_PNG))
-    )
-    if wrong:
-        raise ValueError(f"the sample {values['key']!r:.60} is not as expected")
-    return KeptSample(values["key"], values["reason"], picture, row)
+    rows = [
+        {**values, "row": None if values["row"] is None else json.loads(values["row"])}
+        for values in table.to_pylist()
+    ]
+    samples = [KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,))) for row in rows]
+    if any(one.picture is not None and not one.picture.startswith(_PNG) for one in samples):
+        raise ValueError("expected PNG pictures")
+    return samples

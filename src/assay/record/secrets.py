@@ -54,7 +54,7 @@ class _Values(NamedTuple):
     random: tuple[str, ...]
     """Struck out wherever they stand, also within words."""
     others: tuple[str, ...]
-    """Struck out where they stand as a word of their own; a whole value in a config, a quoted one in code."""
+    """Struck out where they stand as a word of their own; in a config, where they are a whole value."""
 
 
 def is_secret(name: str) -> bool:
@@ -73,25 +73,37 @@ def is_secret_key(key: str) -> bool:
 
 def redact(text: str, *, code: bool = False) -> str:
     """Strike out the values of environment variables that `is_secret` names, and credentials in addresses."""
-    values = _values()
-    text = _without_random(text if code else _without_credentials(text), values)
-    for value in values.others:
-        quoted = code and not re.search(r"\d", value)
-        before, after = ("(?<=[\"'])", "(?=[\"'])") if quoted else (r"(?<!\w)", r"(?!\w)")
-        text = re.sub(f"{before}{_pattern(value)}{after}", STRUCK, text)
+    text = _without_random(text if code else _without_credentials(text))
+    for value in _values().others:
+        if code and not re.search(r"\d", value):
+            continue  # a word that code may hold by chance
+        text = re.sub(rf"(?<!\w){_pattern(value)}(?!\w)", STRUCK, text)
+    return text
+
+
+def _without_random(text: str) -> str:
+    """Strike out what cannot stand in a text by chance: random values, tokens of services, private keys."""
+    text = _KNOWN.sub(STRUCK, text)
+    if "PRIVATE KEY-----" in text:  # line by line: a patch counts its lines
+        text = _PRIVATE_KEY.sub(lambda match: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", match[0]), text)
+    for value in _values().random:
+        if len(value.split()) > 1:
+            text = re.sub(_pattern(value), STRUCK, text)
+        else:
+            text = text.replace(value, STRUCK)
     return text
 
 
 def redact_tree(value: Any) -> Any:
     """A copy of nested dicts and lists without secrets; what else they hold is kept."""
     note_given(value)
-    return _redacted_tree(value, _values())
+    return _redacted_tree(value, _values().others)
 
 
 def holds_secret(text: str) -> bool:
     """Whether a name or path holds a secret that cannot stand there by chance."""
     overrides = re.findall(r"([\w.@]+)=[^,/]", text)  # as in Hydra's override_dirname
-    return _without_random(text, _values()) != text or any(map(is_secret_key, overrides))
+    return _without_random(text) != text or any(map(is_secret_key, overrides))
 
 
 def note_given(value: Any, key: str = "") -> None:
@@ -106,19 +118,19 @@ def note_given(value: Any, key: str = "") -> None:
         _given.add(stated[1])
 
 
-def _redacted_tree(value: Any, values: _Values, key: str = "") -> Any:
+def _redacted_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _redacted_tree(inner, values, str(name)) for name, inner in value.items()}
+        return {name: _redacted_tree(inner, weak, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_redacted_tree(inner, values, key) for inner in value]
+        return [_redacted_tree(inner, weak, key) for inner in value]
     if stated := _stated(value, key):
         return stated[0] + STRUCK
     if not isinstance(value, str) or key == "_target_":
         return value
     before, equals, after = value.partition("=") if _OVERRIDE.fullmatch(value) else ("", "", value)
-    if after in values.others:
+    if after in weak:
         return before + equals + STRUCK
-    return _without_random(_without_credentials(value), values)
+    return _without_random(_without_credentials(value))
 
 
 def _stated(value: Any, key: str) -> tuple[str, str] | None:
@@ -137,18 +149,6 @@ def _stated(value: Any, key: str) -> tuple[str, str] | None:
 def _without_credentials(text: str) -> str:
     # Most texts are not an address; the search for one costs more than the rest.
     return _URL_CREDENTIALS.sub(f"{STRUCK}@", text) if "://" in text else text
-
-
-def _without_random(text: str, values: _Values) -> str:
-    text = _KNOWN.sub(STRUCK, text)
-    if "PRIVATE KEY-----" in text:  # line by line: a patch counts its lines
-        text = _PRIVATE_KEY.sub(lambda match: re.sub(r"(?m)^([+ ]?).+$", rf"\1{STRUCK}", match[0]), text)
-    for value in values.random:
-        if len(value.split()) > 1:
-            text = re.sub(_pattern(value), STRUCK, text)
-        else:
-            text = text.replace(value, STRUCK)
-    return text
 
 
 def _pattern(value: str) -> str:

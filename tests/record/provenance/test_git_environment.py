@@ -158,7 +158,7 @@ def test_what_the_user_sets_by_the_environment_stays(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.longpaths")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
-    variables = git_environment(tmp_path, tmp_path)
+    variables = git_environment(tmp_path)
     assert "GIT_CONFIG_KEY_0" not in variables
     assert variables["GIT_CONFIG_KEY_1"] == "core.fsmonitor"
     assert int(variables["GIT_CONFIG_COUNT"]) == 1 + sum("_KEY_" in name for name in variables)
