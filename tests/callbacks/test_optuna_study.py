@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 import pytest
-from optuna.storages import JournalStorage, RDBStorage
 
-from assay.callbacks.optuna_study import build_part, close_storage, open_storage, sqlite_url, takes_argument
+from assay.callbacks.optuna_study import build_part, close_storage, open_storage, sqlite_url
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +39,6 @@ def test_each_of_optunas(kind: type) -> None:
     part, module = ("sampler", "samplers") if kind in SAMPLERS else ("pruner", "pruners")
     node = {"_target_": f"optuna.{module}.{kind.__name__}", **REQUIRED.get(kind.__name__, {})}
     assert type(build_part(part, node, seed=1)) is kind
-    assert takes_argument(part, node, "seed") == ("seed" in inspect.signature(kind).parameters)
 
 
 @pytest.mark.parametrize(
@@ -60,11 +58,8 @@ def test_what_is_refused(kind: str, node: dict[str, Any], message: str) -> None:
         build_part(kind, node)
 
 
-def test_storages_by_how_they_are_named(tmp_path: Path) -> None:
-    journal = open_storage(str(tmp_path / "a.journal"), is_new=True)
+def test_a_storage_is_an_sqlite_file_of_any_name(tmp_path: Path) -> None:
     database = open_storage(sqlite_url(tmp_path / "a b#?.db"), is_new=True)
-    assert isinstance(journal, JournalStorage)
-    assert isinstance(database, RDBStorage)
     study = optuna.create_study(storage=database, study_name="x")
     study.add_trial(optuna.trial.create_trial(value=1.0))
     close_storage(database)
@@ -72,4 +67,3 @@ def test_storages_by_how_they_are_named(tmp_path: Path) -> None:
     again = open_storage(sqlite_url(tmp_path / "a b#?.db"), is_new=False)
     assert optuna.load_study(study_name="x", storage=again).best_value == 1.0
     close_storage(again)
-    close_storage(journal)

@@ -84,7 +84,6 @@ def drawn(change: str, of: int) -> bool:
     "hydra/launcher=slurm-True",
     "hydra/sweeper=optuna-True",
     "hydra/sweeper/pruner=hyperband-True",
-    "hydra/sweeper/sampler=cmaes-True",
 )
 @pytest.mark.filterwarnings("ignore:.*has been deprecated:FutureWarning")  # what Optuna is to drop
 @pytest.mark.parametrize("always", [True, pytest.param(False, marks=pytest.mark.long)])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from omegaconf import OmegaConf
+from optuna.samplers import BaseSampler
 
 from assay.build.node import build
 from assay.compose.hydra_node import SWEEP_PARTS
@@ -16,10 +17,9 @@ from assay.errors import ConfigError
 from assay.sweep.definition import made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
-from assay.sweep.search.study import import_sampler
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
 from assay.targets.own_task import import_task
-from assay.targets.resolve import _ANY_CALL, resolve
+from assay.targets.resolve import _ANY_CALL, own_class, resolve
 from assay.targets.trust import KEY
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def looked_up(slot: str, package: str, text: str) -> tuple[Callable[[], Any], st
     if slot in INTERFACES:
         return lambda: target({"_target_": path}, slot, INTERFACES[slot][0], [package]), f"{slot}._target_"
     if slot == "hydra.sweeper.sampler":
-        return lambda: import_sampler(f"{slot}._target_", path, [package]), f"{slot}._target_"
+        return lambda: own_class(f"{slot}._target_", path, [package], BaseSampler), f"{slot}._target_"
     if slot == "data.source.task":
         return lambda: import_task(slot, path, [package]), slot
     return lambda: resolve(NODES[slot], path, [package]), f"{NODES[slot]}._target_"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _PARTS: Final = {"sampler": ("samplers", "BaseSampler"), "pruner": ("pruners", "BasePruner")}
 _TARGET: Final = re.compile(r"optuna\.(samplers|pruners)\.([A-Z]\w*)", re.ASCII)
 _OWN_SEED: Final = "seed"
-JOURNAL_ENDINGS: Final = (".log", ".journal")
 _WAIT: Final = 60
 """Seconds that a writer waits for the others."""
 
@@ -36,27 +35,12 @@ class _Connection(sqlite3.Connection):
 
 def open_storage(storage: str, *, is_new: bool) -> optuna.storages.BaseStorage:
     """Open the storage of a study, in this process for itself: a connection does not survive a fork."""
-    from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages import RDBStorage
 
     with no_news():
-        if "://" not in storage:
-            return JournalStorage(JournalFileBackend(storage))
-        if storage.startswith("redis"):
-            from optuna.storages.journal import JournalRedisBackend
-
-            class WithoutSnapshots(JournalRedisBackend):  # which are pickles, and only save some reading
-                def load_snapshot(self) -> None:
-                    return None
-
-                def save_snapshot(self, snapshot: bytes) -> None:
-                    del snapshot
-
-            return JournalStorage(WithoutSnapshots(storage))
-        sqlite = storage.startswith("sqlite")
         return RDBStorage(
             storage,
-            engine_kwargs={"connect_args": {"timeout": _WAIT, "factory": _Connection}} if sqlite else None,
+            engine_kwargs={"connect_args": {"timeout": _WAIT, "factory": _Connection}},
             skip_compatibility_check=not is_new,
             skip_table_creation=not is_new,
         )
@@ -90,11 +74,6 @@ def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
             return part(**built)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{part.__name__}: {error}") from error
-
-
-def takes_argument(kind: str, node: Mapping[str, Any], name: str) -> bool:
-    """Whether a sampler or a pruner takes an argument."""
-    return name in inspect.signature(_class(kind, str(node.get("_target_")))).parameters
 
 
 @contextmanager

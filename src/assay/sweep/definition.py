@@ -27,7 +27,6 @@ from assay.sweep.scheduler import Policy
 from assay.sweep.search.grid import NestedSearch
 from assay.sweep.search.search import Search
 from assay.sweep.search.space import parse
-from assay.sweep.search.study import import_sampler, read_constraints
 from assay.targets.annotation import accepts, in_words
 from assay.targets.resolve import own_class
 from assay.targets.trust import KEY, within
@@ -178,7 +177,7 @@ def read_definition(
         launcher=launcher,
         launcher_class=target(launcher, "hydra.launcher", Launcher, trusted.packages),
         objectives=aims,
-        needed=_needed(aims if asked or not search.ahead else (), sweeper.get("constraints") or ()),
+        needed={aim.name: "hydra.sweeper.objective" for aim in aims if asked or not search.ahead},
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
@@ -190,7 +189,11 @@ def _search(
 ) -> Search:
     kind = target(node, "hydra.sweeper", Search, packages)
     if within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
-        import_sampler("hydra.sweeper.sampler._target_", sampler, packages)
+        import optuna
+
+        # Once it is imported, `build_part` knows it.
+        base: Any = optuna.samplers.BaseSampler
+        own_class("hydra.sweeper.sampler._target_", sampler, packages, base)
     values = {name: value for name, value in arguments(node).items() if name not in _AIMS}
     if kind.learns:
         values |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
@@ -256,8 +259,3 @@ def refuse_unlike_losses(
         key="hydra.sweeper.objective",
         hint=f"hydra.sweeper.objective={metric}",
     )
-
-
-def _needed(aims: Sequence[Objective], constraints: Sequence[str]) -> dict[str, str]:
-    bounds = {constraint.name: "hydra.sweeper.constraints" for constraint in read_constraints(constraints)}
-    return bounds | {aim.name: "hydra.sweeper.objective" for aim in aims}

@@ -34,7 +34,6 @@ _HYDRAS: Final = {
     "launcher.setup": "a shell runs these lines",
     "launcher.additional_parameters": "Slurm runs what they say",
     "launcher.address": "this is another machine",
-    "sweeper.storage": "this is a database outside of the sweep",
     "job.env_set": "these variables reach other programs",
 }
 """Keys of the `hydra` node, and why a config may not choose their values."""

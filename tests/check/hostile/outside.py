@@ -203,9 +203,6 @@ def hostile_sweeps() -> Iterator[Case]:
             "hydra/launcher=slurm", "hydra.launcher.cluster=local", f"hydra.launcher.setup=[{TOUCH}]"
         ),
         "address": _sweep("hydra/launcher=ray", "hydra.launcher.address=auto"),
-        "storage": _sweep(
-            "hydra/sweeper=optuna", "optimizer.lr=interval(0.1,1)", f"hydra.sweeper.storage=sqlite:///{UP}"
-        ),
         "launcher": _sweep("hydra.launcher._target_=assay.process.orphans.guard"),
         "path": _sweep(f"logger.csv.path={UP}", "logger=[csv]"),
         "subdir": _sweep(f"hydra.sweep.subdir=../../{MARKER}"),

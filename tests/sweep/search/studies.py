@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from assay.record.outcome import Status
 
 SPACE = {"lr": "tag(log, interval(1e-5, 1))", "width": "range(1, 65)", "opt": "sgd,adamw"}
-SAMPLERS = ("TPESampler", "CmaEsSampler", "NSGAIISampler", "QMCSampler", "RandomSampler")
-COUNTED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+SAMPLERS = ("TPESampler", "NSGAIISampler", "QMCSampler", "RandomSampler")
 Line = list[Any]
 """Of a journal: a proposal's token and overrides; its outcome and scores, or None."""
 
@@ -29,7 +28,6 @@ Line = list[Any]
 def sampler(name: str) -> dict[str, Any]:
     more: dict[str, dict[str, Any]] = {
         "TPESampler": {"n_startup_trials": 4, "multivariate": True},
-        "CmaEsSampler": {"warn_independent_sampling": False},
         "QMCSampler": {"warn_independent_sampling": False},
         "NSGAIISampler": {"population_size": 4},
     }
@@ -105,7 +103,8 @@ def run(folder: Path, journal: list[Line] | None = None, at_once: int = 1, **arg
 
 
 def counted(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    return [one for one in study.get_trials() if "abandoned" not in one.user_attrs]
+    """All but those that a kill left half asked for."""
+    return [one for one in study.get_trials() if len(one.params) == len(SPACE)]
 
 
 def check_whole(one: OptunaSearch, journal: list[Line]) -> None:

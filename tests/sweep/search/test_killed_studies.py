@@ -181,19 +181,6 @@ def test_a_job_that_was_interrupted_has_not_ended(tmp_path: Path) -> None:
     one.close()
 
 
-def test_trials_that_the_storage_lost_count_and_keep_their_numbers(tmp_path: Path) -> None:
-    journal: list[Line] = []
-    run(tmp_path / "1", journal, num_trials=3).close()
-    journal[-1][2:] = [None, None]
-    one = search(tmp_path / "2", num_trials=5)
-    drive(one, journal)
-    assert [entry[0] for entry in journal] == ["0", "1", "2", "3", "4"]
-    assert one.notes == ["the storage has lost 3 trials: they count, and teach nothing"]
-    states = [trial.state for trial in one.study.get_trials()]
-    assert states == [TrialState.FAIL] * 3 + [TrialState.COMPLETE] * 2
-    one.close()
-
-
 def test_other_choices_on_resume_are_told_of(tmp_path: Path) -> None:
     journal: list[Line] = []
     run(tmp_path, journal, num_trials=2).close()
@@ -202,3 +189,10 @@ def test_other_choices_on_resume_are_told_of(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot go on with this space"):
         one.next()
     one.close()
+
+
+def test_a_study_without_trials_of_the_journal_is_refused(tmp_path: Path) -> None:
+    journal: list[Line] = []
+    run(tmp_path / "1", journal, num_trials=3).close()
+    with pytest.raises(ConfigError, match="has no trial 0, which the journal has"):
+        drive(search(tmp_path / "2", num_trials=5), journal)

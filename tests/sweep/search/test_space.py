@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import ConfigError
+from assay.sweep.search.optuna import distribution
 from assay.sweep.search.space import Choice, Numbers, read_space
-from assay.sweep.search.study import distribution
 
 WHOLE = st.integers(-50, 50)
 

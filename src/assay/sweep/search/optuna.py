@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import math
 import os
+import secrets
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,20 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.analysis.objective import objectives
-from assay.callbacks.optuna_study import (
-    JOURNAL_ENDINGS,
-    build_part,
-    close_storage,
-    no_news,
-    open_storage,
-    sqlite_url,
-    takes_argument,
-)
+from assay.callbacks.optuna_study import build_part, close_storage, no_news, open_storage, sqlite_url
 from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
-from assay.sweep.search.study import Samplers, add_earlier, distribution, earlier_runs, read_constraints
 from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
@@ -38,11 +31,15 @@ if TYPE_CHECKING:
     from assay.analysis.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.search.search import Known
-    from assay.sweep.search.study import Constraint
+    from assay.sweep.search.space import Dimension, Space
 
 FILE: Final = "study.db"
 NO_PRUNER: Final = "optuna.pruners.NopPruner"
-_SWEEP, _ABANDONED, _CONSTRAINTS = "sweep", "abandoned", "constraints"
+_STUDY: Final = "sweep"
+_GRID: Final = "optuna.samplers.GridSampler"
+_QMC: Final = "optuna.samplers.QMCSampler"
+_CMA: Final = "optuna.samplers.CmaEsSampler"
+_MOST_POINTS: Final = 1_000_000
 
 
 @final
@@ -72,17 +69,11 @@ class OptunaSearch(Search):
         overrides: As typed.
         sweep_dir: Of the sweep; holds `study.db`.
         params: The search space by key, in Hydra's sweep grammar; what is typed wins.
-        num_trials: In all, those before a resume included, earlier runs not.
+        num_trials: In all, those before a resume included.
         objective: Metric to optimize, or several; None for `val/loss`.
         direction: `minimize` or `maximize`, of each.
         sampler: `_target_` of one of Optuna's and its arguments.
         pruner: The same.
-        storage: None for an SQLite file in the sweep directory; any URL that Optuna takes; or the path of a
-            journal file ending in `.log` or `.journal`. Several machines may share one of the latter two,
-            under one `study_name`.
-        study_name: In the storage; by default that of the sweep directory.
-        constraints: Bounds on metrics, such as `val/latency <= 3`.
-        warm_start: Run or sweep directories; their finished runs that lie in the search space are trials too.
         seed: Of the sampler; None draws one.
         config_loader: Hydra's, for `glob(*)`.
 
@@ -91,6 +82,7 @@ class OptunaSearch(Search):
     """
 
     learns = True
+    ahead = False
 
     def __init__(
         self,
@@ -103,40 +95,59 @@ class OptunaSearch(Search):
         direction: str | Sequence[str] | None = None,
         sampler: Mapping[str, Any] | None = None,
         pruner: Mapping[str, Any] | None = None,
-        storage: str | None = None,
-        study_name: str | None = None,
-        constraints: Sequence[str] = (),
-        warm_start: Sequence[str] = (),
         seed: int | None = 0,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        check_installed(sampler)
+        if importlib.util.find_spec("optuna") is None:
+            raise ConfigError(
+                "this search needs the package optuna, which is not installed",
+                key="hydra/sweeper",
+                hint=install("hydra.sweeper.optuna", "optuna"),
+            )
         self._space = read_space(overrides, params, config_loader)
         self._objectives = tuple(objectives({"objective": objective, "direction": direction}, {}))
-        self._constraints = read_constraints(constraints)
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
         self._pruner = dict(pruner or {"_target_": NO_PRUNER})
-        self._check(num_trials)
-        self._samplers = Samplers(self._sampler, self._space, seed, constrained=bool(self._constraints))
-        self._limit = min(num_trials, self._samplers.most)
-        self._sweep_dir, self._warm_start = Path(sweep_dir).resolve(), list(warm_start)
-        self._own = storage is None
-        self._storage = storage_of(storage, self._sweep_dir)
-        self._study_name = study_name or ("sweep" if self._own else self._sweep_dir.name)
+        self._seed = secrets.randbits(32) if seed is None else seed
+        check_whole_number("hydra.sweeper.num_trials", num_trials, 1)
+        self._space.check_not_empty()
+        self._limit = num_trials
+        if self._sampler["_target_"] == _GRID:
+            self._sampler["search_space"] = grid = _grid(self._space)
+            self._limit = min(num_trials, math.prod(map(len, grid.values())))
+        self._check_parts()
+        self._sweep_dir = Path(sweep_dir).resolve()
+        self._storage = sqlite_url(self._sweep_dir / FILE)
         self._opened: tuple[optuna.Study, optuna.storages.BaseStorage] | None = None
         self._trials: dict[int, _Trial] = {}
         self._queue: deque[_Trial] = deque()
-        self.notes: list[str] = []
-        """What is worth saying about the start."""
+        self._left: deque[_Trial] = deque()  # by a sweep that was killed right after it had asked
 
-    def _check(self, num_trials: int) -> None:
-        check_whole_number("hydra.sweeper.num_trials", num_trials, 1)
-        self._space.check_not_empty()
-        check_parts(self._sampler, self._pruner, self._objectives, constrained=bool(self._constraints))
+    def _check_parts(self) -> None:
+        """Refuse parts that cannot be made, or not together."""
+        if self._sampler["_target_"] == _CMA:
+            raise ConfigError(
+                "CMA-ES keeps its state as a pickle, which is not read",
+                key="hydra.sweeper.sampler",
+                hint="hydra/sweeper/sampler=tpe",
+            )
+        self._make_sampler(0)
+        try:
+            build_part("pruner", self._pruner)
+        except ValueError as error:
+            raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
+        tested = next((aim.name for aim in self._objectives if aim.name.startswith("test/")), None)
+        if self._prunes and (len(self._objectives) > 1 or tested):
+            what = f"{tested} is known only at the end" if tested else "there are several objectives"
+            raise ConfigError(
+                f"{what}: nothing can be pruned",
+                key="hydra.sweeper.pruner",
+                hint="hydra/sweeper/pruner=none",
+            )
 
     @property
     def _prunes(self) -> bool:
-        return prunes(self._pruner)
+        return bool(self._pruner["_target_"] != NO_PRUNER)
 
     # -- the study -------------------------------------------------------------------------------------------
 
@@ -144,11 +155,6 @@ class OptunaSearch(Search):
     def study(self) -> optuna.Study:
         """Optuna's own object; opened when it is first asked for."""
         return self._open()[0]
-
-    @property
-    def constraints(self) -> tuple[Constraint, ...]:
-        """The bounds on metrics."""
-        return self._constraints
 
     @override
     def close(self) -> None:
@@ -158,23 +164,9 @@ class OptunaSearch(Search):
 
     def _open(self) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
         if self._opened is None:
-            study = self._study_name, self._objectives, self._pruner
-            if self._own:
-                make_own(self._sweep_dir, *study)
-            self._opened = open_study(self._storage, *study)
-            self._add_earlier(self._opened[0])
+            make_study(self._sweep_dir, self._objectives)
+            self._opened = open_study(self._storage, self._objectives)
         return self._opened
-
-    def _add_earlier(self, study: optuna.Study) -> None:
-        if self._warm_start:
-            runs, looked_at = earlier_runs(self._warm_start, self._space, self._objectives)
-            runs = [run for run in runs if not run.run_dir.is_relative_to(self._sweep_dir)]
-            add_earlier(study, runs, self._distributions, self._constraints)
-            self.notes.append(f"{len(runs)} of {looked_at} earlier runs lie in the search space and are used")
-
-    @property
-    def _distributions(self) -> dict[str, Any]:
-        return {dimension.key: distribution(dimension) for dimension in self._space.dimensions}
 
     # -- proposals -------------------------------------------------------------------------------------------
 
@@ -186,27 +178,24 @@ class OptunaSearch(Search):
         started = sum(len(trial.proposed) if trial.told else seeds for trial in self._trials.values())
         return started + max(0, self._limit - len(self._trials)) * seeds
 
-    @property
-    @override
-    def ahead(self) -> bool:
-        """Never: what comes next depends on what came before."""
-        return False
-
     @override
     def samples(self) -> list[tuple[str, ...]]:
-        first = {
-            dimension.key: dimension.values[0] if isinstance(dimension, Choice) else dimension.low
-            for dimension in self._space.dimensions
-        }
-        last = {
-            dimension.key: dimension.values[-1] if isinstance(dimension, Choice) else dimension.high
-            for dimension in self._space.dimensions
-        }
+        ends = [
+            {
+                dimension.key: (
+                    dimension.values[end]
+                    if isinstance(dimension, Choice)
+                    else (dimension.low, dimension.high)[end]
+                )
+                for dimension in self._space.dimensions
+            }
+            for end in (0, -1)
+        ]
         choices = [dimension for dimension in self._space.dimensions if isinstance(dimension, Choice)]
         between = [
-            {**first, dimension.key: value} for dimension in choices for value in dimension.values[1:-1]
+            {**ends[0], dimension.key: value} for dimension in choices for value in dimension.values[1:-1]
         ]
-        return [self._space.job(values, self._space.seeds[0]) for values in (first, last, *between)]
+        return [self._space.job(values, self._space.seeds[0]) for values in (*ends, *between)]
 
     @override
     def next(self) -> Proposal | None:
@@ -217,42 +206,46 @@ class OptunaSearch(Search):
             if missing and not trial.told:
                 return self._propose(trial, missing[0])
             self._queue.popleft()
-        counted = self._counted()
-        if counted >= self._limit:
+        if len(self._trials) >= self._limit:
             return None
-        trial = self._ask(counted)
+        trial = self._left.popleft() if self._left else self._ask(len(self._trials))
         self._trials[trial.number] = trial
         return self._propose(trial, self._space.seeds[0])
-
-    def _counted(self) -> int:
-        if self._own:
-            return len(self._trials)
-        trials = self.study.get_trials(deepcopy=False)
-        return sum(_SWEEP in trial.user_attrs and _ABANDONED not in trial.user_attrs for trial in trials)
 
     def _ask(self, index: int) -> _Trial:
         study = self.study
         with no_news():
-            study.sampler = self._samplers.sampler(index)
+            study.sampler = self._make_sampler(index)
             try:
-                asked = study.ask(self._distributions)
+                asked = study.ask({one.key: distribution(one) for one in self._space.dimensions})
             except ValueError as error:
                 raise ConfigError(
                     f"the study cannot go on with this space: {error}",
                     key="hydra.sweeper.params",
-                    hint=f"begin a new sweep with hydra.sweeper.warm_start=[{self._sweep_dir}]",
+                    hint="begin a new sweep",
                 ) from error
-        if not self._own:
-            asked.set_user_attr(_SWEEP, self._name)
         return _Trial(asked.number, dict(asked.params))
 
-    @property
-    def _name(self) -> str:
-        return "/".join(self._sweep_dir.parts[-3:])
+    def _make_sampler(self, index: int) -> optuna.samplers.BaseSampler:
+        """Made anew for each trial: its seed is a function of the search's and the trial's number."""
+        import optuna
+
+        target = self._sampler["_target_"]
+        seed = _derived(self._seed, index)
+        given: dict[str, Any] = {"seed": seed}
+        if target in (_QMC, _GRID):  # their points are one sequence, which the seed scrambles
+            given["seed"] = _derived(self._seed, 0)
+        if target == _QMC and "independent_sampler" not in self._sampler:  # for what comes before it
+            given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
+        try:
+            sampler: optuna.samplers.BaseSampler = build_part("sampler", self._sampler, **given)
+        except ValueError as error:
+            raise ConfigError(str(error), key="hydra.sweeper.sampler") from error
+        return sampler
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
-        token = _token(trial.number, seed)
+        token = f"{trial.number}/{seed}" if seed else str(trial.number)
         return Proposal(self._space.job(trial.values, seed), self.trial(token), token)
 
     @override
@@ -264,7 +257,7 @@ class OptunaSearch(Search):
         return {
             "monitor": self._objectives[0].name,
             "storage": self._storage,
-            "study": self._study_name,
+            "study": _STUDY,
             "trial": number,
             "pruner": self._pruner,
         }
@@ -273,95 +266,68 @@ class OptunaSearch(Search):
 
     @override
     def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
+        """Tell the study about a trial whose end is known; let its further seeds follow its first."""
         number, seed = _parsed(token)
         trial = self._trials[number]
-        if seed not in trial.ended and outcome.status != "interrupted":
-            trial.ended[seed] = outcome, scores
-            self._advance(trial)
-
-    def _advance(self, trial: _Trial) -> None:
-        """Tell the study about a trial whose end is known; let its further seeds follow its first."""
-        from optuna.trial import TrialState
-
-        if trial.told:
+        if trial.told or seed in trial.ended or outcome.status == "interrupted":
             return
+        trial.ended[seed] = outcome, scores
         ends = list(trial.ended.values())
-        scores = [
-            _numbers(scores, len(self._objectives))
-            for outcome, scores in ends
-            if outcome.status == "finished"
-        ]
         if any(outcome.status == "pruned" for outcome, _ in ends):
-            self._tell(trial, TrialState.PRUNED, None)
-        elif len(scores) < len(ends) or None in scores:
-            self._tell(trial, TrialState.FAIL, None)
+            self._tell(trial, "PRUNED", None)
+        elif not all(outcome.status == "finished" and self._counts(scores) for outcome, scores in ends):
+            self._tell(trial, "FAIL", None)
         elif all(seed in trial.ended for seed in self._space.seeds):
-            columns = zip(*(score for score in scores if score is not None), strict=True)
-            self._tell(trial, TrialState.COMPLETE, [math.fsum(column) / len(column) for column in columns])
+            columns = zip(*(scores or () for _, scores in ends), strict=True)
+            self._tell(trial, "COMPLETE", [math.fsum(column) / len(column) for column in columns])
         else:
             self._queue.append(trial)
 
-    def _tell(self, trial: _Trial, state: optuna.trial.TrialState, values: list[float] | None) -> None:
+    def _counts(self, scores: Sequence[float] | None) -> bool:
+        """Whether a study can take these scores."""
+        return (
+            scores is not None and len(scores) == len(self._objectives) and not any(map(math.isnan, scores))
+        )
+
+    def _tell(self, trial: _Trial, state: str, values: list[float] | None) -> None:
         import optuna
 
+        trial.told = True
         study, storage = self._open()
         trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, trial.number)
-        trial.told = True
-        if storage.get_trial(trial_id).state.is_finished():
-            return
-        if self._constraints and state != optuna.trial.TrialState.FAIL:
-            metrics = [outcome.metrics for outcome, _ in trial.ended.values()]
-            means = [
-                math.fsum(bound.excess(m) for m in metrics) / len(metrics) for bound in self._constraints
-            ]
-            storage.set_trial_system_attr(trial_id, _CONSTRAINTS, means)
-        with no_news():
-            # What samplers do after a trial is to call a function for the constraints, or to end `optimize`.
-            study.sampler = optuna.samplers.RandomSampler(0)
-            study.tell(trial.number, values, state=state)
+        if not storage.get_trial(trial_id).state.is_finished():
+            with no_news():
+                study.sampler = optuna.samplers.RandomSampler(0)  # a grid's own would end `optimize`
+                study.tell(trial.number, values, state=optuna.trial.TrialState[state])
 
     @override
     def restore(self, known: Sequence[Known]) -> None:
         stored = {trial.number: trial for trial in self.study.get_trials(deepcopy=False)}
         for token, _, _ in known:
             number, seed = _parsed(token)
-            if number not in self._trials:
-                there = number in stored and self._is_ours(stored[number])
-                values = dict(stored[number].params) if there else {}
-                self._trials[number] = _Trial(number, values, told=not there)
-            self._trials[number].proposed.append(seed)
-        self._fill_up(len(stored))
+            if number not in stored:
+                raise ConfigError(
+                    f"{self._sweep_dir / FILE} has no trial {number}, which the journal has",
+                    key="hydra.sweeper",
+                    hint="begin a new sweep, or put the study's file back",
+                )
+            trial = self._trials.setdefault(number, _Trial(number, dict(stored[number].params)))
+            trial.proposed.append(seed)
         for token, outcome, scores in known:
             if outcome is not None:
                 self.tell(token, outcome, scores)
-        for trial in stored.values():
-            if self._is_ours(trial) and trial.number not in self._trials and not trial.state.is_finished():
-                self._abandon(trial)
+        for number, left in stored.items():
+            if number not in self._trials and not left.state.is_finished():
+                self._take_up(left)
 
-    def _is_ours(self, trial: optuna.trial.FrozenTrial) -> bool:
-        return self._own or trial.user_attrs.get(_SWEEP) == self._name
-
-    def _fill_up(self, stored: int) -> None:
-        """Put something in the place of trials that the storage lost, so that no other gets their number."""
-        import optuna
-
-        lost = sum(trial.told for trial in self._trials.values())
-        if lost:
-            self.notes.append(f"the storage has lost {lost} trials: they count, and teach nothing")
-        for _ in range(stored, max(self._trials, default=-1) + 1):
-            self.study.add_trial(optuna.trial.create_trial(state=optuna.trial.TrialState.FAIL))
-
-    def _abandon(self, trial: optuna.trial.FrozenTrial) -> None:
-        """End a trial that was asked for right before the sweep was killed; none of its jobs ever ran."""
+    def _take_up(self, left: optuna.trial.FrozenTrial) -> None:
+        """Propose what was asked for right before the sweep was killed, or end it where it is not whole."""
         from optuna.trial import TrialState
 
-        storage = self._open()[1]
-        storage.set_trial_user_attr(trial._trial_id, _ABANDONED, True)
-        storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-
-
-def _token(number: int, seed: str) -> str:
-    return f"{number}/{seed}" if seed else str(number)
+        if len(left.params) == len(self._space.dimensions):
+            self._left.append(_Trial(left.number, dict(left.params)))
+        else:
+            self._open()[1].set_trial_state_values(left._trial_id, TrialState.FAIL)
 
 
 def _parsed(token: str) -> tuple[int, str]:
@@ -369,64 +335,75 @@ def _parsed(token: str) -> tuple[int, str]:
     return int(number), seed
 
 
-def _numbers(scores: Sequence[float] | None, count: int) -> list[float] | None:
-    """The scores, where a study can take them."""
-    if scores is None or len(scores) != count or any(math.isnan(score) for score in scores):
-        return None
-    return [float(score) for score in scores]
+def _derived(seed: int, index: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:4], "big")
 
 
-def storage_of(storage: str | None, sweep_dir: Path) -> str:
-    """The storage as another process can open it, wherever it runs."""
-    if storage is None:
-        return sqlite_url(sweep_dir / FILE)
-    if "://" in storage:
-        return storage
-    path = Path(storage).absolute()
-    if path.suffix not in JOURNAL_ENDINGS:
+def distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:
+    """A parameter as Optuna has it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(dimension, Choice):
+        return CategoricalDistribution(dimension.values)
+    low, high, step, log = dimension.low, dimension.high, dimension.step, dimension.log
+    if dimension.integer:
+        return IntDistribution(int(low), int(high), log=log, step=int(step) or 1)
+    return FloatDistribution(low, high, log=log, step=step or None)
+
+
+def _grid(space: Space) -> dict[str, list[Any]]:
+    """The values of each parameter, for Optuna's GridSampler."""
+    grid: dict[str, list[Any]] = {}
+    for dimension in space.dimensions:
+        if isinstance(dimension, Choice):
+            grid[dimension.key] = list(dimension.values)
+            continue
+        low, high = dimension.low, dimension.high
+        step = dimension.step or float(dimension.integer)
+        if not step:
+            raise ConfigError(
+                f"a grid cannot list every number from {low} to {high}",
+                key=dimension.key,
+                hint=f"hydra/sweeper/sampler=tpe, or a list: {dimension.key}={low},{high}",
+            )
+        values = (low + number * step for number in range(round((high - low) / step) + 1))
+        grid[dimension.key] = [round(value) if dimension.integer else value for value in values]
+    size = math.prod(map(len, grid.values()))
+    if size > _MOST_POINTS:
         raise ConfigError(
-            f"{storage!r} is not a storage of studies",
-            key="hydra.sweeper.storage",
-            hint=f"a URL such as {sqlite_url(path)}, or a path ending in .journal",
+            f"the grid has {size} points", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=qmc"
         )
-    return str(path)
+    return grid
 
 
-def open_study(
-    storage: str, name: str, objectives: Sequence[Objective], pruner: Mapping[str, Any]
-) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
+def open_study(storage: str, aims: Sequence[Objective]) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
     """Open a study, or make it."""
     import optuna
 
-    directions = [objective.direction for objective in objectives]
+    directions = [aim.direction for aim in aims]
     try:
         with no_news():
             opened = optuna.storages.get_storage(open_storage(storage, is_new=True))
             study = optuna.create_study(
                 storage=opened,
-                study_name=name,
+                study_name=_STUDY,
                 directions=directions,
                 load_if_exists=True,
                 sampler=optuna.samplers.RandomSampler(0),
-                pruner=build_part("pruner", pruner),
             )
-    # Optuna lets through what SQLAlchemy, a driver or a missing one says.
-    except Exception as error:
+    except Exception as error:  # Optuna lets through what SQLAlchemy says
         raise ConfigError(
-            f"the study cannot be opened: {one_line_of(error.__cause__ or error)}",
-            key="hydra.sweeper.storage",
-            hint="null, a URL such as sqlite:///study.db, or a path such as study.journal",
+            f"the study {storage} cannot be opened: {one_line_of(error.__cause__ or error)}",
+            key="hydra.sweeper",
         ) from error
     if [direction.name.lower() for direction in study.directions] != directions:
         raise ConfigError(
-            f"the study {name!r} has other objectives already",
-            key="hydra.sweeper.study_name",
-            hint="hydra.sweeper.study_name=ANOTHER",
+            "the study has other objectives already", key="hydra.sweeper.objective", hint="begin a new sweep"
         )
     return study, opened
 
 
-def make_own(sweep_dir: Path, name: str, objectives: Sequence[Objective], pruner: Mapping[str, Any]) -> None:
+def make_study(sweep_dir: Path, aims: Sequence[Objective]) -> None:
     """Make the study of a sweep directory, whole or not at all: Optuna cannot go on with half a database."""
     sweep_dir.mkdir(parents=True, exist_ok=True)
     if (sweep_dir / FILE).exists():
@@ -435,62 +412,6 @@ def make_own(sweep_dir: Path, name: str, objectives: Sequence[Objective], pruner
     beside = sweep_dir / f"{unfinished.name}-journal"
     for path in (beside, unfinished):
         path.unlink(missing_ok=True)
-    close_storage(open_study(sqlite_url(unfinished), name, objectives, pruner)[1])
+    close_storage(open_study(sqlite_url(unfinished), aims)[1])
     os.replace(unfinished, sweep_dir / FILE)  # noqa: PTH105 - the usual name of this step
     beside.unlink(missing_ok=True)
-
-
-def prunes(pruner: Mapping[str, Any]) -> bool:
-    """Whether trials may be ended early."""
-    return str(pruner.get("_target_")) != NO_PRUNER
-
-
-def check_installed(sampler: Mapping[str, Any] | None) -> None:
-    """Refuse a search whose packages are not there."""
-    needed = ["optuna"]
-    if str((sampler or {}).get("_target_")).endswith(".CmaEsSampler"):
-        needed.append("cmaes")
-    for package in needed:
-        if importlib.util.find_spec(package) is None:
-            raise ConfigError(
-                f"this search needs the package {package}, which is not installed",
-                key="hydra/sweeper",
-                hint=install("hydra.sweeper.optuna", package),
-            )
-
-
-def check_parts(
-    sampler: Mapping[str, Any],
-    pruner: Mapping[str, Any],
-    aims: Sequence[Objective],
-    *,
-    constrained: bool,
-) -> None:
-    """Refuse parts that cannot be made, or not together."""
-    for kind, node in (("sampler", sampler), ("pruner", pruner)):
-        try:
-            knows_constraints = takes_argument(kind, node, "constraints_func")
-        except ValueError as error:
-            raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
-        if kind == "sampler" and constrained and not knows_constraints:
-            raise ConfigError(
-                "this sampler knows no constraints",
-                key="hydra.sweeper.constraints",
-                hint="hydra/sweeper/sampler=tpe, or nsgaii",
-            )
-    try:
-        build_part("pruner", pruner)
-    except ValueError as error:
-        raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
-    tested = next((aim.name for aim in aims if aim.name.startswith("test/")), None)
-    if prunes(pruner) and (len(aims) > 1 or tested):
-        what = f"{tested} is known only at the end" if tested else "there are several objectives"
-        raise ConfigError(
-            f"{what}: nothing can be pruned",
-            key="hydra.sweeper.pruner",
-            hint="hydra/sweeper/pruner=none",
-        )
-    if len(aims) > 1 and str(sampler["_target_"]).endswith("CmaEsSampler"):
-        raise ConfigError(
-            "CMA-ES takes one objective", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=nsgaii"
-        )
