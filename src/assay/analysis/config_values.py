@@ -36,16 +36,6 @@ def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
 
 
-def fold_of(overrides: Iterable[str]) -> int | None:
-    """Which fold a job tests; None for one without folds.
-
-    >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1", "fold=null"])
-    (2, None)
-    """
-    typed = dict(_pair(override) for override in overrides).get("fold", "")
-    return int(typed) if typed.isdecimal() else None
-
-
 def in_short(values: Mapping[str, str]) -> dict[str, str]:
     """Values as they are shown: numbers that were drawn, with four significant digits.
 

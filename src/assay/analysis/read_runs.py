@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from assay.analysis.config_values import ConfigValues, fold_of, value_of
+from assay.analysis.config_values import ConfigValues, value_of
 from assay.analysis.run import Run, is_config, plain_value, typed_values
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole
@@ -224,7 +224,7 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
                 config_fingerprint=twin.config_fingerprint if twin else repr(sorted(config)),
                 typed=typed,
                 choices={key: typed.get(key, option) for key, option in choices.items()},
-                fold=fold_of(job.overrides),
+                fold=job.fold,
             )
         )
     return found

@@ -325,8 +325,8 @@ class Sweep:
     @classmethod
     def of(cls, result: SweepResult) -> Sweep:
         """The document of a sweep."""
+        from assay.analysis.jobs import best_job
         from assay.record.outcome import Outcome
-        from assay.sweep.summary import best_job
 
         jobs = []
         for job in result.jobs:

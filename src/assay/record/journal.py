@@ -20,7 +20,7 @@ from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 FILE: Final = "journal.jsonl"
@@ -62,6 +62,21 @@ class JobRecord:
     def ended(self) -> bool:
         """Whether nothing is left to do for it."""
         return self.status in ("finished", "failed", "pruned")
+
+    @property
+    def fold(self) -> int | None:
+        """Which fold it tests; None without folds."""
+        return fold_of(self.overrides)
+
+
+def fold_of(overrides: Iterable[str]) -> int | None:
+    """Which fold a job tests; None for one without folds.
+
+    >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1", "fold=null"])
+    (2, None)
+    """
+    typed = dict(override.lstrip("+").partition("=")[::2] for override in overrides).get("fold", "")
+    return int(typed) if typed.isdecimal() else None
 
 
 @final

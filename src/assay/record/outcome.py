@@ -17,6 +17,8 @@ TRIAL: Final = "ASSAY_TRIAL"
 """Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""
 Status = Literal["running", "finished", "failed", "pruned", "interrupted"]
 """Of a run; `pruned` by its search, `interrupted` from outside."""
+JobStatus = Status | Literal["waiting", "broken"]
+"""Of a job of a sweep, or of a run as it is found."""
 Cause = Literal[
     "", "exception", "machine", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"
 ]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
-import statistics
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 from assay.analysis.comparison import compare, verdict_of
-from assay.analysis.config_values import fold_of, in_one_line, in_short, varying
+from assay.analysis.config_values import varying
+from assay.analysis.jobs import Job, JobGroup, group_jobs, rank
 from assay.analysis.objective import Objective, objectives
 from assay.analysis.read_runs import read_runs as read
-from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside
 from assay.record.journal import FILE, Journal
-from assay.record.outcome import Outcome, Status
+from assay.record.outcome import JobStatus, Outcome
 from assay.record.run_directory import find_runs
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE as RECORD
@@ -29,65 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.analysis.run import Run
-    from assay.analysis.statistics import Mean
     from assay.record.journal import JobRecord
 
 
-@final
-@dataclass(frozen=True)
-class Group:
-    """One configuration."""
-
-    values: Mapping[str, str]
-    jobs: tuple[Job, ...]
-    scores: tuple[Mean | None, ...]
-
-    @property
-    def finished(self) -> int:
-        """Jobs that have."""
-        return sum(job.status == "finished" for job in self.jobs)
-
-    @property
-    def status(self) -> str:
-        """Of its jobs, where it is one; else `finished` where some have."""
-        kinds = {job.status for job in self.jobs}
-        return next(iter(kinds)) if len(kinds) == 1 else "finished" if self.finished else "failed"
-
-    @property
-    def label(self) -> str:
-        """What it has of its own, on one line."""
-        return in_one_line(self.values) or (self.jobs[0].name if len(self.jobs) == 1 else "all")
-
-    @property
-    def words(self) -> str:
-        """Its values alone: for a legend, where there is no room for keys."""
-        return ", ".join(in_short(self.values).values()) or self.label
-
-    @property
-    def seconds(self) -> float | None:
-        """Mean time of its jobs that have finished."""
-        times = [
-            job.outcome.seconds for job in self.jobs if job.status == "finished" and job.outcome is not None
-        ]
-        return statistics.fmean(times) if times else None
+Group: TypeAlias = JobGroup[Job]
 
 
 def ranked(contents: Contents) -> list[Group]:
     """Configurations from the best to the worst; those with a job that has not finished come last."""
-    together: dict[tuple[str, tuple[tuple[str, str], ...]], list[Job]] = {}
-    for job in contents.jobs:
-        together.setdefault((job.configuration, tuple(job.values.items())), []).append(job)
-    groups = [
-        Group(dict(key), tuple(jobs), tuple(_score(jobs, aim) for aim in contents.objectives))
-        for (_, key), jobs in together.items()
-    ]
-    first = contents.objectives[0]
-
-    def order(group: Group) -> tuple[bool, bool, float]:
-        score = group.scores[0]
-        return group.finished < len(group.jobs), *first.sort_key(score.mean if score else None)
-
-    return sorted(groups, key=order)
+    keyed = (((job.configuration, *job.values.items()), job.values, job) for job in contents.jobs)
+    return rank(group_jobs(keyed, contents.objectives), contents.objectives[0])
 
 
 def verdict(contents: Contents, groups: Sequence[Group]) -> str:
@@ -97,56 +46,6 @@ def verdict(contents: Contents, groups: Sequence[Group]) -> str:
     aim = contents.objectives[0]
     is_behind = aim.sort_key(second.mean) < aim.sort_key(first.mean)
     return verdict_of(aim.name, first, second, is_behind=is_behind).text
-
-
-def _score(jobs: Sequence[Job], aim: Objective) -> Mean | None:
-    finished = [job for job in jobs if job.status == "finished"]
-    scores = (aim.score(job.outcome) if job.outcome is not None else None for job in finished)
-    return mean_of(scores, [job.fold for job in finished])
-
-
-JobStatus: TypeAlias = Status | Literal["waiting", "broken"]
-
-
-@final
-@dataclass(frozen=True)
-class Span:
-    """A time in which a job ran."""
-
-    start: datetime
-    end: datetime
-    status: JobStatus
-    attempt: int = 1
-    place: str = ""
-
-
-@final
-@dataclass(frozen=True)
-class Job:
-    """A run, or a job of a sweep that may not have one."""
-
-    name: str
-    values: Mapping[str, str]
-    seed: str
-    status: JobStatus
-    outcome: Outcome | None = None
-    run_dir: Path | None = None
-    output: Path | None = None
-    attempts: int = 1
-    spans: tuple[Span, ...] = ()
-    configuration: str = ""
-    fold: int | None = None
-
-    @property
-    def tested(self) -> dict[str, float]:
-        """Its scores of the test."""
-        metrics = self.outcome.metrics if self.outcome is not None else {}
-        return {name: value for name, value in metrics.items() if name.startswith("test/")}
-
-    @property
-    def label(self) -> str:
-        """What it has of its own, on one line."""
-        return in_one_line(self.values) or self.name
 
 
 @final
@@ -169,53 +68,6 @@ class Contents:
     def keys(self) -> list[str]:
         """Of the values that not all jobs share, in the order in which they appear."""
         return list(dict.fromkeys(key for job in self.jobs for key in job.values))
-
-
-def spans_of(record: RunRecord, *, is_alive: bool) -> tuple[Span, ...]:
-    """When and where a run ran, from its record."""
-    starts = [record.started, *(entry.get("at", "") for entry in record.resumed)]
-    before = [entry.get("before") or {} for entry in record.resumed]
-    ends: list[tuple[object, object, object]] = [
-        (one.get("finished"), one.get("seconds"), one.get("status")) for one in before
-    ]
-    last = "running" if is_alive else record.outcome.status
-    ends.append((record.finished, record.seconds, last))
-    machines = [record.machine, *(entry.get("machine") or record.machine for entry in record.resumed)]
-    spans = []
-    for number, (started, (finished, seconds, status), machine) in enumerate(
-        zip(starts, ends, machines, strict=True), 1
-    ):
-        start = time_of(started)
-        if start is None:
-            continue
-        end = time_of(finished)
-        if end is None and isinstance(seconds, int | float) and 0 < seconds < 1e9:
-            end = start + timedelta(seconds=seconds)
-        if end is None:
-            end = datetime.now(UTC) if is_alive and number == len(starts) else start
-        known: JobStatus = status if status in _STATUSES else "interrupted"  # type: ignore[assignment]  # one of them
-        spans.append(Span(start, max(start, end), known, number, place_of(machine)))
-    return tuple(spans)
-
-
-def place_of(machine: Mapping[str, object]) -> str:
-    """The host, and the GPUs where the job was given its own."""
-    environment = machine.get("environment")
-    devices = environment.get("CUDA_VISIBLE_DEVICES", "") if isinstance(environment, dict) else ""
-    host = str(machine.get("hostname") or "unknown host")
-    return f"{host} · GPU {devices}" if machine.get("gpus") and devices else host
-
-
-def time_of(text: object) -> datetime | None:
-    """A time as records and journals say it; None for anything else."""
-    try:
-        time = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return time.replace(tzinfo=UTC) if time is not None and time.tzinfo is None else time
-
-
-_STATUSES = ("finished", "failed", "pruned", "interrupted", "running")
 
 
 def read_runs(paths: Sequence[Path]) -> Contents:
@@ -266,16 +118,8 @@ def _run_job(run: Run, root: Path, values: Mapping[str, str]) -> Job:
         status,
         outcome,
         run.path,
-        spans=_run_spans(run),
         fold=run.fold,
     )
-
-
-def _run_spans(run: Run) -> tuple[Span, ...]:
-    try:
-        return spans_of(RunRecord.load(run.path), is_alive=run.status == "running")
-    except AssayError:  # a broken one, which says so itself
-        return ()
 
 
 def _above(runs: Sequence[Run]) -> Path:
@@ -373,33 +217,8 @@ def _job(
         job_record.outcome,
         run_dir,
         attempts=job_record.attempts,
-        spans=_spans(job_record, record, status, is_alive=is_alive),
-        fold=fold_of(job_record.overrides),
+        fold=job_record.fold,
     )
-
-
-def _spans(
-    job_record: JobRecord, record: RunRecord | None, status: JobStatus, *, is_alive: bool
-) -> tuple[Span, ...]:
-    """By the journal, which knows of every attempt; by the record of what the journal does not say."""
-    ran = spans_of(record, is_alive=is_alive) if record is not None else ()
-    place = place_of(record.machine) if record is not None else ""
-    spans: list[Span] = []
-    for part in job_record.history:
-        start, end = time_of(part.started), time_of(part.ended)
-        if start is None:
-            continue
-        within = [span for span in ran if span.end >= start and (end is None or span.start <= end)]
-        if within:
-            start = max(start, within[0].start)  # what came before was waiting in a queue
-        ended: JobStatus = part.status
-        if end is None:
-            ended = status if part is job_record.history[-1] else "interrupted"
-            end = (
-                datetime.now(UTC) if ended == "running" else max((span.end for span in within), default=start)
-            )
-        spans.append(Span(start, max(start, end), ended, part.number, place))
-    return tuple(spans) or ran
 
 
 def _places(directory: Path, records: list[JobRecord]) -> dict[int, Path]:

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from assay.analysis.jobs import Job
     from assay.analysis.out_of_fold import OutOfFold
     from assay.analysis.statistics import Mean
     from assay.figure.figure import Figure
     from assay.report.page import Block, Tone
-    from assay.report.read_sweep import Contents, Group, Job
+    from assay.report.read_sweep import Contents, Group
 
 _LINES: Final = 25
 _BYTES: Final = 16 << 10

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import shlex
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from rich.markup import escape
 from rich.table import Table
 
 from assay.analysis import out_of_fold
-from assay.analysis.config_values import INNER_FOLDS, fold_of, in_one_line, in_short, varying
+from assay.analysis.config_values import INNER_FOLDS, in_one_line, in_short, varying
+from assay.analysis.jobs import best_job, csv_text, groups, groups_csv, rank, results_csv
 from assay.analysis.objective import format_score, score_text
 from assay.analysis.statistics import importance, mean_of
 from assay.config.serialize import REPETITIONS
 from assay.files.atomic import write_text
-from assay.quoting import spreadsheet_cell
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import LONG, labelled
 from assay.sweep.progress import why
 from assay.targets.own_task import import_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from assay.analysis.objective import Objective
     from assay.analysis.out_of_fold import OutOfFold
-    from assay.analysis.statistics import Mean
     from assay.record.journal import JobRecord
     from assay.terminal import Console
 
@@ -62,137 +58,15 @@ class SweepResult:
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
-_STATISTICS: Final = ("mean", "std", "low", "high", "n")
-
-
-@final
-@dataclass(frozen=True)
-class Group:
-    """Jobs that repeat one configuration."""
-
-    values: Mapping[str, str]
-    jobs: tuple[int, ...]
-    finished: int
-    scores: Mapping[str, Mean]
-
-
-def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[Group]:
-    """Put together what differs in the seed and the fold alone, in the order of the first job of each."""
-    together: dict[tuple[tuple[str, str], ...], list[JobRecord]] = {}
-    for job, values in zip(jobs, varying(jobs), strict=True):
-        key = tuple((name, value) for name, value in values.items() if name not in REPETITIONS)
-        together.setdefault(key, []).append(job)
-    return [_group(dict(key), members, objectives) for key, members in together.items()]
-
-
-def ranked(jobs: Sequence[JobRecord], objective: Objective) -> list[Group]:
-    """Groups from the best to the worst; those with a job that has not finished come after the whole ones."""
-
-    def key(group: Group) -> tuple[bool, bool, float]:
-        score = group.scores.get(objective.name)
-        return group.finished < len(group.jobs), *objective.sort_key(score.mean if score else None)
-
-    return sorted(groups(jobs, [objective]), key=key)
-
-
-def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
-    """The best job of the best group; None where no job has a score."""
-    by_number = {job.number: job for job in jobs}
-    for group in ranked(jobs, objective):
-        members = [by_number[number] for number in group.jobs]
-        finished = [job for job in members if job.status == "finished" and _score(job, objective) is not None]
-        if finished:
-            return min(finished, key=lambda job: objective.sort_key(_score(job, objective)))
-    return None
 
 
 def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> None:
     """Write both tables; `groups.csv` only where a configuration was repeated."""
     write_text(directory / RESULTS, results_csv(jobs))
-    grouped = groups(jobs, objectives)
-    if any(len(group.jobs) > 1 for group in grouped):
-        write_text(directory / GROUPS, groups_csv(grouped, objectives))
+    if any(len(group.jobs) > 1 for group in groups(jobs, objectives)):
+        write_text(directory / GROUPS, groups_csv(jobs, objectives))
     else:
         (directory / GROUPS).unlink(missing_ok=True)
-
-
-def results_csv(jobs: Sequence[JobRecord]) -> str:
-    """One row per job: what was typed for it, how it ended, and every last score."""
-    rows = []
-    for job, values in zip(jobs, varying(jobs), strict=True):
-        row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
-        if job.outcome is not None:
-            row["cause"] = job.outcome.cause
-            row["changed"] = " ".join(job.changes)
-            best = job.outcome.best
-            if best:
-                row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
-            row |= dict(sorted(job.outcome.metrics.items()))
-        rows.append(row)
-    first = [
-        "job",
-        *_in_order({key: None for values in varying(jobs) for key in values}),
-        "status",
-        "cause",
-        "changed",
-    ]
-    scores = {key: None for row in rows for key in row if key not in first}
-    filled = {key for row in rows for key, value in row.items() if value != ""}
-    columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
-    return csv_text([name for name in columns if name in filled], rows)
-
-
-def groups_csv(grouped: Sequence[Group], objectives: Sequence[Objective]) -> str:
-    """A row per group: its values, how many jobs finished, and its scores."""
-    names = [objective.name for objective in objectives]
-    names += sorted({name for group in grouped for name in group.scores} - set(names))
-    rows = []
-    for group in grouped:
-        row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.jobs)}
-        for name in names:
-            score = group.scores.get(name)
-            row |= {f"{name} {what}": getattr(score, what, None) for what in _STATISTICS}
-            row[f"{name} n"] = score.n if score else 0
-        rows.append(row)
-    values = {key: None for group in grouped for key in group.values}
-    columns = [f"{name} {what}" for name in names for what in _STATISTICS]
-    return csv_text([*_in_order(values), "finished", "of", *columns], rows)
-
-
-def _group(values: dict[str, str], members: Sequence[JobRecord], objectives: Sequence[Objective]) -> Group:
-    finished = [job for job in members if job.status == "finished" and job.outcome is not None]
-    outcomes = [job.outcome for job in finished if job.outcome is not None]
-    folds = [fold_of(job.overrides) for job in finished]
-    names = dict.fromkeys(name for outcome in outcomes for name in outcome.metrics)
-    means = {name: mean_of((outcome.metrics.get(name) for outcome in outcomes), folds) for name in names}
-    means |= {aim.name: mean_of((aim.score(outcome) for outcome in outcomes), folds) for aim in objectives}
-    scores = {name: mean for name, mean in means.items() if mean is not None}
-    return Group(values, tuple(job.number for job in members), len(outcomes), scores)
-
-
-def _score(job: JobRecord, objective: Objective) -> float | None:
-    return objective.score(job.outcome) if job.outcome is not None else None
-
-
-def _in_order(keys: Iterable[str]) -> list[str]:
-    """The seed and the fold after what they repeat."""
-    return sorted(keys, key=lambda key: key in REPETITIONS)
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as CSV; no cell is a formula to a spreadsheet."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(spreadsheet_cell, columns))
-    for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "" if value is None else "nan"
-    return repr(value) if isinstance(value, float) else str(spreadsheet_cell(value))
 
 
 BEST: Final = "best.yaml"
@@ -214,9 +88,9 @@ def gathered(result: SweepResult) -> list[OutOfFold]:
 
 def importance_of(result: SweepResult) -> list[tuple[str, float]]:
     """Share of each parameter in the differences of the first score, the greatest first; as on its page."""
-    name = result.objectives[0].name
-    scored = [group for group in groups(result.jobs, result.objectives) if name in group.scores]
-    return importance([group.values for group in scored], [group.scores[name].mean for group in scored])[0]
+    scored = [(group, group.scores[0]) for group in groups(result.jobs, result.objectives)]
+    values = [group.values for group, score in scored if score is not None]
+    return importance(values, [score.mean for _, score in scored if score is not None])[0]
 
 
 def write_results(
@@ -273,8 +147,7 @@ def say_results(
 
 
 def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
-    by_number = {job.number: job for job in jobs}
-    order = [group for group in ranked(jobs, objective) if objective.name in group.scores]
+    order = [group for group in rank(groups(jobs, [objective]), objective) if group.scores[0] is not None]
     repeated = any(len(group.jobs) > 1 for group in order)
     if not order:
         return
@@ -285,16 +158,11 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
         table.add_column(key, overflow="fold")
     table.add_column(objective.name, justify="right")
     for group in order[:_ROWS]:
-        short = in_short(group.values)
+        short, score, first = in_short(group.values), group.scores[0], group.jobs[0]
+        name = f"{group.finished} of {len(group.jobs)}" if repeated else str(first.number)
         values = [escape(short.get(key, "")) for key in keys]
-        name = f"{group.finished} of {len(group.jobs)}" if repeated else str(group.jobs[0])
-        pruned = by_number[group.jobs[0]].status == "pruned"
-        table.add_row(
-            name,
-            *values,
-            score_text(objective.name, group.scores[objective.name]),
-            style="dim" if pruned else "",
-        )
+        text = score_text(objective.name, score) if score is not None else ""
+        table.add_row(name, *values, text, style="dim" if first.status == "pruned" else "")
     console.print(table)
     if len(order) > _ROWS:
         console.print(f"… and {len(order) - _ROWS} more", style="dim")
@@ -327,7 +195,7 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
     ]
     for job, values in chosen:
         console.print(
-            f"[bold]chosen[/bold]  fold {fold_of(job.overrides)}, seed {job.seed}: "
+            f"[bold]chosen[/bold]  fold {job.fold}, seed {job.seed}: "
             f"{escape(in_one_line(values) or 'as typed')}  ({job.status})"
         )
     if chosen:
@@ -357,7 +225,7 @@ def _say_tested(console: Console, jobs: Sequence[JobRecord]) -> None:
     metrics = [job.outcome.metrics if job.outcome is not None else {} for job in jobs]
     names = dict.fromkeys(name for own in metrics for name in own if name.startswith("test/"))
     for name in names:
-        mean = mean_of([own.get(name) for own in metrics], [fold_of(job.overrides) for job in jobs])
+        mean = mean_of([own.get(name) for own in metrics], [job.fold for job in jobs])
         if mean is not None:
             console.print(f"[bold]nested[/bold]  {name} {score_text(name, mean)} over {mean.n} outer folds")
 

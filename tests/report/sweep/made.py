@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.jobs import Job
 from assay.analysis.objective import Objective
 from assay.record.outcome import Outcome
-from assay.report.read_sweep import Contents, Job
+from assay.report.read_sweep import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

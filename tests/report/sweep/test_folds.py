@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assay.analysis.jobs import Job
 from assay.analysis.objective import Objective
 from assay.record import predictions_file
 from assay.record.outcome import Outcome
 from assay.report.page import Cell, Note, Table
-from assay.report.read_sweep import Contents, Job, ranked
+from assay.report.read_sweep import Contents, ranked
 from assay.report.sweep_page import fold_blocks
 from assay.task.prediction.predictions import Predictions
 

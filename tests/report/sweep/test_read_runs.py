@@ -28,7 +28,6 @@ def test_a_sweeps_runs_alone_say_what_its_journal_says(trained_sweep: Path) -> N
     scores = {group.label: group.scores[0] for group in ranked(runs)}
     assert scores.keys() == {"optimizer.lr=0.1", "optimizer.lr=0.01", "optimizer.lr=100"}
     assert all(len(group.jobs) == 2 for group in ranked(runs))
-    assert len({span.start for job in runs.jobs for span in job.spans}) >= 1
 
 
 def test_several_folders_and_broken_runs_have_a_page(sweep: Path) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from assay.analysis.jobs import Job
 from assay.analysis.objective import Objective
 from assay.figure.figure import Bars
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
-from assay.report.read_sweep import Contents, Job, ranked
+from assay.report.read_sweep import Contents, ranked
 from assay.report.sweep_figures import parameter_figures
 from assay.sweep.summary import BEST, IMPORTANCE, SweepResult, importance_of, say_results, write_results
 from assay.terminal import Console

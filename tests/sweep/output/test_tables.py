@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
+from assay.analysis.jobs import best_job, groups, groups_csv, rank, results_csv
 from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
-from assay.sweep.summary import best_job, groups, groups_csv, ranked, results_csv, write_tables
+from assay.sweep.summary import write_tables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ def test_the_table_reads_back_as_it_was() -> None:
 def test_groups_are_what_pandas_makes_of_the_table() -> None:
     table = pd.read_csv(io.StringIO(results_csv(jobs())))
     expected = table.groupby("optimizer.lr", sort=False)["val/loss"].agg(["count", "mean", "std"])
-    found = pd.read_csv(io.StringIO(groups_csv(groups(jobs(), [LOSS]), [LOSS]))).set_index("optimizer.lr")
+    found = pd.read_csv(io.StringIO(groups_csv(jobs(), [LOSS]))).set_index("optimizer.lr")
     assert found["finished"].tolist() == expected["count"].tolist()
     assert found["of"].tolist() == [2, 2, 2]
     assert found["val/loss mean"].tolist() == pytest.approx(expected["mean"].tolist())
@@ -71,7 +72,7 @@ def test_groups_are_what_pandas_makes_of_the_table() -> None:
 
 
 def test_whole_groups_come_first_and_the_best_of_them_is_the_best() -> None:
-    order = [group.values["optimizer.lr"] for group in ranked(jobs(), LOSS)]
+    order = [group.values["optimizer.lr"] for group in rank(groups(jobs(), [LOSS]), LOSS)]
     assert order == ["0.01", "0.1", "1.0"], "the last one has a better mean, of one seed alone"
     best = best_job(jobs(), LOSS)
     assert best is not None
@@ -92,7 +93,7 @@ def test_folds_repeat_a_configuration_and_the_interval_is_students() -> None:
             [("0.1", 0, 0.5), ("0.1", 1, 0.7), ("0.1", 2, 0.9), ("1.0", 0, 0.4)]
         )
     ]
-    found = pd.read_csv(io.StringIO(groups_csv(groups(folds, [LOSS]), [LOSS])))
+    found = pd.read_csv(io.StringIO(groups_csv(folds, [LOSS])))
     assert found["optimizer.lr"].tolist() == [0.1, 1.0]
     low, high = stats.t.interval(0.95, 2, loc=0.7, scale=stats.sem([0.5, 0.7, 0.9]))
     assert found[["val/loss low", "val/loss high"]].iloc[0].tolist() == pytest.approx([low, high])

@@ -1,0 +1,196 @@
+"""Jobs of a sweep, or runs, that repeat one configuration: their scores, their order, and their tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+
+from assay.analysis.config_values import in_one_line, in_short, varying
+from assay.analysis.objective import Objective
+from assay.analysis.statistics import mean_of
+from assay.config.serialize import REPETITIONS
+from assay.quoting import spreadsheet_cell
+from assay.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.analysis.statistics import Mean
+    from assay.record.journal import JobRecord
+    from assay.record.outcome import JobStatus, Outcome
+
+_STATISTICS: Final = ("mean", "std", "low", "high", "n")
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """A run, or a job of a sweep that may not have one."""
+
+    name: str
+    values: Mapping[str, str]
+    seed: str
+    status: JobStatus
+    outcome: Outcome | None = None
+    run_dir: Path | None = None
+    output: Path | None = None
+    attempts: int = 1
+    configuration: str = ""
+    fold: int | None = None
+
+    @property
+    def tested(self) -> dict[str, float]:
+        """Its scores of the test."""
+        metrics = self.outcome.metrics if self.outcome is not None else {}
+        return {name: value for name, value in metrics.items() if name.startswith("test/")}
+
+
+J = TypeVar("J", "Job", "JobRecord")
+
+
+@final
+@dataclass(frozen=True)
+class JobGroup(Generic[J]):
+    """Jobs that repeat one configuration, and their mean score for each objective."""
+
+    values: Mapping[str, str]
+    jobs: tuple[J, ...]
+    scores: tuple[Mean | None, ...]
+
+    @property
+    def finished(self) -> int:
+        """Jobs that have."""
+        return sum(job.status == "finished" for job in self.jobs)
+
+    @property
+    def status(self) -> str:
+        """Of its jobs, where it is one; else `finished` where some have."""
+        kinds = {job.status for job in self.jobs}
+        return next(iter(kinds)) if len(kinds) == 1 else "finished" if self.finished else "failed"
+
+    @property
+    def label(self) -> str:
+        """What it has of its own, on one line."""
+        only = self.jobs[0] if len(self.jobs) == 1 else None
+        return in_one_line(self.values) or (only.name if isinstance(only, Job) else "all")
+
+    @property
+    def words(self) -> str:
+        """Its values alone: for a legend, where there is no room for keys."""
+        return ", ".join(in_short(self.values).values()) or self.label
+
+    @property
+    def seconds(self) -> float | None:
+        """Mean time of its jobs that have finished."""
+        times = [outcome.seconds for _, outcome in _finished(self.jobs)]
+        return statistics.fmean(times) if times else None
+
+
+def _finished(jobs: Sequence[J]) -> list[tuple[J, Outcome]]:
+    return [(job, job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None]
+
+
+def group_jobs(
+    keyed: Iterable[tuple[Hashable, Mapping[str, str], J]], aims: Sequence[Objective]
+) -> list[JobGroup[J]]:
+    """Put together the jobs of one key, in the order of the first of each."""
+    together: dict[Hashable, tuple[Mapping[str, str], list[J]]] = {}
+    for key, values, job in keyed:
+        together.setdefault(key, (values, []))[1].append(job)
+    return [JobGroup(values, tuple(jobs), _means(jobs, aims)) for values, jobs in together.values()]
+
+
+def _means(jobs: Sequence[J], aims: Sequence[Objective]) -> tuple[Mean | None, ...]:
+    done = _finished(jobs)
+    folds = [job.fold for job, _ in done]
+    return tuple(mean_of((aim.score(outcome) for _, outcome in done), folds) for aim in aims)
+
+
+def rank(groups: Sequence[JobGroup[J]], aim: Objective) -> list[JobGroup[J]]:
+    """From the best to the worst by the first score; those with a job that has not finished come last."""
+
+    def key(group: JobGroup[J]) -> tuple[bool, bool, float]:
+        score = group.scores[0]
+        return group.finished < len(group.jobs), *aim.sort_key(score.mean if score else None)
+
+    return sorted(groups, key=key)
+
+
+def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[JobGroup[JobRecord]]:
+    """Put together what differs in the seed and the fold alone."""
+    own = [
+        {name: value for name, value in values.items() if name not in REPETITIONS} for values in varying(jobs)
+    ]
+    keyed = ((tuple(values.items()), values, job) for values, job in zip(own, jobs, strict=True))
+    return group_jobs(keyed, objectives)
+
+
+def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
+    """The best job of the best group; None where no job has a score."""
+    for group in rank(groups(jobs, [objective]), objective):
+        done = [(objective.score(outcome), job) for job, outcome in _finished(group.jobs)]
+        if any(score is not None for score, _ in done):
+            return min(done, key=lambda pair: objective.sort_key(pair[0]))[1]
+    return None
+
+
+def results_csv(jobs: Sequence[JobRecord]) -> str:
+    """One row per job: what was typed for it, how it ended, and every last score."""
+    rows: list[dict[str, Any]] = []
+    for job, values in zip(jobs, varying(jobs), strict=True):
+        row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
+        if job.outcome is not None:
+            row |= {"cause": job.outcome.cause, "changed": " ".join(job.changes)}
+            if best := job.outcome.best:
+                row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
+            row |= dict(sorted(job.outcome.metrics.items()))
+        rows.append(row)
+    typed = dict.fromkeys(key for values in varying(jobs) for key in values)
+    first = ["job", *_in_order(typed), "status", "cause", "changed"]
+    scores = {key: None for row in rows for key in row if key not in first}
+    filled = {key for row in rows for key, value in row.items() if value != ""}
+    columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
+    return csv_text([name for name in columns if name in filled], rows)
+
+
+def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> str:
+    """One row per configuration: its values, how many jobs finished, and the mean of every score."""
+    logged = {name for job in jobs if job.outcome is not None for name in job.outcome.metrics}
+    rest = sorted(logged - {aim.name for aim in objectives})
+    aims = [*objectives, *(Objective(name, "minimize") for name in rest)]
+    rows = []
+    grouped = groups(jobs, aims)
+    for group in grouped:
+        row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.jobs)}
+        for aim, score in zip(aims, group.scores, strict=True):
+            row |= {f"{aim.name} {what}": getattr(score, what, None) for what in _STATISTICS}
+            row[f"{aim.name} n"] = score.n if score else 0
+        rows.append(row)
+    values = dict.fromkeys(key for group in grouped for key in group.values)
+    columns = [f"{aim.name} {what}" for aim in aims for what in _STATISTICS]
+    return csv_text([*_in_order(values), "finished", "of", *columns], rows)
+
+
+def _in_order(keys: Iterable[str]) -> list[str]:
+    """The seed and the fold after what they repeat."""
+    return sorted(keys, key=lambda key: key in REPETITIONS)
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV; no cell is a formula to a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_cell, columns))
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return printable(spreadsheet_cell(value)) if isinstance(value, str) else repr(value)
