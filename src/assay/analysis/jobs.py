@@ -112,12 +112,12 @@ def _means(jobs: Sequence[J], aims: Sequence[Objective]) -> tuple[Mean | None, .
 
 def rank(groups: Sequence[JobGroup[J]], aim: Objective) -> list[JobGroup[J]]:
     """From the best to the worst by the first score; those with a job that has not finished come last."""
+    return sorted(groups, key=lambda group: _order(group, aim))
 
-    def key(group: JobGroup[J]) -> tuple[bool, bool, float]:
-        score = group.scores[0]
-        return group.finished < len(group.jobs), *aim.sort_key(score.mean if score else None)
 
-    return sorted(groups, key=key)
+def _order(group: JobGroup[Any], aim: Objective) -> tuple[bool, bool, float]:
+    score = group.scores[0]
+    return group.finished < len(group.jobs), *aim.sort_key(score.mean if score else None)
 
 
 def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[JobGroup[JobRecord]]:
