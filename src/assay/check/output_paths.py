@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import called_nodes, walk
-from assay.data.source_paths import SOURCE_PATHS, SourcePath, check_path, missing
+from assay.data.source_info import info_of
+from assay.data.source_paths import SourcePath, check_path, missing
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import TEXTS
 from assay.targets.external_values import WRITING, is_path
@@ -31,7 +32,7 @@ def check_data_root(config: DictConfig) -> None:
         try:
             if target == "assay.load":
                 _check_run(f"{key}.run", _path(f"{key}.run", node, "run"))
-            for source in SOURCE_PATHS.get(target, ()):
+            for source in info_of(target).paths:
                 _check(key, node, source)
             if target.startswith("torchvision.datasets.") and "root" in node:
                 _check_download(key, node, _TORCHVISION)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zipfile import BadZipFile
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_MODULE
-from assay.errors import AssayError, ConfigError
+from assay.data.source_info import are_vectors, info_of
+from assay.errors import ConfigError
 from assay.model.hf_folder import network_of
-from assay.task.reconstruction import Reconstruction
-from assay.task.task_of import TASKS, Binary, infer_task
+from assay.task.task_of import TASKS, Binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
-_ARRAYS: Final = "assay.data.arrays.Arrays"
 _FOR_IMAGES: Final = "small_cnn"
 """The model of `train.yaml`, which vectors do not fit."""
 _CHOSEN: Final = ("model.", "loss.", "metrics.", "augment.")
@@ -41,15 +37,15 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
     except (OmegaConfBaseException, AttributeError):
         return []
     if name in ("auto", None):
-        look = _SOURCES.get(str(source.get("_target_")))
-        name = look(source) if look is not None else ""
+        find = info_of(str(source.get("_target_"))).find_task
+        name = find(source) if find is not None else ""
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
     chosen = option in options and not (option == Binary.name and _says_several(overrides))
     task = [f"task={option}", *suited([*overrides, f"task={option}"])] if chosen else []
     by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
-    if by_default and not _typed("model", [*overrides, *task]) and _are_vectors(source):
+    if by_default and not _typed("model", [*overrides, *task]) and are_vectors(source):
         task.append("model=mlp")
     return task
 
@@ -81,103 +77,6 @@ def is_of_task(key: str) -> bool:
 
 def _typed(group: str, overrides: Sequence[str]) -> bool:
     return any(override.lstrip("+~").startswith(f"{group}=") for override in overrides)
-
-
-def _of_table(source: dict[str, Any]) -> str:
-    """By the target's columns; nothing where they cannot be read, which is said when the data is."""
-    targets = source.get("target")
-    if targets is None and "tokenizer" not in source:  # texts are not reconstructed
-        return Reconstruction.name
-    if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
-        return ""
-    from assay.data.tabular.feature_choice import task_of_columns
-    from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
-
-    names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
-    options = {key: source[key] for key in ("decimal", "encoding", "sheet") if source.get(key) is not None}
-    try:
-        frame = read_table(
-            str(source["path"]),
-            separator=_one(source.get("separator", "auto")),
-            na_values=source.get("na_values") or (),
-            columns=names,
-            **options,
-        )
-        return task_of_columns(frame, names)[0]
-    except (AssayError, LookupError, TypeError, ValueError):
-        return ""
-
-
-def _are_vectors(source: dict[str, Any]) -> bool:
-    """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be pictures."""
-    header = _header_of(source, "inputs") if str(source.get("_target_")) == _ARRAYS else None
-    if header is None or source.get("layout") is not None:
-        return False
-    shape, dtype = header
-    return len(shape) == 2 or (len(shape) == 3 and dtype.kind == "f")
-
-
-def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
-    """Shape and type of an array; nothing where there is none, which is said when the data is read."""
-    root, name = source.get("root"), source.get(argument)
-    if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
-        return None
-    from assay.data.array_file import NoArrayError, header_of
-
-    try:
-        shape, dtype = header_of(Path(root), name)
-    except (NoArrayError, OSError, ValueError, BadZipFile):
-        return None
-    return (shape, dtype) if shape and dtype.kind in "biuf" else None
-
-
-def _of_arrays(source: dict[str, Any]) -> str:
-    if source.get("targets") is None:
-        return Reconstruction.name
-    if (header := _header_of(source, "targets")) is None:
-        return ""
-    shape, dtype = header
-    num_columns, num_classes = math.prod(shape[1:]), 0
-    if dtype.kind != "f" and num_columns == 1:
-        from numpy import unique  # torch is not needed, but numpy takes a tenth of a second to import
-
-        from assay.data.array_file import NoArrayError, read_array
-
-        try:
-            num_classes = len(unique(read_array(Path(source["root"]), source["targets"])))
-        except (NoArrayError, OSError, ValueError, BadZipFile):
-            return ""
-    return infer_task(is_real=dtype.kind == "f", num_columns=num_columns, num_classes=num_classes)
-
-
-def _of_folders(source: dict[str, Any]) -> str:
-    """Two folders of classes are yes and no."""
-    root = Path(str(source.get("root")))
-    if source.get("classes") is False or not root.is_dir():
-        return ""
-    names = [entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."]
-    if "train" in names and {*names} <= {"train", "val", "test"}:
-        names = [
-            entry.name for entry in (root / "train").iterdir() if entry.is_dir() and entry.name[0] != "."
-        ]
-    return infer_task(is_real=False, num_columns=1, num_classes=len(names)) if len(names) == 2 else ""
-
-
-_SOURCES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    _ARRAYS: _of_arrays,
-    "assay.data.image_folder.ImageFolder": _of_folders,
-    "assay.data.table.Table": _of_table,
-    "assay.data.text_table.TextTable": _of_table,
-}
-"""Sources that find out themselves, by a look at their targets."""
-
-
-def _one(separator: Any) -> str:
-    """A regular expression, which pandas would take, may never end."""
-    text = str(separator)
-    if len(text) != 1 and text not in (r"\s+", "auto"):
-        raise ValueError(text)
-    return text
 
 
 DECIDE: Final = ("model.weights", "model.config")

@@ -12,7 +12,8 @@ import torch
 
 from assay.data.array_file import NoArrayError, read_array
 from assay.data.samples import Samples
-from assay.data.source_paths import check_argument
+from assay.data.source_info import info_of
+from assay.data.source_paths import check_path
 from assay.errors import DataError
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task, task_of
@@ -62,6 +63,8 @@ class Arrays:
         ValueError: An argument is not one of its choices.
     """
 
+    info = info_of("assay.data.arrays.Arrays")
+
     def __init__(
         self,
         root: str,
@@ -102,7 +105,7 @@ class Arrays:
 
     def read(self) -> Mapping[str, Samples]:
         """The subsets given."""
-        check_argument("assay.data.arrays.Arrays", "root", self._root)
+        check_path(self._root, self.info.paths[0], "data.source.root")
         raw: dict[str, tuple[Tensor, Tensor]] = {}
         for subset, (inputs_name, targets_name) in self._names.items():
             prefix = "" if subset == "train" else f"{subset}_"

@@ -29,7 +29,8 @@ from assay.data.images import (
 )
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
-from assay.data.source_paths import check_argument
+from assay.data.source_info import info_of
+from assay.data.source_paths import check_path
 from assay.errors import DataError
 from assay.task.reconstruction import Reconstruction
 from assay.task.single_label import Multiclass
@@ -79,6 +80,8 @@ class ImageFolder:
     Raises:
         ValueError: An argument is not one of its choices.
     """
+
+    info = info_of("assay.data.image_folder.ImageFolder")
 
     def __init__(
         self,
@@ -165,7 +168,7 @@ class ImageFolder:
         self.notes = (*self.notes, f"data.source.root={self._root}: {note}")
 
     def _subset_folders(self) -> dict[str, Path]:
-        check_argument("assay.data.image_folder.ImageFolder", "root", self._root)
+        check_path(self._root, self.info.paths[0], "data.source.root")
         names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
         if not self._classes and names & _SUBSETS != names:
             return {"all": self._root}

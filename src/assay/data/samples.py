@@ -154,6 +154,7 @@ class Unfitted:
 class Source(Protocol):
     """Where samples come from. One class a data set, in the module of the data set's name.
 
+    An attribute `info`, an `assay.data.source_info.SourceInfo`, declares what others need to know of it.
     One that has columns beside its inputs has an attribute `split_columns`: set before `read()` to what
     `data.split` names, by key, it asks for `split_values`. One that downloads has a method `prepare()`, which
     is called before that, on one process of a machine.

@@ -31,7 +31,8 @@ from assay.data.images import (
 )
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
-from assay.data.source_paths import check_argument
+from assay.data.source_info import info_of
+from assay.data.source_paths import check_path
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 
@@ -204,6 +205,8 @@ class SegmentationFolder:
         ValueError: An argument is not one of its choices.
     """
 
+    info = info_of("assay.data.segmentation_folder.SegmentationFolder")
+
     task: TaskName = "segmentation"
 
     def __init__(
@@ -228,7 +231,7 @@ class SegmentationFolder:
     def read(self) -> Mapping[str, Samples | Stream]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
         self.notes = ()
-        check_argument("assay.data.segmentation_folder.SegmentationFolder", "root", self._root)
+        check_path(self._root, self.info.paths[0], "data.source.root")
         problems: dict[str, str] = {}
         folders = subset_folders(self._root)
         listed = {subset: self._pairs(*pair, problems) for subset, pair in folders.items()}

@@ -1,10 +1,9 @@
-"""Which files and folders each source reads: asked before torch is imported, and again when it reads."""
+"""The files and folders that arguments of sources name."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.config.did_you_mean import did_you_mean
@@ -12,7 +11,7 @@ from assay.errors import ConfigError
 from assay.targets.objects import take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 
 @final
@@ -27,36 +26,11 @@ class SourcePath:
     downloads: bool = False
 
 
-_TABLE: Final = (
+TABLE_FILE: Final = (
     "a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file",
     "file",
     re.compile(r"\.[ct]sv|\.(jsonl|ndjson|parquet|pq|feather|xlsx)$", re.IGNORECASE),
 )
-SOURCE_PATHS: Final[Mapping[str, tuple[SourcePath, ...]]] = {
-    "assay.data.arrays.Arrays": (
-        SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),
-    ),
-    "assay.data.image_folder.ImageFolder": (
-        SourcePath("root", "one folder per class was expected: root/<class>/*.jpg"),
-    ),
-    "assay.data.segmentation_folder.SegmentationFolder": (
-        SourcePath("root", "two folders were expected: root/images/*.jpg and root/masks/*.png"),
-    ),
-    "assay.data.table.Table": (SourcePath("path", *_TABLE), SourcePath("test_path", *_TABLE)),
-    "assay.data.text_files.TextFiles": (
-        SourcePath("root", "a folder of text files, or one such file", "file or folder"),
-    ),
-    "assay.data.text_table.TextTable": (SourcePath("path", *_TABLE), SourcePath("test_path", *_TABLE)),
-    "assay.data.torchvision_images.TorchvisionImages": (
-        SourcePath("root", "the files of the data set", downloads=True),
-    ),
-}
-
-
-def check_argument(target: str, argument: str, path: str | Path) -> None:
-    """As `check_path`, for a source that is about to read what its argument names."""
-    [source] = [one for one in SOURCE_PATHS[target] if one.argument == argument]
-    check_path(Path(path), source, f"data.source.{argument}")
 
 
 def check_path(path: Path, source: SourcePath, key: str) -> None:

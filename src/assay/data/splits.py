@@ -13,6 +13,7 @@ import torch
 from assay.data.divide import divide
 from assay.data.normalize import scaled_alike, stored_type
 from assay.data.samples import Samples, Unfitted
+from assay.data.source_info import info_of
 from assay.data.spec import Declared, Spec
 from assay.data.subset import blocks, find_copies, long_tail, undivided_columns
 from assay.errors import DataError
@@ -65,7 +66,7 @@ def ask_for_columns(source: Source, split: Split) -> None:
         )
     if split.folds:
         columns = {**columns, "data.split.folds": str(split.folds)}
-    if columns and getattr(source, "divides_itself", False):
+    if columns and info_of(source).divides_itself:
         key, name = next(iter(columns.items()))
         raise DataError(
             f"{key}={name}: this source divides its texts itself, and not into samples that stand alone",

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from assay.data.samples import Unfitted
+from assay.data.source_info import info_of
 from assay.data.text_encoder import TextEncoder
 from assay.errors import DataError
 
@@ -60,6 +61,8 @@ class StdlibDocs:
         text_encoder: Makes token ids of the texts.
         fitted: An encoder that has learned, set before `read()`.
     """
+
+    info = info_of("assay.data.stdlib_docs.StdlibDocs")
 
     task: TaskName = "multiclass"
     class_names = tuple(TOPICS)

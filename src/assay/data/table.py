@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from assay.data.samples import Unfitted
+from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import as_dates, find_format, is_number, kind_of, split_hints
 from assay.data.tabular.feature_choice import (
     NAMED,
@@ -185,6 +186,8 @@ class Table:
     Raises:
         ValueError: An argument is not one of its choices.
     """
+
+    info = info_of("assay.data.table.Table")
 
     def __init__(
         self,

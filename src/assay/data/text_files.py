@@ -17,7 +17,8 @@ from typing_extensions import override
 from assay.data.alphabet import END, UNKNOWN, Alphabet
 from assay.data.placement import free_memory
 from assay.data.samples import Samples
-from assay.data.source_paths import check_argument
+from assay.data.source_info import info_of
+from assay.data.source_paths import check_path
 from assay.data.tokenizer import Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
@@ -194,9 +195,9 @@ class TextFiles:
         ValueError: An argument is not one of its choices.
     """
 
+    info = info_of("assay.data.text_files.TextFiles")
+
     task: TaskName = "language_modelling"
-    divides_itself = True
-    """Windows of one text do not stand alone: neither folds nor columns divide them."""
     class_names: tuple[str, ...] = ()
 
     def __init__(
@@ -267,7 +268,7 @@ class TextFiles:
     def _files(self) -> list[tuple[str, Path]]:
         if self._root is None:
             return standard_library(self._pattern or "**/*.py")
-        check_argument("assay.data.text_files.TextFiles", "root", self._root)
+        check_path(self._root, self.info.paths[0], "data.source.root")
         found = find(self._root, self._pattern or "**/*")
         if not found:
             raise DataError(

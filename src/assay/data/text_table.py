@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
+from assay.data.source_info import info_of
 from assay.data.table import Table
 from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.table_file import AUTO
@@ -53,6 +54,8 @@ class TextTable:
     Raises:
         ValueError: An argument is not one of its choices.
     """
+
+    info = info_of("assay.data.text_table.TextTable")
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from assay.data.samples import Samples
+from assay.data.source_info import info_of
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class TorchvisionImages:
         root: Folder that holds, or is to hold, the files.
         download: Fetch the files if they are not there.
     """
+
+    info = info_of("assay.data.torchvision_images.TorchvisionImages")
 
     task: TaskName = "multiclass"
     calls_with: Final = {

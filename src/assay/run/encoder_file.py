@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from assay.data.alphabet import Alphabet
 from assay.data.tabular.table_encoder import TableEncoder
@@ -52,13 +52,6 @@ def read_tokenizer(run_dir: Path, sha256: str, *, pretrained: bool = False) -> T
 
 
 FILE = "encoder.json"
-ENCODED: Final = frozenset(
-    {
-        *("assay.data.table.Table", "assay.data.text_table.TextTable", "assay.data.stdlib_docs.StdlibDocs"),
-        "assay.data.text_files.TextFiles",
-    }
-)
-"""Sources whose runs have one."""
 
 
 def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:

@@ -25,6 +25,7 @@ from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.shown_samples import sample_names
+from assay.data.source_info import info_of
 from assay.data.spec import Spec, Trained
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -36,7 +37,7 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
 from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
-from assay.run.encoder_file import ENCODED, read_encoder
+from assay.run.encoder_file import read_encoder
 from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, weights_of
 from assay.run.resume import choose_device, parsed_overrides, set_value
@@ -321,7 +322,7 @@ def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
         if not spec:
             return None
         raise AssayError(f"{run_dir / 'config.yaml'}: spec is not what a run writes: {error}") from error
-    must_be = OmegaConf.select(config, "data.source._target_") in ENCODED
+    must_be = info_of(str(OmegaConf.select(config, "data.source._target_"))).has_encoder
     return Trained(described, read_encoder(run_dir, must_be=must_be))
 
 

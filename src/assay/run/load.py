@@ -16,17 +16,13 @@ from assay.build.model import build_trained
 from assay.build.node import build
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.arrays import Arrays
-from assay.data.image_folder import ImageFolder
-from assay.data.segmentation_folder import SegmentationFolder
-from assay.data.table import Table
+from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text_encoder import TextEncoder
-from assay.data.text_table import TextTable
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import RunRecord
-from assay.run.encoder_file import ENCODED, read_codec, read_encoder
+from assay.run.encoder_file import read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
@@ -40,9 +36,6 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Kind
 
 log = logging.getLogger(__name__)
-_READS_FILES = (Arrays, ImageFolder, SegmentationFolder, Table, TextTable)
-_SOURCES = {f"{one.__module__}.{one.__qualname__}" for one in _READS_FILES}
-"""Sources that read files as a user has them; they read nothing before they are told to."""
 
 
 @overload
@@ -278,12 +271,12 @@ def _preprocess(
         return Preprocess(spec, dtype=dtype), names
     with said_of(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
-        target = OmegaConf.select(config, "data.source._target_")
-        source = build(config, "data.source") if target in _SOURCES else None
+        info = info_of(str(OmegaConf.select(config, "data.source._target_")))
+        source: Any = build(config, "data.source") if info.raw_input else None
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
-    if not chain and isinstance(source, Arrays):
+    if not chain and info.raw_input == "arrays":
         raw_shape = spec["input_shape"]
-    encoder = read_encoder(run_dir, must_be=target in ENCODED)
+    encoder = read_encoder(run_dir, must_be=info.has_encoder)
     preprocess = Preprocess(
         spec,
         source=source,
@@ -293,9 +286,7 @@ def _preprocess(
         dtype=dtype,
     )
     num_targets = int(spec.get("num_targets") or 0)
-    targets = (
-        source.targets if isinstance(source, Table | TextTable) else ["value"] if num_targets == 1 else []
-    )
+    targets = source.targets if info.raw_input == "table" else ["value"] if num_targets == 1 else []
     return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from assay.data.source_info import SourceInfo
 from assay.data.spec import Declared
 from assay.data.splits import ask_for_columns
 from assay.data.subset import Split
@@ -17,7 +18,7 @@ class Columns:
 
     def __init__(self, *, divides_itself: bool = False) -> None:
         self.split_columns: dict[str, str] = {}
-        self.divides_itself = divides_itself
+        self.info = SourceInfo(divides_itself=divides_itself)
 
 
 def test_a_source_is_told_which_columns_are_wanted() -> None:

@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
-from assay.data.source_paths import check_argument
+from assay.data.source_paths import TABLE_FILE, SourcePath, check_path
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
@@ -244,7 +244,7 @@ def read_table(  # noqa: PLR0912 - a branch for each kind of file
 ) -> pd.DataFrame:
     r"""Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file."""
     key = f"data.source.{option}={path}"
-    check_argument("assay.data.table.Table", option, path)
+    check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
     wanted = None if columns is None else list(columns)
     try:

@@ -18,9 +18,10 @@ from assay.data.loaders import KeyedDataset
 from assay.data.normalize import stored_type
 from assay.data.placement import padded_length
 from assay.data.samples import Samples, Unfitted
+from assay.data.source_info import info_of
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
-from assay.run.export.exportable import FOLDERS, quiet, table_inputs
+from assay.run.export.exportable import quiet, table_inputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
 def _originals(original: Original, subset: str) -> Any:
     """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
     source = original.config.data.source
-    if source.get("_target_") not in FOLDERS or source.get("image_size") is None:
+    if info_of(str(source.get("_target_"))).raw_input != "pictures" or source.get("image_size") is None:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})

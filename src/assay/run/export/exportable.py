@@ -20,6 +20,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.config.unread_keys import OUR_DATA
 from assay.data.normalize import Normalize
+from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import as_dates
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text_encoder import TextEncoder
@@ -253,14 +254,6 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-FOLDERS: Final = (
-    "assay.data.image_folder.ImageFolder",
-    "assay.data.segmentation_folder.SegmentationFolder",
-)
-"""Sources that scale pictures as they decode them."""
-"""The source that scales pictures while it decodes them."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Original:
@@ -359,7 +352,7 @@ def read_original(
 
 def _scaling(config: DictConfig) -> list[v2.Resize]:
     """What the source does to pictures while it decodes them."""
-    if OmegaConf.select(config, "data.source._target_") not in FOLDERS:
+    if info_of(str(OmegaConf.select(config, "data.source._target_"))).raw_input != "pictures":
         return []
     size = OmegaConf.select(config, "data.source.image_size")
     return [] if size is None else [v2.Resize(list(size), antialias=True)]

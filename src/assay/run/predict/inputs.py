@@ -15,7 +15,6 @@ from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
-from assay.data.arrays import Arrays
 from assay.data.image_folder import images_below
 from assay.data.tabular.table_rows import columns_of, found_options, is_texts, judge_rows, table_chunks
 from assay.data.text_encoder import TextEncoder
@@ -136,7 +135,7 @@ def _below(preprocess: Preprocess, folder: Path) -> _Listed:
     files.sort(key=lambda path: Path(path).parts)
     pictures = images_below(folder)[0] if preprocess.takes_pictures else []
     own: list[str] = []
-    if isinstance(preprocess.source, Arrays):  # beside them may lie targets
+    if preprocess.takes_arrays:  # beside them may lie targets
         own = [path for path in files if Path(path).stem in preprocess.array_names] or files
     taken = own or pictures or files
     known = set(taken)

@@ -17,18 +17,16 @@ from torch import Tensor, nn
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
-from assay.data.arrays import Arrays, as_tensor
-from assay.data.image_folder import ImageFolder, images_below
+from assay.data.arrays import as_tensor
+from assay.data.image_folder import images_below
 from assay.data.images import as_tensor as picture_as_tensor
 from assay.data.images import read_image, size_of, upright_size
 from assay.data.normalize import Normalize
 from assay.data.placement import padded_length
-from assay.data.segmentation_folder import SegmentationFolder
-from assay.data.table import Table
+from assay.data.source_info import info_of
 from assay.data.tabular.table_file import AUTO
 from assay.data.tabular.table_rows import found_options, judge_rows, table_chunks
 from assay.data.text_encoder import TextEncoder
-from assay.data.text_table import TextTable
 from assay.data.transforms import Transforms, stack
 from assay.errors import ConfigError, DataError
 
@@ -44,7 +42,7 @@ def decoding_of(
     source: Any, raw_shape: tuple[int, ...], dtype: str
 ) -> tuple[str, tuple[int, int] | None] | None:
     """Mode and size of pictures as the run's source decodes them; None where they are no pictures."""
-    if isinstance(source, ImageFolder | SegmentationFolder):
+    if info_of(source).raw_input == "pictures":
         return source.mode, source.image_size
     if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
         return _MODE_OF[raw_shape[0]], None
@@ -130,7 +128,7 @@ class Preprocess(nn.Module):
         self,
         spec: Mapping[str, Any],
         *,
-        source: ImageFolder | SegmentationFolder | Table | TextTable | Arrays | None = None,
+        source: Any = None,
         transforms: Transforms | None = None,
         encoder: TableEncoder | TextEncoder | None = None,
         raw_shape: Sequence[int] = (),
@@ -144,8 +142,10 @@ class Preprocess(nn.Module):
         self._raw_shape = tuple(raw_shape)
         self._decoding = decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
         self.takes_pictures = self._decoding is not None
-        self.array_names = source.input_names if isinstance(source, Arrays) else ("inputs",)
-        table = source if isinstance(source, Table | TextTable) else None
+        raw_input = info_of(source).raw_input
+        self.takes_arrays = raw_input == "arrays"
+        self.array_names = source.input_names if self.takes_arrays else ("inputs",)
+        table = source if raw_input == "table" else None
         self.file_options = {"separator": AUTO, "decimal": "."} if table is None else table.file_options
         self.targets = () if table is None else tuple(table.targets)
         self._here: Tensor
@@ -344,10 +344,10 @@ class Preprocess(nn.Module):
             raise DataError("the input is complex", hint="give real numbers")
         single = self._is_single(tensor.ndim)
         batch = tensor[None] if single else tensor
-        return self.source.in_layout(batch) if isinstance(self.source, Arrays) else batch, single
+        return self.source.in_layout(batch) if self.takes_arrays else batch, single
 
     def _is_single(self, ndim: int) -> bool:
-        without_channels = isinstance(self.source, Arrays) and self.source.layout == "NHW"
+        without_channels = self.takes_arrays and self.source.layout == "NHW"
         return 0 < ndim == len(self.input_shape) - without_channels
 
     # -- what every form goes through ------------------------------------------------------------------------

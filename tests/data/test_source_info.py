@@ -2,16 +2,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from assay.data.source_paths import SOURCE_PATHS, check_argument
+from assay.data.source_info import SourceInfo, info_of
+from assay.data.source_paths import SourcePath, check_path
 from assay.errors import ConfigError
 from assay.targets.resolve import resolve
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+def check_argument(target: str, argument: str, path: str) -> None:
+    [source] = [one for one in info_of(target).paths if one.argument == argument]
+    check_path(Path(path), source, f"data.source.{argument}")
+
 
 TABLE, FOLDER, ARRAYS = (
     f"assay.data.{name}" for name in ("table.Table", "image_folder.ImageFolder", "arrays.Arrays")
@@ -66,10 +72,21 @@ def test_anything_else_is_refused(place: Path, target: str, path: str, says: str
     assert path == "notes.pdf" or str(place / path) in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("target", "argument"), [(t, one.argument) for t in SOURCE_PATHS for one in SOURCE_PATHS[t]]
-)
-def test_every_argument_is_one_of_its_source(target: str, argument: str) -> None:
-
+@pytest.mark.parametrize("path", sorted(Path("conf/data").glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_a_source_declares_is_known_before_its_class_is_imported(path: Path) -> None:
+    target = yaml.safe_load(path.read_text()).get("source", {}).get("_target_")
+    if target is None or not target.startswith("assay."):
+        return
     source: Any = resolve("data.source", target)
-    assert argument in inspect.signature(source).parameters
+    assert info_of(target) == getattr(source, "info", SourceInfo())
+    assert {one.argument for one in info_of(target).paths} <= set(inspect.signature(source).parameters)
+
+
+def test_a_custom_source_declares_itself_by_its_attribute_info() -> None:
+    assert info_of(_Pictures()).raw_input == "pictures"
+    assert info_of(f"{_Pictures.__module__}._Pictures").paths[0].argument == "folder"
+    assert info_of("nobody.Knows") == info_of(None) == SourceInfo()
+
+
+class _Pictures:
+    info = SourceInfo((SourcePath("folder", "a folder of pictures"),), raw_input="pictures")

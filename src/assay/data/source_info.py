@@ -1,0 +1,177 @@
+"""What each source declares of itself; known before torch is imported."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+from zipfile import BadZipFile
+
+from assay.data.source_paths import TABLE_FILE, SourcePath
+from assay.errors import AssayError
+from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import infer_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@final
+@dataclass(frozen=True)
+class SourceInfo:
+    """What a source declares of itself, as its class attribute `info`.
+
+    Attributes:
+        paths: Arguments that name files and folders, checked before anything is read.
+        find_task: Finds the task by a look at the data, given the config node; None: not known before it is
+            read. Must not import torch.
+        raw_input: What `predict` and exported models take beside tensors: `pictures` (the source has
+            attributes `mode` and `image_size`), `arrays` (`input_names`, `layout` and `in_layout()`), or rows
+            of a `table` (`file_options` and `targets`).
+        has_encoder: Whether a run keeps what was learned from the training subset to encode its inputs.
+        divides_itself: Whether the source cuts its samples into subsets, and not `data.split`.
+    """
+
+    paths: tuple[SourcePath, ...] = ()
+    find_task: Callable[[dict[str, Any]], str] | None = None
+    raw_input: Literal["", "arrays", "pictures", "table"] = ""
+    has_encoder: bool = False
+    divides_itself: bool = False
+
+
+def info_of(source: object) -> SourceInfo:
+    """What a source declares, or the class that a `_target_` names."""
+    if isinstance(source, str):
+        module, _, name = source.rpartition(".")
+        if source in _BUILT_IN:
+            return _BUILT_IN[source]
+        source = getattr(sys.modules.get(module), name, None)
+    info = getattr(source, "info", None)
+    return info if isinstance(info, SourceInfo) else SourceInfo()
+
+
+def _find_table_task(source: dict[str, Any]) -> str:
+    """By the target's columns; nothing where they cannot be read, which is said when the data is."""
+    targets = source.get("target")
+    if targets is None and "tokenizer" not in source:  # texts are not reconstructed
+        return Reconstruction.name
+    if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
+        return ""
+    from assay.data.tabular.feature_choice import task_of_columns
+    from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
+
+    names = [targets] if isinstance(targets, str) else [str(name) for name in targets]
+    options = {key: source[key] for key in ("decimal", "encoding", "sheet") if source.get(key) is not None}
+    try:
+        frame = read_table(
+            str(source["path"]),
+            separator=_one(source.get("separator", "auto")),
+            na_values=source.get("na_values") or (),
+            columns=names,
+            **options,
+        )
+        return task_of_columns(frame, names)[0]
+    except (AssayError, LookupError, TypeError, ValueError):
+        return ""
+
+
+def are_vectors(source: dict[str, Any]) -> bool:
+    """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be pictures."""
+    is_arrays = info_of(str(source.get("_target_"))).raw_input == "arrays"
+    header = _header_of(source, "inputs") if is_arrays else None
+    if header is None or source.get("layout") is not None:
+        return False
+    shape, dtype = header
+    return len(shape) == 2 or (len(shape) == 3 and dtype.kind == "f")
+
+
+def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
+    """Shape and type of an array; nothing where there is none, which is said when the data is read."""
+    root, name = source.get("root"), source.get(argument)
+    if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
+        return None
+    from assay.data.array_file import NoArrayError, header_of
+
+    try:
+        shape, dtype = header_of(Path(root), name)
+    except (NoArrayError, OSError, ValueError, BadZipFile):
+        return None
+    return (shape, dtype) if shape and dtype.kind in "biuf" else None
+
+
+def _find_arrays_task(source: dict[str, Any]) -> str:
+    if source.get("targets") is None:
+        return Reconstruction.name
+    if (header := _header_of(source, "targets")) is None:
+        return ""
+    shape, dtype = header
+    num_columns, num_classes = math.prod(shape[1:]), 0
+    if dtype.kind != "f" and num_columns == 1:
+        from numpy import unique  # torch is not needed, but numpy takes a tenth of a second to import
+
+        from assay.data.array_file import NoArrayError, read_array
+
+        try:
+            num_classes = len(unique(read_array(Path(source["root"]), source["targets"])))
+        except (NoArrayError, OSError, ValueError, BadZipFile):
+            return ""
+    return infer_task(is_real=dtype.kind == "f", num_columns=num_columns, num_classes=num_classes)
+
+
+def _find_folder_task(source: dict[str, Any]) -> str:
+    """Two folders of classes are yes and no."""
+    root = Path(str(source.get("root")))
+    if source.get("classes") is False or not root.is_dir():
+        return ""
+    names = [entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."]
+    if "train" in names and {*names} <= {"train", "val", "test"}:
+        names = [
+            entry.name for entry in (root / "train").iterdir() if entry.is_dir() and entry.name[0] != "."
+        ]
+    return infer_task(is_real=False, num_columns=1, num_classes=len(names)) if len(names) == 2 else ""
+
+
+def _one(separator: Any) -> str:
+    """A regular expression, which pandas would take, may never end."""
+    text = str(separator)
+    if len(text) != 1 and text not in (r"\s+", "auto"):
+        raise ValueError(text)
+    return text
+
+
+_TABLES: Final = SourceInfo(
+    (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE)),
+    _find_table_task,
+    "table",
+    has_encoder=True,
+)
+_BUILT_IN: Final = {
+    "assay.data.arrays.Arrays": SourceInfo(
+        (SourcePath("root", "a .npz archive or a folder of .npy files", "file or folder"),),
+        _find_arrays_task,
+        "arrays",
+    ),
+    "assay.data.image_folder.ImageFolder": SourceInfo(
+        (SourcePath("root", "one folder per class was expected: root/<class>/*.jpg"),),
+        _find_folder_task,
+        "pictures",
+    ),
+    "assay.data.segmentation_folder.SegmentationFolder": SourceInfo(
+        (SourcePath("root", "two folders were expected: root/images/*.jpg and root/masks/*.png"),),
+        raw_input="pictures",
+    ),
+    "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
+    "assay.data.table.Table": _TABLES,
+    "assay.data.text_files.TextFiles": SourceInfo(
+        (SourcePath("root", "a folder of text files, or one such file", "file or folder"),),
+        has_encoder=True,
+        divides_itself=True,  # windows of one text do not stand alone
+    ),
+    "assay.data.text_table.TextTable": _TABLES,
+    "assay.data.torchvision_images.TorchvisionImages": SourceInfo(
+        (SourcePath("root", "the files of the data set", downloads=True),)
+    ),
+}
+"""Known without importing their modules, which import torch; `info` of these classes is read from here."""
