@@ -74,9 +74,9 @@ def test_auto_decodes_once_what_has_one_size_and_fits(
 ) -> None:
     write(tmp_path, {"a": 2, "b": 2})
     needed = 4 * 4 * 3 * 6 * 8
-    monkeypatch.setattr("assay.data.image_folder.free_memory", lambda: needed)
+    monkeypatch.setattr("assay.data.picture_folder.free_memory", lambda: needed)
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
-    monkeypatch.setattr("assay.data.image_folder.free_memory", lambda: needed + 4)
+    monkeypatch.setattr("assay.data.picture_folder.free_memory", lambda: needed + 4)
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Samples)
 
 
@@ -88,7 +88,7 @@ def test_images_of_several_sizes(tmp_path: Path, data_module: Callable[..., Data
     scaled = ImageFolder(str(tmp_path), image_size=(4, 5)).read()["all"]
     assert isinstance(scaled, Samples)
     assert scaled.inputs.shape == (20, 3, 4, 5)
-    with pytest.raises(DataError, match=r"in_memory=true: the images .* have several sizes"):
+    with pytest.raises(DataError, match=r"in_memory=true: the pictures .* have several sizes"):
         ImageFolder(str(tmp_path), in_memory=True).read()
     with pytest.raises(DataError, match="cannot make up one batch") as caught:
         data_module(ImageFolder(str(tmp_path)), transform={"normalize": "data"}).setup()
@@ -199,7 +199,7 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: bool
         ImageFolder(str(tmp_path), in_memory=in_memory).read()
     message = caught.value.message
     assert message.startswith(
-        f"data.source.root={tmp_path}: {len(BAD)} of {total} images cannot be read: b/cut.jpg ("
+        f"data.source.root={tmp_path}: {len(BAD)} of {total} pictures cannot be used: b/cut.jpg ("
     )
     assert message.endswith("; and 1 more")
     assert caught.value.hint.endswith("data.source.on_bad=skip")
@@ -210,7 +210,7 @@ def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: bool
     assert isinstance(data, Stream if in_memory is False else Samples)
     samples = data if isinstance(data, Samples) else data.dataset
     assert torch.equal(samples[4][0], read_image(str(tmp_path / "b" / "01.png")))
-    assert [note for note in source.notes if f"{len(BAD)} of {total} images cannot be read" in note]
+    assert [note for note in source.notes if f"{len(BAD)} of {total} pictures cannot be used" in note]
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -221,7 +221,7 @@ def test_a_bad_file_is_named_with_the_reason(tmp_path: Path, name: str) -> None:
     for in_memory in (True, False):
         with pytest.raises(DataError) as caught:
             ImageFolder(str(tmp_path), image_size=(6, 8), in_memory=in_memory).read()
-        assert f"1 of 3 images cannot be read: a/{name} (" in caught.value.message
+        assert f"1 of 3 pictures cannot be used: a/{name} (" in caught.value.message
         assert reason in caught.value.message
         assert "BytesIO" not in caught.value.message
 

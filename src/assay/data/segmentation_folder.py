@@ -6,33 +6,18 @@ import io
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+from typing_extensions import override
 
-from assay.data.image_folder import images_below
-from assay.data.images import (
-    MODES,
-    ImageSize,
-    Look,
-    check_reading,
-    choose_size,
-    decode,
-    look_at,
-    read_bytes,
-    read_image,
-    survey,
-    too_many,
-)
-from assay.data.placement import free_memory
+from assay.data.images import ImageSize, Look, look_at, read_bytes, read_image
+from assay.data.picture_folder import NAMED, SUBSETS, Picture, PictureFolder, images_below
 from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
-from assay.data.source_paths import check_path
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 
@@ -159,20 +144,11 @@ def _listed(values: Sequence[int]) -> str:
     return ", ".join(map(str, values[:20])) + (", …" if len(values) > 20 else "")
 
 
-_SUBSETS = ("train", "val", "test")
 _IMAGES, _MASKS = "images", "masks"
-_PEEK = 32
-_NAMED = 10
-
-
-class _Pair(NamedTuple):
-    name: str
-    image: str
-    mask: str
 
 
 @final
-class SegmentationFolder:
+class SegmentationFolder(PictureFolder):
     """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its picture, but for the suffix.
 
     With subsets of its own: `root/{train,val,test}/images` and `…/masks`, or `root/images/{train,val,test}`.
@@ -195,12 +171,6 @@ class SegmentationFolder:
         on_bad: What to do about pairs that cannot be used: `error`, or `skip` to leave them out; `auto`
             leaves up to a twentieth of them out.
 
-    Attributes:
-        mode: As given.
-        image_size: As given; what `auto` came to after `read()`.
-        auto_size: Whether that was asked for.
-        notes: What was left out or decided, a sentence each; there after `read()`.
-
     Raises:
         ValueError: An argument is not one of its choices.
     """
@@ -208,6 +178,7 @@ class SegmentationFolder:
     info = info_of("assay.data.segmentation_folder.SegmentationFolder")
 
     task: TaskName = "segmentation"
+    bytes_per_target = 1
 
     def __init__(
         self,
@@ -221,104 +192,56 @@ class SegmentationFolder:
         in_memory: bool | str = "auto",
         on_bad: str = "error",
     ) -> None:
-        self.auto_size = image_size == "auto"
-        self.image_size = check_reading(image_size, mode, in_memory, on_bad)
-        self._root, self.mode, self._in_memory, self._on_bad = Path(root), mode, in_memory, on_bad
-        self._classes = ClassValues(class_names, values, ignore_value)
-        self.class_names: tuple[str, ...] = ()
-        self.notes: tuple[str, ...] = ()
+        super().__init__(root, image_size, mode, in_memory, on_bad)
+        self._values = ClassValues(class_names, values, ignore_value)
+        self._without_mask: dict[str, str] = {}
+        self._masks: dict[str, Look] = {}
+        self._counts: dict[str, NDArray[np.int32]] = {}
+        self._table = torch.empty(0)
 
-    def read(self) -> Mapping[str, Samples | Stream]:
-        """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
-        self.notes = ()
-        check_path(self._root, self.info.paths[0], "data.source.root")
-        problems: dict[str, str] = {}
-        folders = subset_folders(self._root)
-        listed = {subset: self._pairs(*pair, problems) for subset, pair in folders.items()}
-        pairs = [pair for some in listed.values() for pair in some]
-        if self.auto_size:
-            self.image_size, told = choose_size([pair.image for pair in pairs])
-            self.notes += (told,) if told else ()
-        counts, masks = self._look_at_masks(pairs)
-        images, looks = self._look_at_images(pairs, masks)
-        self.class_names, table, note = self._classes.found(counts[[not look.bad for look in masks]])
-        self.notes += (f"data.source.root={self._root}: {note}",) if note else ()
-        bad = [self._problem(*one, table) for one in zip(looks, masks, counts, strict=True)]
-        problems |= {pair.name: why for pair, why in zip(pairs, bad, strict=True) if why}
-        self._judge(problems, len(pairs) + len(problems.keys() - {pair.name for pair in pairs}))
-        sizes = {look.size for look, why in zip(looks, bad, strict=True) if not why}
-        if images is not None and not self.image_size and sizes != {tuple(images.shape[2:])}:
-            images = None
-        if self._in_memory is True and images is None:
-            raise DataError(
-                f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
-                hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
-            )
-        subsets: dict[str, Samples | Stream] = {}
-        start = 0
-        for subset, some in listed.items():
-            rows = [row for row in range(start, start + len(some)) if not bad[row]]
-            start += len(some)
-            chosen = [pairs[row] for row in rows]
-            names = [pair.name for pair in chosen]
-            identity = "\n".join(
-                f"{pair.name} {looks[row].sha256} {masks[row].sha256}"
-                for pair, row in zip(chosen, rows, strict=True)
-            )
-            identity += f"\n{table.tolist()}"
-            if images is not None:
-                targets = torch.empty(len(chosen), *images.shape[2:], dtype=torch.uint8)
-                with ThreadPoolExecutor(os.cpu_count()) as pool:
-                    for at, mask in enumerate(pool.map(partial(self._mask, table), chosen)):
-                        targets[at] = mask
-                subsets[subset] = Samples(images[torch.tensor(rows).long()], targets, identity, names)
-            else:
-                several = {looks[row].size: at for at, row in enumerate(rows)} if len(sizes) > 1 else {}
-                unlike = () if self.image_size or len(several) < 2 else tuple(several.values())[:_PEEK]
-                files = _Files(chosen, self.mode, self.image_size, table)
-                subsets[subset] = Stream(files, self._pixels(counts[rows], table), identity, unlike, names)
-        return subsets
+    @override
+    def _list(self) -> dict[str, list[Picture]]:
+        self._without_mask = {}
+        listed = {subset: self._pairs(*pair) for subset, pair in subset_folders(self._root).items()}
+        self._look_at_masks([pair for some in listed.values() for pair in some])
+        return listed
 
-    def _pairs(self, images: Path, masks: Path, problems: dict[str, str]) -> list[_Pair]:
+    def _pairs(self, images: Path, masks: Path) -> list[Picture]:
         """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
         found = {folder: images_below(folder)[0] for folder in (images, masks)}
         if not found[images]:
-            raise DataError(
-                f"data.source.root={self._root}: no picture below {images}",
-                hint="root/images/*.jpg and root/masks/*.png were expected",
+            raise self._refuse(
+                f"no picture below {images}", "root/images/*.jpg and root/masks/*.png were expected"
             )
         of_name: dict[str, str] = {}
         for path in found[masks]:
             name = _stem(path, masks)
             if other := of_name.get(name):
-                raise DataError(
-                    f"data.source.root={self._root}: {Path(other).name} and {Path(path).name} are both the "
-                    f"mask of {name}",
-                    hint="remove one of them",
+                raise self._refuse(
+                    f"{Path(other).name} and {Path(path).name} are both the mask of {name}",
+                    "remove one of them",
                 )
             of_name[name] = path
-        pairs: list[_Pair] = []
+        pairs: list[Picture] = []
         used: dict[str, str] = {}
         for path in found[images]:
             name, key = Path(os.path.relpath(path, self._root)).as_posix(), _stem(path, images)
             if other := used.get(key):
-                raise DataError(
-                    f"data.source.root={self._root}: {other} and {name} have the same name but for the "
-                    "suffix, so that nobody knows whose their mask is",
-                    hint="rename one of them, and its mask",
+                raise self._refuse(
+                    f"{other} and {name} have the same name but for the suffix, so that nobody knows whose "
+                    "their mask is",
+                    "rename one of them, and its mask",
                 )
             used[key] = name
             if key in of_name:
-                pairs.append(_Pair(name, path, of_name[key]))
+                pairs.append(Picture(name, path, mask=of_name[key]))
             else:
-                problems[name] = f"no mask {key}.png in {masks.relative_to(self._root).as_posix()}"
+                self._without_mask[name] = f"no mask {key}.png in {masks.relative_to(self._root).as_posix()}"
         if lonely := [name for name in of_name if name not in used]:
-            told = ", ".join(lonely[:_NAMED])
-            self.notes += (f"data.source.root={self._root}: masks without a picture are left out: {told}",)
+            self._note(f"masks without a picture are left out: {', '.join(lonely[:NAMED])}")
         return pairs
 
-    def _look_at_masks(self, pairs: Sequence[_Pair]) -> tuple[NDArray[np.int32], list[Look]]:
-        """How many pixels of each mask have each value, `[N, 256]`."""
+    def _look_at_masks(self, pairs: Sequence[Picture]) -> None:
         counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
 
         def take(index: int, content: bytes) -> tuple[int, int]:
@@ -326,74 +249,70 @@ class SegmentationFolder:
             counts[index] = mask.flatten().bincount(minlength=NUM_VALUES).numpy()
             return mask.shape[0], mask.shape[1]
 
-        return counts, look_at([pair.mask for pair in pairs], take)
+        names = [pair.name for pair in pairs]
+        self._masks = dict(zip(names, look_at([pair.mask for pair in pairs], take), strict=True))
+        self._counts = dict(zip(names, counts, strict=True))
 
-    def _look_at_images(
-        self, pairs: Sequence[_Pair], masks: Sequence[Look]
-    ) -> tuple[Tensor | None, list[Look]]:
-        """All pictures as one tensor where that is wanted, and what is known of each file."""
-        paths = [pair.image for pair in pairs]
-        sizes = Counter(look.size for look in masks if not look.bad).most_common(1)
-        common = sizes[0][0] if sizes and 2 * sizes[0][1] > len(paths) else None  # the rest may be left out
-        size = self.image_size or common
-        channels = MODES[self.mode][1]
-        wanted = size is not None and (
-            self._in_memory is True
-            or (
-                self._in_memory == "auto"
-                and len(paths) * (channels + 1) * size[0] * size[1] < free_memory() // 4
-            )
-        )
-        if size is None or not wanted:
-            return None, survey(self._root, paths)
-        images = torch.zeros((len(paths), channels, *size), dtype=torch.uint8)
+    @override
+    def _common_size(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
+        sizes = Counter(look.size for look in self._masks.values() if not look.bad).most_common(1)
+        return sizes[0][0] if sizes and 2 * sizes[0][1] > len(pictures) else None  # the rest may be left out
 
-        def take(index: int, content: bytes) -> tuple[int, int]:
-            image = decode(content, self.mode, None)
-            found = image.shape[1], image.shape[2]
-            if self.image_size is not None:
-                image = F.resize(image, list(self.image_size), antialias=True)
-            if image.shape[1:] == images.shape[2:]:
-                images[index] = image
-            return found
+    @override
+    def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
+        counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
+        self.class_names, self._table, note = self._values.found(np.array(counts).reshape(-1, NUM_VALUES))
+        if note:
+            self._note(note)
+        found = {one.name: self._problem(one.name, look) for one, look in zip(pictures, looks, strict=True)}
+        return self._without_mask | {name: why for name, why in found.items() if why}
 
-        return images, look_at(paths, take)
-
-    def _problem(self, image: Look, mask: Look, counts: NDArray[np.int32], table: Tensor) -> str:
+    def _problem(self, name: str, image: Look) -> str:
         """Why a pair cannot be used; empty where it can."""
+        mask = self._masks[name]
         if image.bad or mask.bad:
             return f"the picture: {image.bad}" if image.bad else f"its mask: {mask.bad}"
         if image.size != mask.size:
             sizes = ["×".join(map(str, size)) for size in (mask.size, image.size)]
             return f"its mask has {sizes[0]} pixels, the picture {sizes[1]} (height × width)"
-        strange = np.flatnonzero((counts > 0) & (table.numpy() < 0))
+        strange = np.flatnonzero((self._counts[name] > 0) & (self._table.numpy() < 0))
         if len(strange):
             return f"its mask has the value {', '.join(map(str, strange[:5]))}, which is not a class"
         return ""
 
-    def _judge(self, problems: Mapping[str, str], count: int) -> None:
-        if not problems:
-            return
-        told = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:_NAMED])
-        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
-        message = f"{len(problems)} of {count} pictures cannot be used: {told}{more}"
-        if too_many(len(problems), count, self._on_bad):
-            values = f"; classes have the values {self._classes.in_words}" if "not a class" in told else ""
-            raise DataError(
-                f"data.source.root={self._root}: {message}{values}",
-                hint="repair or remove them, or leave them out: data.source.on_bad=skip"
-                + ("; other values: data.source.values=[…]" if values else ""),
-            )
-        self.notes += (
-            f"data.source.root={self._root}: {message}; left out, as data.source.on_bad={self._on_bad} says",
-        )
+    @override
+    def _judge(self, problems: Mapping[str, str], count: int, more: str = "", hint: str = "") -> None:
+        if any(why.endswith("not a class") for why in [*problems.values()][:NAMED]):
+            more = f"; classes have the values {self._values.in_words}"
+            hint = "; other values: data.source.values=[…]"
+        super()._judge(problems, count, more, hint)
 
-    def _mask(self, table: Tensor, pair: _Pair) -> Tensor:
-        return table[read_mask(pair.mask, self.image_size).long()].to(torch.uint8)
+    @override
+    def _subset(
+        self,
+        subset: str,
+        pictures: Sequence[Picture],
+        looks: Sequence[Look],
+        images: Tensor | None,
+    ) -> Samples | Stream:
+        names = [pair.name for pair in pictures]
+        shas = [
+            (name, look.sha256, self._masks[name].sha256) for name, look in zip(names, looks, strict=True)
+        ]
+        identity = "\n".join([*map(" ".join, shas)]) + f"\n{self._table.tolist()}"
+        files = _Files(pictures, self.mode, self.image_size, self._table)
+        if images is None:
+            return Stream(files, self._pixels(names), identity, self._unlike(looks), names)
+        targets = torch.empty(len(pictures), *images.shape[2:], dtype=torch.uint8)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for at, mask in enumerate(pool.map(files.mask, range(len(pictures)))):
+                targets[at] = mask
+        return Samples(images, targets, identity, names)
 
-    def _pixels(self, counts: NDArray[np.int32], table: Tensor) -> Tensor:
+    def _pixels(self, names: Sequence[str]) -> Tensor:
         """Pixels of each class, int32 `[N, C]`, which stand for masks that are read later."""
-        columns = [counts[:, table.numpy() == label].sum(1) for label in range(len(self.class_names))]
+        counts = np.array([self._counts[name] for name in names]).reshape(-1, NUM_VALUES)
+        columns = [counts[:, self._table.numpy() == label].sum(1) for label in range(len(self.class_names))]
         return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
 
 
@@ -402,7 +321,7 @@ class _Files:
     """Pairs of files as `(uint8 [C, H, W], uint8 [H, W])`."""
 
     def __init__(
-        self, pairs: Sequence[_Pair], mode: str, size: tuple[int, int] | None, table: Tensor
+        self, pairs: Sequence[Picture], mode: str, size: tuple[int, int] | None, table: Tensor
     ) -> None:
         self._pairs, self._mode, self._size, self._table = pairs, mode, size, table
 
@@ -410,19 +329,21 @@ class _Files:
         return len(self._pairs)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        pair = self._pairs[index]
-        mask = self._table[read_mask(pair.mask, self._size).long()].to(torch.uint8)
-        return read_image(pair.image, self._mode, self._size), mask
+        return read_image(self._pairs[index].path, self._mode, self._size), self.mask(index)
+
+    def mask(self, index: int) -> Tensor:
+        """The classes of a picture's pixels."""
+        return self._table[read_mask(self._pairs[index].mask, self._size).long()].to(torch.uint8)
 
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
     """The folders of pictures and of masks of each subset, or of `all`."""
     layouts = {
         "root/{train,val,test}/images": {
-            subset: (root / subset / _IMAGES, root / subset / _MASKS) for subset in _SUBSETS
+            subset: (root / subset / _IMAGES, root / subset / _MASKS) for subset in SUBSETS
         },
         "root/images/{train,val,test}": {
-            subset: (root / _IMAGES / subset, root / _MASKS / subset) for subset in _SUBSETS
+            subset: (root / _IMAGES / subset, root / _MASKS / subset) for subset in SUBSETS
         },
     }
     for layout, folders in layouts.items():
@@ -437,7 +358,7 @@ def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
                 )
         return there
     if not (root / _IMAGES).is_dir() or not (root / _MASKS).is_dir():
-        names = ", ".join(sorted(entry.name for entry in root.iterdir())[:_NAMED]) or "nothing"
+        names = ", ".join(sorted(entry.name for entry in root.iterdir())[:NAMED]) or "nothing"
         raise DataError(
             f"data.source.root={root}: the folders images and masks were expected; there is {names}",
             hint="root/images/*.jpg and root/masks/*.png, or both below root/train, root/val, root/test",

@@ -58,7 +58,7 @@ def test_all_of_it_trains_as_typed_and_is_said(mess: Path, tmp_path: Path) -> No
         result: Any = assay.train([*typed(mess), "trainer.max_epochs=2"])
         told = "\n".join(result.notes)
         assert "pictures of 4 sizes are scaled to 32×40 (height × width)" in told
-        assert "1 of 82 images cannot be read: light/damaged.png (it is not an image); left out" in told
+        assert "1 of 82 pictures cannot be used: light/damaged.png (it is not an image); left out" in told
         data: Any = result.trainer.datamodule
         assert data.spec.input_shape == (3, 32, 40)
         predicted = result.predictor(mess / "dark" / "0.png")
@@ -131,6 +131,6 @@ def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> N
 def test_too_many_bad_ones_are_refused_together(mess: Path) -> None:
     for number in range(8):
         (mess / "dark" / f"bad{number}.png").write_bytes(b"")
-    with pytest.raises(DataError, match=r"9 of 90 images cannot be read") as caught:
+    with pytest.raises(DataError, match=r"9 of 90 pictures cannot be used") as caught:
         ImageFolder(str(mess), image_size="auto", on_bad="auto").read()
     assert caught.value.hint.endswith("data.source.on_bad=skip")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
-from assay.data.image_folder import images_below
+from assay.data.picture_folder import images_below
 from assay.data.tabular.table_rows import columns_of, found_options, is_texts, judge_rows, table_chunks
 from assay.data.text_encoder import TextEncoder
 from assay.errors import AssayError, DataError

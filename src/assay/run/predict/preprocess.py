@@ -18,10 +18,10 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.array_file import read_inputs
 from assay.data.arrays import as_tensor
-from assay.data.image_folder import images_below
 from assay.data.images import as_tensor as picture_as_tensor
 from assay.data.images import read_image, size_of, upright_size
 from assay.data.normalize import Normalize
+from assay.data.picture_folder import images_below
 from assay.data.placement import padded_length
 from assay.data.source_info import info_of
 from assay.data.tabular.table_file import AUTO
