@@ -107,22 +107,6 @@ def test_retries_are_bounded_and_an_error_of_the_code_is_never_tried_again(tmp_p
     assert len(result.jobs[2].failures) == 2
 
 
-def test_half_the_batch_after_memory_ran_out(tmp_path: Path) -> None:
-    once = ("callbacks.poison.times=1", "callbacks.poison.count=count", "callbacks.poison.kind=memory")
-    halve = ("hydra.launcher.on_out_of_memory=halve_batch", "data.batch_size=64", *LIMITS)
-    result = start([*TINY, *once, *halve, "hydra.sweep.dir=sweep"])
-    (job,) = result.jobs
-    assert job.status == "finished"
-    assert job.changes == ("data.batch_size=32", "trainer.accumulate_grad_batches=2")
-    record = json.loads((tmp_path / "sweep" / "0" / "record.json").read_bytes())
-    assert record["overrides"][-2:] == list(job.changes)
-    config = (tmp_path / "sweep" / "0" / "config.yaml").read_text()
-    assert "batch_size: 32" in config
-    assert (tmp_path / "sweep" / "attempts" / "0-1" / "record.json").is_file(), "what failed is kept"
-    with (tmp_path / "sweep" / "results.csv").open(newline="") as file:
-        assert next(csv.DictReader(file))["changed"] == " ".join(job.changes)
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_two_ranks_a_job(tmp_path: Path, jobs: int) -> None:

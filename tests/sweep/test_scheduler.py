@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import tempfile
 import threading
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.record.journal import JobRecord
-    from assay.sweep.job_spec import JobSpec, Retry
+    from assay.sweep.job_spec import JobSpec
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
 KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")
@@ -82,13 +81,13 @@ class Told:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.ends: list[tuple[int, Outcome, Retry | None]] = []
+        self.ends: list[tuple[int, Outcome, bool]] = []
 
     def started(self, job_record: JobRecord, run_dir: Path, epochs: Any) -> None:
         pass
 
-    def ended(self, job_record: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
-        self.ends.append((job_record.number, outcome, retry))
+    def ended(self, job_record: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
+        self.ends.append((job_record.number, outcome, again))
 
     def say(self, text: str) -> None:
         self.lines.append(text)
@@ -118,14 +117,8 @@ class Sweep:
 
     def compose(self, overrides: Sequence[str], number: int) -> Job:
         typed = dict(override.split("=") for override in overrides)
-        batch = int(typed.get("data.batch_size", 8))
-        config = {
-            "run_dir": str(self.folder / str(number)),
-            "seed": int(typed["seed"]),
-            "data": {"batch_size": batch},
-            "trainer": {"accumulate_grad_batches": int(typed.get("trainer.accumulate_grad_batches", 1))},
-        }
-        return Job(tuple(overrides), config, {}, f"{number}/{batch}", "")
+        config = {"run_dir": str(self.folder / str(number)), "seed": int(typed["seed"])}
+        return Job(tuple(overrides), config, {}, str(number), "")
 
     def check(self, job: Job) -> Report:
         return Report(job.overrides, "x", spec={"task": "multiclass"})
@@ -155,19 +148,6 @@ def test_what_the_machine_did_is_tried_again_so_often_and_the_code_never(tmp_pat
     assert sweep.run() == ["finished", "failed", "failed"]
     assert sorted(sweep.attempts()) == [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (2, 3)]
     assert len(sweep.journal.jobs[2].failures) == 2
-
-
-def test_a_batch_too_large_begins_anew_beside_what_it_left(tmp_path: Path) -> None:
-    launcher = Scripted({0: [Outcome("failed", "out_of_memory"), FINISHED]})
-    sweep = Sweep(tmp_path / "sweep", launcher, jobs=1, on_out_of_memory="halve_batch")
-    assert sweep.run() == ["finished"]
-    first, second = launcher.started
-    sizes = [json.loads(job_spec.config)["data"]["batch_size"] for job_spec in (first, second)]
-    assert sizes == [8, 4]
-    assert not second.resume
-    assert (tmp_path / "sweep" / "attempts" / "0-1").is_dir()
-    changes = ("data.batch_size=4", "trainer.accumulate_grad_batches=2")
-    assert sweep.journal.jobs[0].changes == changes
 
 
 def test_after_a_failure_no_further_job_is_started_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -263,7 +243,7 @@ def test_a_job_that_cannot_run_has_failed_and_was_never_started(tmp_path: Path) 
     assert outcome.reason == "optimizer.lr: must be smaller"
 
 
-STAGES = ("compose", "check", "room", "start", "aside", "retried", "finished")
+STAGES = ("compose", "check", "room", "start", "retried", "finished")
 
 
 @settings(max_examples=60, deadline=None)
@@ -275,23 +255,20 @@ STAGES = ("compose", "check", "room", "start", "aside", "retried", "finished")
 def test_what_keeps_one_job_from_running_fails_that_job_alone(
     fates: list[str], asked_one_by_one: bool, slots: int
 ) -> None:
-    """Each job fails at a stage of its own: its first attempt, or the next with half the batch."""
     message = "expected something else\n  → type something else"
-    memory = Outcome("failed", "out_of_memory")
-    retried = {"compose", "check", "aside", "retried"}
-    launcher = Scripted({n: [memory] for n, fate in enumerate(fates) if fate in retried}, slots=slots)
+    launcher = Scripted({n: [KILLED] for n, fate in enumerate(fates) if fate == "retried"}, slots=slots)
     error = ConfigError("expected something else", hint="type something else")
     with tempfile.TemporaryDirectory() as folder:
-        sweep = Sweep(Path(folder) / "sweep", launcher, jobs=len(fates), on_out_of_memory="halve_batch")
+        sweep = Sweep(Path(folder) / "sweep", launcher, jobs=len(fates), on_failure="retry")
         compose, check, room, start = sweep.compose, sweep.check, launcher.has_room, launcher.start
 
         def compose_or_fail(overrides: Sequence[str], number: int) -> Job:
-            if fates[number] == "compose" and len(overrides) > 1:
+            if fates[number] == "compose" and asked_one_by_one:
                 raise error
             return compose(overrides, number)
 
         def check_or_fail(job: Job) -> Report:
-            if fates[job.config["seed"]] == "check" and job.config["data"]["batch_size"] < 8:
+            if fates[job.config["seed"]] == "check" and asked_one_by_one:
                 raise error
             return check(job)
 
@@ -304,9 +281,6 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
             if fates[job_spec.number] == "start":
                 raise error
             start(job_spec)
-            if fates[job_spec.number] == "aside":  # and cannot be moved aside
-                (sweep.folder / "attempts").mkdir(exist_ok=True)
-                (sweep.folder / "attempts" / f"{job_spec.number}-1").write_text("")
 
         sweep.scheduler._compose, sweep.scheduler._check = compose_or_fail, check_or_fail
         launcher.has_room, launcher.start = room_or_fail, start_or_fail  # type: ignore[method-assign]  # they fail
@@ -317,17 +291,17 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
                 job_record = job_record_of(number, job, proposal.token)
                 sweep.journal.add([job_record])
                 sweep.scheduler.queue(job_record, job, check(job))
-        goes_through = {"retried", "finished"}
+        goes_through = {"retried", "finished"} | (set() if asked_one_by_one else {"compose", "check"})
         assert sweep.run() == ["finished" if fate in goes_through else "failed" for fate in fates]
         for number, fate in enumerate(fates):
             job_record = sweep.journal.jobs[number]
             assert job_record.outcome is not None
-            if fate in ("compose", "check", "room", "start"):
+            if fate not in goes_through:
                 assert job_record.outcome.reason == message
-            if fate in retried:
+            if fate == "retried":
                 assert [attempt.number for attempt in job_record.history] == [1, 2]
-                assert job_record.failures == (memory,)
-        assert {number for number, _, retry in sweep.told.ends if retry is None} == set(range(len(fates)))
+                assert job_record.failures == (KILLED,)
+        assert {number for number, _, again in sweep.told.ends if not again} == set(range(len(fates)))
 
 
 def test_a_failure_to_start_a_job_stops_the_sweep_where_failures_do(tmp_path: Path) -> None:

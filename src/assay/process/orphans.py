@@ -11,13 +11,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -74,10 +70,10 @@ def kill(pid: int) -> None:
             continue
 
 
-def kill_marked(name: str, value: str, dying: Collection[int] = (), patience: float = 5.0) -> None:
+def kill_marked(name: str, value: str, patience: float = 5.0) -> None:
     """End every process that was started with a variable of this value, and wait until they are gone."""
     deadline = time.monotonic() + patience
-    killed = set(dying)
+    killed: set[int] = set()
     while time.monotonic() < deadline:
         alive = [pid for pid in psutil.pids() if pid != os.getpid() and mark_of(pid, name) == value]
         for pid in alive:

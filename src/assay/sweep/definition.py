@@ -116,7 +116,7 @@ def _hint(kind: Any, name: str) -> Any:
         return Any
 
 
-_POLICY: Final = ("on_failure", "max_retries", "on_out_of_memory", "timeout_min", "memory_gb")
+_POLICY: Final = ("on_failure", "max_retries", "timeout_min", "memory_gb")
 _AIMS: Final = ("objective", "direction")
 
 

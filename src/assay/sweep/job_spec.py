@@ -67,12 +67,3 @@ class JobSpec:
         True
         """
         return cls(**json.loads(text))
-
-
-@final
-@dataclass(frozen=True)
-class Retry:
-    """A further attempt."""
-
-    resume: bool
-    changes: tuple[str, ...] = ()

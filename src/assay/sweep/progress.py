@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from assay.analysis.objective import Objective
     from assay.record.journal import JobRecord
     from assay.record.outcome import Outcome
-    from assay.sweep.job_spec import Retry
     from assay.terminal import Console
 
 
@@ -97,12 +96,12 @@ class SweepProgress:
         if self._live is None and self._slots == 1:
             self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
 
-    def ended(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> None:
+    def ended(self, job: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
         """An attempt has ended."""
         self._rows.pop(job.number, None)
         if outcome.status == "finished":
             self._seconds.append(outcome.seconds)
-        self._print(self._line(job, outcome, retry))
+        self._print(self._line(job, outcome, again=again))
 
     def say(self, text: str) -> None:
         """Something is to be known."""
@@ -145,7 +144,7 @@ class SweepProgress:
             self._labels[job.number] = in_one_line({key: value for key, _, value in own})
         return self._labels[job.number]
 
-    def _line(self, job: JobRecord, outcome: Outcome, retry: Retry | None) -> Text:
+    def _line(self, job: JobRecord, outcome: Outcome, *, again: bool) -> Text:
         mark, style = {
             "finished": ("✓", "green"),
             "pruned": ("✂", "yellow"),
@@ -157,9 +156,8 @@ class SweepProgress:
         line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
         if outcome.status == "failed":
             line.append(why(outcome), style="red")
-            if retry is not None:
-                what = " ".join(retry.changes) or "goes on from its last checkpoint"
-                line.append(f"  tried again: {what}", style="yellow")
+            if again:
+                line.append("  tried again: goes on from its last checkpoint", style="yellow")
         else:
             if outcome.status == "pruned":
                 line.append(outcome.reason)

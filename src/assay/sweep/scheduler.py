@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import signal
 import time
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from omegaconf import OmegaConf
-
 from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text_of
-from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
 from assay.process.stop_signals import handled_by
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome, exit_code_of, reason_of
 from assay.record.run_record import FILE as RECORD
-from assay.sweep.job_spec import JobSpec, Retry
+from assay.sweep.job_spec import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +90,6 @@ class Policy:
 
     on_failure: Literal["continue", "stop", "retry"] = "continue"
     max_retries: int = 2
-    on_out_of_memory: Literal["fail", "halve_batch"] = "fail"
     timeout_min: float | None = None
     memory_gb: float | None = None
 
@@ -106,44 +101,9 @@ class Policy:
             if value is not None and not value > 0:
                 raise ValueError(f"{name}={value} is not above 0")
 
-
-def after_failure(
-    policy: Policy, outcome: Outcome, retries: int, config: Mapping[str, Any], changes: tuple[str, ...] = ()
-) -> Retry | None:
-    """Whether and how a failed job is tried again."""
-    if retries >= policy.max_retries:
-        return None
-    if outcome.cause == "out_of_memory" and policy.on_out_of_memory == "halve_batch":
-        smaller = _half_batch(_settled(config), changes)
-        if smaller:
-            return Retry(resume=False, changes=smaller)
-    if policy.on_failure == "retry" and outcome.transient:
-        return Retry(resume=True, changes=changes)
-    return None
-
-
-def _settled(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A job's config with what follows from its data, where the run has come so far as to write it."""
-    with suppress(AssayError, OSError):
-        written: Any = OmegaConf.to_container(load_mapping(Path(str(config.get("run_dir"))) / "config.yaml"))
-        return dict(written)
-    return config
-
-
-def _half_batch(config: Mapping[str, Any], changes: tuple[str, ...]) -> tuple[str, ...]:
-    """Overrides for half the batch and twice the accumulation; none where a batch cannot be halved."""
-    before: dict[str, Any] = dict(change.split("=", 1) for change in changes)
-    batch = before.get("data.batch_size", (config.get("data") or {}).get("batch_size"))
-    steps = before.get(
-        "trainer.accumulate_grad_batches", (config.get("trainer") or {}).get("accumulate_grad_batches")
-    )
-    try:
-        batch, steps = int(str(batch)), int(str(steps or 1))
-    except ValueError:  # an interpolation, or a datamodule of somebody's own
-        return ()
-    if batch < 2 or batch % 2:
-        return ()
-    return f"data.batch_size={batch // 2}", f"trainer.accumulate_grad_batches={2 * steps}"
+    def retries(self, outcome: Outcome, failures: int) -> bool:
+        """Whether a failed job is tried again."""
+        return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
 
 
 @dataclass
@@ -177,7 +137,7 @@ class Scheduler:
         self._no_room = ""  # what a job could not write, and where
         self._signal_sent = ""  # to the running jobs
         self._directory = journal.path.parent
-        self._pending: deque[tuple[JobRecord, Job, Retry]] = deque()
+        self._pending: deque[tuple[JobRecord, Job]] = deque()
         self._held: tuple[JobRecord, Job, JobSpec] | None = None
         self._running: dict[int, _Running] = {}
         self._specs: dict[str, dict[str, Any]] = {}
@@ -191,7 +151,7 @@ class Scheduler:
         """Have a job of the journal run before new ones are asked for."""
         self._specs[job.fingerprint] = self._shared_spec(report)
         self._trials[job_record.number] = trial
-        self._pending.append((job_record, job, Retry(resume=True, changes=job_record.changes)))
+        self._pending.append((job_record, job))
 
     def run(self) -> None:
         """Run until nothing is left to do, or the sweep is told to stop."""
@@ -232,9 +192,9 @@ class Scheduler:
                 self._start(*held)
 
     def _start(self, job_record: JobRecord, job: Job, job_spec: JobSpec) -> None:
-        self._make_way(job_record, Path(job_spec.run_dir), resume=job_spec.resume)
-        job_spec = replace(job_spec, resume=job_spec.resume and (Path(job_spec.run_dir) / RECORD).is_file())
-        self._journal.start(job_record.number, job_spec.attempt, job_record.changes)
+        (self._directory / "logs").mkdir(exist_ok=True)
+        job_spec = replace(job_spec, resume=(Path(job_spec.run_dir) / RECORD).is_file())
+        self._journal.start(job_record.number, job_spec.attempt)
         job_record = self._journal.jobs[job_record.number]
         epochs = (job.config.get("trainer") or {}).get("max_epochs")
         self._watcher.started(job_record, Path(job_spec.run_dir), epochs)
@@ -244,16 +204,15 @@ class Scheduler:
     def _next(self) -> tuple[JobRecord, Job, JobSpec] | None:
         while not self._halted:
             if self._pending:
-                job_record, job, retry = self._pending.popleft()
-                job_record, resume = replace(job_record, changes=retry.changes), retry.resume
+                job_record, job = self._pending.popleft()
             elif (proposal := self._search.next()) is None:
                 break
             elif (new := self._new(proposal)) is not None:
-                (job_record, job), resume = new, True
+                job_record, job = new
             else:
                 continue
             with self._failing_alone(job_record):
-                return self._job_spec(job_record, job, resume=resume)
+                return job_record, job, self._job_spec(job_record, job)
         return None
 
     @contextmanager
@@ -266,8 +225,8 @@ class Scheduler:
                 raise
             number, attempt = job_record.number, len(job_record.failures) + 1
             if self._journal.jobs[number].status != "running":
-                self._journal.start(number, attempt, job_record.changes)
-            self._end(number, Outcome("failed", "exception", reason_of(error)), None)
+                self._journal.start(number, attempt)
+            self._end(number, Outcome("failed", "exception", reason_of(error)))
 
     def _new(self, proposal: Proposal) -> tuple[JobRecord, Job] | None:
         """A job that the search has just thought of; None where it turns out that it cannot run."""
@@ -279,30 +238,26 @@ class Scheduler:
             raise
         except AssayError as error:
             self._journal.add([JobRecord(number, "", proposal.overrides, proposal.token)])
-            self._end(number, Outcome("failed", "exception", reason_of(error)), None)
+            self._end(number, Outcome("failed", "exception", reason_of(error)))
             return None
         job_record = job_record_of(number, job, proposal.token)
         self._journal.add([job_record])
         self._specs[job.fingerprint], self._trials[number] = spec, proposal.trial
         return job_record, job
 
-    def _job_spec(self, job_record: JobRecord, job: Job, *, resume: bool) -> tuple[JobRecord, Job, JobSpec]:
-        attempt = len(job_record.failures) + 1
-        if job_record.changes:
-            job = self._compose([*job_record.overrides, *job_record.changes], job_record.number)
+    def _job_spec(self, job_record: JobRecord, job: Job) -> JobSpec:
         if job.fingerprint not in self._specs:
             self._specs[job.fingerprint] = self._shared_spec(self._check(job))
         trainer: dict[str, Any] = job.config.get("trainer") or {}
-        job_spec = JobSpec(
+        return JobSpec(
             number=job_record.number,
-            attempt=attempt,
+            attempt=len(job_record.failures) + 1,
             run_dir=job.config["run_dir"],
             config=to_text_of(job.config),
             overrides=list(job.overrides),
             choices=job.choices,
             set_by=job.set_by,
             spec=self._specs[job.fingerprint],
-            resume=resume,
             output=str((self._directory / "logs" / f"{job_record.number}.txt").absolute()),
             cwd=str(Path.cwd()),
             processes=num_processes(trainer, 1),
@@ -310,23 +265,11 @@ class Scheduler:
             memory_gb=self._policy.memory_gb,
             trial=self._trials.get(job_record.number),
         )
-        return job_record, job, job_spec
 
     def _shared_spec(self, report: Report) -> dict[str, Any]:
         """What the run need not find out again; one object for all jobs with the same data."""
         spec = {} if report.data_read else dict(report.spec)
         return self._distinct.setdefault(json.dumps(spec, sort_keys=True), spec)
-
-    def _make_way(self, job_record: JobRecord, run_dir: Path, *, resume: bool) -> None:
-        """Move what an attempt has left that is not gone on with."""
-        (self._directory / "logs").mkdir(exist_ok=True)
-        if resume or not run_dir.exists():
-            return
-        aside = self._directory / "attempts" / f"{job_record.number}-{len(job_record.failures)}"
-        aside.parent.mkdir(exist_ok=True)
-        if aside.exists():
-            shutil.rmtree(aside)
-        run_dir.replace(aside)
 
     # -- ending ------------------------------------------------------------------------------------------
 
@@ -334,21 +277,18 @@ class Scheduler:
         running = self._running.pop(number)
         outcome = self._in_time(running, self._unless_stopped(outcome))
         job_record = self._journal.jobs[number]
-        retry = None
-        if outcome.status == "failed":
-            retries = len(job_record.failures)
-            retry = after_failure(self._policy, outcome, retries, running.job.config, job_record.changes)
-        self._end(number, outcome, retry)
-        if retry is not None:
-            self._pending.append((self._journal.jobs[number], running.job, retry))
+        again = outcome.status == "failed" and self._policy.retries(outcome, len(job_record.failures))
+        self._end(number, outcome, again=again)
+        if again:
+            self._pending.append((self._journal.jobs[number], running.job))
 
-    def _end(self, number: int, outcome: Outcome, retry: Retry | None) -> None:
+    def _end(self, number: int, outcome: Outcome, *, again: bool = False) -> None:
         """Note how an attempt ended, and tell everyone concerned."""
-        self._journal.end(number, outcome, final=retry is None)
+        self._journal.end(number, outcome, final=not again)
         job_record = self._journal.jobs[number]
-        if retry is None and outcome.status != "interrupted":
+        if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
-        self._watcher.ended(job_record, outcome, retry)
+        self._watcher.ended(job_record, outcome, again=again)
         if job_record.status == "failed" and self._policy.on_failure == "stop":
             self._halt(f"job {job_record.number} failed, and on_failure=stop: no further job is started")
 

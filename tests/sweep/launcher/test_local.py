@@ -259,5 +259,5 @@ def test_a_fork_server_that_is_killed_is_replaced(
     os.kill(fork_server.pid, 9)
     (outcome,) = launcher.wait(10.0).values()
     assert (outcome.status, outcome.cause, outcome.transient) == ("failed", "killed", True)
-    assert is_gone(process)
+    until(lambda: is_gone(process), 5.0)
     assert run(launcher, make_job_spec(number=1))[1].status == "finished"

@@ -171,17 +171,6 @@ def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_sp
     assert run(launcher, make_job_spec())[0].status == "finished"
 
 
-def test_a_worker_that_died_without_a_job_costs_no_attempt(
-    launcher: RayLauncher, cluster: Any, make_job_spec: MakeJobSpec
-) -> None:
-    assert run(launcher, make_job_spec())[0].status == "finished"
-    for place in launcher._idle:
-        cluster.kill(place.cluster_worker)
-    job_spec = make_job_spec()
-    assert run(launcher, job_spec)[0].status == "finished"
-    assert Path(job_spec.output).read_text(encoding="utf-8").count("attempt 1") == 1
-
-
 def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
     launcher: RayLauncher, cluster: Any, make_job_spec: MakeJobSpec
 ) -> None:

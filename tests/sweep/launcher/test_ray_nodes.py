@@ -111,20 +111,9 @@ def test_a_node_that_dies_takes_nothing_along_but_what_ran_there(
     assert next_end(launcher).status == "finished", "an idle place has made way for job 2"
     until(lambda: launcher.slots == 1)
 
-    idle = launcher._idle[0]
-    nodes.join()
-    nodes.die(next(node for node in nodes.nodes if node is not nodes.nodes[-1]))
-    launcher._idle = [idle]  # whose node is gone, which nothing has told yet
-    again = make_job_spec(number=3)
-    launcher.start(again)
-    assert next_end(launcher).status == "finished", "it had not begun, and has got another place"
-    assert Path(again.output).read_text(encoding="utf-8").count("attempt 1") == 1
-
 
 @pytest.mark.long
-def test_a_node_that_joins_gets_jobs_and_one_that_no_node_can_run_fails(
-    launcher: RayLauncher, nodes: Nodes, make_job_spec: MakeJobSpec
-) -> None:
+def test_a_node_that_joins_gets_jobs(launcher: RayLauncher, nodes: Nodes, make_job_spec: MakeJobSpec) -> None:
     begun(launcher, make_job_spec(*ENDLESS, number=0))
     begun(launcher, make_job_spec(*ENDLESS, number=1))
     third = make_job_spec(*ENDLESS, number=2, gpus=1)
@@ -134,14 +123,7 @@ def test_a_node_that_joins_gets_jobs_and_one_that_no_node_can_run_fails(
     until(lambda: launcher.has_gpus)
     begun(launcher, third)
     assert nodes.node_of(third) is large
-    fourth = make_job_spec(number=3, gpus=1)
-    assert not launcher.has_room(fourth)
-    launcher.start(fourth)  # as if there had been room
-    nodes.die(large)
-    ended = {}
-    until(lambda: ended.update(launcher.wait(0.5)) or len(ended) == 2)
-    assert (ended[2].cause, ended[3].cause) == ("killed", "machine")
-    assert ended[3].reason.startswith("job 3 needs 1 CPU, 1 GPU, which no machine of the Ray cluster has")
+    assert not launcher.has_room(make_job_spec(number=3, gpus=1))
 
 
 @pytest.mark.long
@@ -180,25 +162,20 @@ def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-@pytest.mark.parametrize("listens", [False, True], ids=["nothing listens", "what listens says nothing"])
 def test_an_address_that_does_not_answer_is_named_at_once(
-    scheme: str, listens: bool, monkeypatch: pytest.MonkeyPatch
+    scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cluster._PATIENCE < 10
     monkeypatch.setattr(cluster, "_PATIENCE", 0.5)
     monkeypatch.setattr(cluster.package()._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        if listens:
-            silent.listen()
         address = f"{scheme}127.0.0.1:{silent.getsockname()[1]}"
         before = time.monotonic()
         with pytest.raises(ProcessError) as error:
             RayLauncher(address)
     assert time.monotonic() - before < 5
-    assert error.value.message == (
-        f"no Ray cluster answers at {address}: {'timed out' if listens else os.strerror(111)}"
-    )
+    assert error.value.message == f"no Ray cluster answers at {address}: {os.strerror(111)}"
     assert "hydra.launcher.address=" in error.value.hint
 
 

@@ -12,7 +12,6 @@ from assay.analysis.config_values import in_one_line
 from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
-from assay.sweep.job_spec import Retry
 from assay.sweep.progress import SweepProgress, last_progress, shown, why
 from assay.terminal import Console
 
@@ -26,12 +25,12 @@ def job(number: int, *overrides: str) -> JobRecord:
     return JobRecord(number, f"fingerprint {number}", overrides)
 
 
-def lines(*ended: tuple[JobRecord, Outcome, Retry | None], encoding: str = "utf-8") -> list[str]:
+def lines(*ended: tuple[JobRecord, Outcome, bool], encoding: str = "utf-8") -> list[str]:
     """What stays in a terminal of these ends."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     with SweepProgress(Console(file=file, width=200), AIM, 2, fixed=["data=wine"]) as progress:
-        for one in ended:
-            progress.ended(*one)
+        for job_record, outcome, again in ended:
+            progress.ended(job_record, outcome, again=again)
     return file.buffer.getvalue().decode(encoding).splitlines()
 
 
@@ -40,22 +39,24 @@ def test_each_end_is_one_line_with_what_is_the_jobs_own() -> None:
     failed = Outcome("failed", "out_of_memory", "CUDA out of memory\nmore")
     pruned, stopped = Outcome("pruned", reason="below the median"), Outcome("interrupted")
     found = lines(
-        (job(0, "data=wine", "seed=1"), finished, None),
-        (job(1, "data=wine", "seed=2"), failed, Retry(resume=False, changes=("data.batch_size=32",))),
-        (job(2, "data=wine", "seed=3"), pruned, None),
-        (job(3, "data=wine", "seed=4"), stopped, None),
+        (job(0, "data=wine", "seed=1"), finished, False),
+        (job(1, "data=wine", "seed=2"), failed, True),
+        (job(2, "data=wine", "seed=3"), pruned, False),
+        (job(3, "data=wine", "seed=4"), stopped, False),
     )
     assert [line.split()[:3] for line in found] == [
         [mark, str(number), f"seed={number + 1}"] for number, mark in enumerate("✓✗✂⏸")
     ]
     assert "val/accuracy 91" in found[0]
-    assert found[1].endswith("out of memory: CUDA out of memory  tried again: data.batch_size=32")
+    assert found[1].endswith(
+        "out of memory: CUDA out of memory  tried again: goes on from its last checkpoint"
+    )
     assert "below the median" in found[2]
     assert "interrupted" in found[3]
 
 
 def test_a_terminal_without_the_marks() -> None:
-    (line,) = lines((job(0, "seed=1"), Outcome("finished"), None), encoding="ascii")
+    (line,) = lines((job(0, "seed=1"), Outcome("finished"), False), encoding="ascii")
     assert line.startswith("+ 0 ")
 
 

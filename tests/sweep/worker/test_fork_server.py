@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import socket
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import psutil
 from tests.sweep.conftest import environment
 
 from assay.build.trainer import VARIABLE
-from assay.process import orphans
-from assay.sweep.worker import fork_server as module
 
 if TYPE_CHECKING:
-    import pytest
     from tests.sweep.conftest import MakeJobSpec
 
     from assay.sweep.worker.fork_client import ForkServer
@@ -38,16 +31,3 @@ def test_a_job_takes_the_nvml_check_from_itself_alone(
         key = fork_server.start(job_spec)
         assert fork_server.wait([key], 60.0)[key].exit_code == 0
     assert [environment(job_spec)[VARIABLE] for job_spec in job_specs] == ["1", "1"]
-
-
-def test_an_orphan_that_ends_while_it_is_looked_at_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id is known, but neither its variables nor its session: the next orphan is ended all the same."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        pass
-    marked = {module.JOB: "1-1"}
-    orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=marked)
-    monkeypatch.setattr(orphans, "children", lambda: [ended.pid, orphan.pid])
-    driver, other = socket.socketpair()
-    with driver, other:
-        module.Server(driver, {})._end_left_over()
-    assert orphan.wait(30) == -signal.SIGKILL

@@ -51,9 +51,6 @@ STORE: Final = 80 << 20
 
 _PATIENCE: Final = 5.0
 """Seconds for a cluster to answer."""
-_SETTINGS: Final = b"\4"
-_HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + bytes(5)
-"""What both ends of gRPC begin with: a frame of settings, of the client after its preface."""
 
 
 def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
@@ -90,12 +87,14 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
     return guarded
 
 
-def knock(ray: Any, address: str) -> None:
-    """Ask whoever listens at an address for a word: Ray itself would wait for minutes."""
-    try:
-        _greet(ray, address)
-    except (OSError, ValueError) as error:
-        raise _no_answer(address, error) from error
+def knock(address: str) -> None:
+    """Refuse an address at which nobody listens: Ray itself would wait for minutes."""
+    host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
+    if port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        except OSError as error:
+            raise _no_answer(address, error) from error
 
 
 def _no_answer(address: str, error: BaseException) -> ProcessError:
@@ -103,24 +102,6 @@ def _no_answer(address: str, error: BaseException) -> ProcessError:
         f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
         hint="hydra.launcher.address=HOST:PORT of one that runs, or null to start one here",
     )
-
-
-def _greet(ray: Any, address: str) -> None:
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS") or address
-    scheme, _, place = address.rpartition("://")
-    if scheme not in ("", "ray"):
-        return  # of a service that has its own client
-    if not scheme:
-        place = ray._private.services.canonicalize_bootstrap_address_or_die(place)
-    host, _, port = place.partition("?")[0].rpartition(":")
-    if not port.isdecimal():
-        raise ValueError("expected ray://HOST:PORT")
-    with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
-        if os.environ.get("RAY_USE_TLS") != "1":
-            connection.sendall(_HELLO)
-            if connection.recv(9)[3:4] != _SETTINGS:
-                raise ConnectionError("what listens there is not Ray")
 
 
 def package() -> Any:

@@ -23,15 +23,14 @@ from assay.sweep.worker.exit_status import ExitStatus, outcome_after
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from assay.record.outcome import Cause
     from assay.sweep.job_spec import JobSpec
 
 _SIGKILL: Final = -9
 _LEAVE: Final = 20.0
-"""Seconds for jobs whose cluster worker died to save and end, and for those that were killed to be gone."""
+"""Seconds for jobs whose cluster worker died, or that were killed, to save and end."""
 _IDLE: Final = 5.0
 """Seconds without a job after which a place gives its share of the cluster back."""
-_MOST_MOVES: Final = 3
-"""How often a job is given another place because it was lost before the job ran."""
 
 
 @final
@@ -52,9 +51,6 @@ class _Running:
     job_spec: JobSpec
     key: int
     place: _Place
-    printed: int
-    """Bytes in the job's output before it: a job prints a line first of all."""
-    moves: int = 0
     start: float = field(default_factory=time.monotonic)
     signal_sent: str = ""
 
@@ -92,7 +88,7 @@ class RayLauncher(Launcher):
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._ray = cluster.package()
         if address is not None:
-            cluster.knock(self._ray, address)
+            cluster.knock(address)
         self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
         self._is_joined = self._must_leave = False
@@ -100,7 +96,6 @@ class RayLauncher(Launcher):
         self._environment: dict[str, str] | None = None
         self._idle: list[_Place] = []
         self._running: dict[Any, _Running] = {}
-        self._dying: dict[int, tuple[_Running, Outcome, float]] = {}
         self._keys = itertools.count()
 
     @property
@@ -118,42 +113,38 @@ class RayLauncher(Launcher):
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        if problem := self._lack(job_spec):
+        needs, machines = self._needs(job_spec), self._machines()
+        if not any(all(machine.get(name, 0) >= needs[name] for name in needs) for machine in machines):
+            have = "; ".join(dict.fromkeys(_in_words(machine, needs) for machine in machines)) or "none"
             raise AssayError(
-                problem, hint="device=cpu, trainer.devices=…, or add such a machine to the cluster"
+                f"job {job_spec.number} needs {_in_words(needs, needs)}, which no machine of the Ray cluster "
+                f"has (there is: {have})",
+                hint="device=cpu, trainer.devices=…, or add such a machine to the cluster",
             )
         if self._jobs_at_once != "auto":
-            return len(self._running) + len(self._dying) < self._jobs_at_once
+            return len(self._running) < self._jobs_at_once
         return all(
             amount + sum(running.place.needs.get(name, 0) for running in self._running.values())
             <= self._total(name)
-            for name, amount in self._needs(job_spec).items()
+            for name, amount in needs.items()
         )
 
     @override
     def start(self, job_spec: JobSpec) -> None:
-        self._run(replace(job_spec, threads=self._threads))
-
-    def _run(self, job_spec: JobSpec, moves: int = 0) -> None:
+        job_spec = replace(job_spec, threads=self._threads)
         place = self._place(self._needs(job_spec))
         key = next(self._keys)
         result = place.cluster_worker.run.remote(key, job_spec.to_json(), self._environment)
-        self._running[result] = _Running(job_spec, key, place, _num_bytes(job_spec), moves)
+        self._running[result] = _Running(job_spec, key, place)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         self._release()
-        ended = self._dead() | self._without_machine()
-        if ended or not self._running:
-            time.sleep(0 if ended or not self._dying else min(seconds, 0.2))
-            return ended
-        ready, _ = self._ray.wait(list(self._running), timeout=seconds)
+        ready, _ = self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
-        ended = {}
-        for result in ready:
-            ended |= self._end(self._running.pop(result), result)
-        return ended
+        ended = [(self._running.pop(result), result) for result in ready]
+        return {running.job_spec.number: self._end(running, result) for running, result in ended}
 
     @override
     def waits(self, number: int) -> bool:
@@ -173,7 +164,7 @@ class RayLauncher(Launcher):
         for running in list(self._running.values()):
             self.stop(running.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE
-        while (self._running or self._dying) and time.monotonic() < deadline:
+        while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
         places = [*self._idle, *(running.place for running in self._running.values())]
         self._retire(places)
@@ -200,17 +191,6 @@ class RayLauncher(Launcher):
 
     def _total(self, name: str) -> float:
         return sum(machine.get(name, 0) for machine in self._machines())
-
-    def _lack(self, job_spec: JobSpec) -> str:
-        """Why no machine that is there now could ever run a job; empty where one could."""
-        needs, machines = self._needs(job_spec), self._machines()
-        if any(all(machine.get(name, 0) >= needs[name] for name in needs) for machine in machines):
-            return ""
-        have = "; ".join(dict.fromkeys(_in_words(machine, needs) for machine in machines)) or "none"
-        return (
-            f"job {job_spec.number} needs {_in_words(needs, needs)}, which no machine of the Ray cluster has "
-            f"(there is: {have})"
-        )
 
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
         cores, machines = float(self._threads * job_spec.processes), self._machines()
@@ -263,59 +243,36 @@ class RayLauncher(Launcher):
         self._idle = [place for place in self._idle if place not in places]
 
     def _of(self, number: int) -> list[_Running]:
-        dying = (running for running, _, _ in self._dying.values())
-        return [running for running in (*self._running.values(), *dying) if running.job_spec.number == number]
+        return [running for running in self._running.values() if running.job_spec.number == number]
 
-    def _end(self, running: _Running, result: Any) -> dict[int, Outcome]:
+    def _end(self, running: _Running, result: Any) -> Outcome:
         try:
             outcome = Outcome.from_json(self._ray.get(result))
         except self._ray.exceptions.RayError as error:
             self._ray.kill(running.place.cluster_worker)  # one that merely cannot be reached would go on
-            self._dying[running.key] = running, self._lost(error), time.monotonic() + _LEAVE
-            return self._dead()
+            return self._lost(running, error)
         running.place.free = time.monotonic()
         self._idle.append(running.place)
-        return {running.job_spec.number: outcome}
+        return outcome
 
-    def _lost(self, error: Exception) -> Outcome:
+    def _lost(self, running: _Running, error: Exception) -> Outcome:
+        """How a job ended whose cluster worker died, once nobody writes its run any more."""
+        job_spec = running.job_spec
+        deadline = time.monotonic() + _LEAVE
+        while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
+        outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
+        if outcome.status != "interrupted" or running.signal_sent:
+            return outcome
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
-            return Outcome("failed", "out_of_memory", "Ray ended it, as its machine ran out of memory")
-        return Outcome("failed", "killed", f"its Ray worker died: {first_line(error).partition(': ')[0]}")
-
-    def _without_machine(self) -> dict[int, Outcome]:
-        """Jobs that wait for a place which no machine that is left could give them."""
-        ended = {}
-        for result, running in list(self._running.items()):
-            if not self._is_ready(running.place) and (problem := self._lack(running.job_spec)):
-                self._ray.kill(running.place.cluster_worker)
-                del self._running[result]
-                ended[running.job_spec.number] = Outcome("failed", "machine", problem)
-        return ended
-
-    def _dead(self) -> dict[int, Outcome]:
-        """Jobs whose cluster worker died, once nobody writes their runs any more."""
-        ended = {}
-        for key, (running, lost, deadline) in list(self._dying.items()):
-            job_spec = running.job_spec
-            if is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
-                continue
-            del self._dying[key]
-            exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
-            outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
-            if outcome.status == "interrupted" and not running.signal_sent:
-                if _num_bytes(job_spec) == running.printed and running.moves < _MOST_MOVES:  # not begun
-                    self._retire(self._idle)  # they may be as dead, which is seen when they are asked
-                    self._run(job_spec, running.moves + 1)
-                    continue
-                outcome = replace(lost, seconds=exit_status.seconds)
-            ended[job_spec.number] = outcome
-        return ended
+            cause: Cause = "out_of_memory"
+            reason = "Ray ended it, as its machine ran out of memory"
+        else:
+            cause = "killed"
+            reason = f"its Ray worker died: {first_line(error).partition(': ')[0]}"
+        return Outcome("failed", cause, reason, seconds=exit_status.seconds)
 
 
 def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
     return ", ".join(f"{amounts.get(name, 0):g} {name}" for name in names)
-
-
-def _num_bytes(job_spec: JobSpec) -> int:
-    path = Path(job_spec.cwd, job_spec.output)
-    return path.stat().st_size if path.is_file() else 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import socket
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -15,7 +13,9 @@ from assay.config.serialize import from_text, to_text_of
 from assay.errors import AssayError, ConfigError, one_line_of
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
+    from io import BufferedRWPair
 
     from assay.check.prove import Prover
     from assay.compose.job_composer import Job
@@ -52,41 +52,43 @@ class CheckProcess:
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         if self._socket is None:
             self._socket = self._connect()
+        line = b""
         try:
             self._socket.sendall(json.dumps(question).encode() + b"\n")
             while not select.select([self._socket], [], [], _TICK)[0]:
                 self._look()
-            line = _read_line(self._socket)
+            with self._socket.makefile("rb") as stream:
+                line = stream.readline()
         except ConnectionError:
-            line = b""
+            pass
         except BaseException:
             self.close()  # its answer would be taken for that of the next question
             raise
-        if not line:
+        answer: dict[str, Any] = json.loads(line) if line.strip() else {}
+        if not answer:  # or the fork server has told how it ended, after an empty line
             self.close()
             raise AssayError(
                 "the process that checked this job died", hint="assay check with the same overrides shows how"
             )
-        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise _as_error(**answer["error"])
         return answer
 
 
-def serve(descriptor: int) -> None:
+def serve(driver: BufferedRWPair) -> None:
     """The other end: answer questions until the driver closes its own."""
     from assay.check.prove import Prover
 
     prover = Prover()
-    with socket.socket(fileno=descriptor) as driver:
-        while line := _read_line(driver):
-            try:
-                answer = _answer(json.loads(line), prover)
-            except AssayError as error:
-                answer = {"error": _as_data(error)}
-            except Exception as error:
-                answer = {"error": _as_data(AssayError(one_line_of(error)))}
-            driver.sendall(json.dumps(answer).encode() + b"\n")
+    for line in driver:
+        try:
+            answer = _answer(json.loads(line), prover)
+        except AssayError as error:
+            answer = {"error": _as_data(error)}
+        except Exception as error:
+            answer = {"error": _as_data(AssayError(one_line_of(error)))}
+        driver.write(json.dumps(answer).encode() + b"\n")
+        driver.flush()
 
 
 def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
@@ -97,18 +99,6 @@ def _answer(question: dict[str, Any], prover: Prover) -> dict[str, Any]:
     os.chdir(question["cwd"])
     report = prover.prove(from_text(question["prove"]), question["overrides"]).report
     return {name: getattr(report, name) for name in _OF_USE}
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    """One line; empty when the other end is gone."""
-    content = bytearray()
-    with suppress(ConnectionError):
-        while not content.endswith(b"\n"):
-            part = connection.recv(1 << 20)
-            if not part:
-                return b""
-            content += part
-    return bytes(content)
 
 
 def _as_data(error: AssayError) -> dict[str, Any]:

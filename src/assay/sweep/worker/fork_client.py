@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -13,11 +13,14 @@ import tempfile
 import time
 import uuid
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING, Any, Final, final
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import wait
+from typing import IO, TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ProcessError
 from assay.process import orphans
 from assay.sweep.worker.exit_status import ExitStatus
+from assay.sweep.worker.fork_server import FORK, FORK_TRIAL, KILL, RECORD, STATUS, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,7 +39,17 @@ _ONE_THREAD: Final = {
 _SIGKILL: Final = -9
 _PATIENCE: Final = 15.0
 """Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
+_LEAVE: Final = 2.0
+"""Seconds for a process that was killed to be gone."""
 _shared: list[ForkServer] = []
+
+
+@final
+@dataclass
+class _Running:
+    connection: socket.socket
+    received: bytearray = field(default_factory=bytearray)
+    start: float = field(default_factory=time.monotonic)
 
 
 @final
@@ -47,15 +60,11 @@ class ForkServer:
         if not hasattr(os, "fork"):
             raise AssayError("jobs side by side need a system that can fork", hint="use Linux, macOS or WSL")
         self._owner = os.getpid()
-        self._keys = 0
-        self._running: dict[int, float] = {}
-        self._pids: dict[int, int] = {}
+        self._keys = itertools.count(1)
+        self._running: dict[int, _Running] = {}
         self._ended: dict[int, ExitStatus] = {}
-        self._inbox = bytearray()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._ready = False
-        self._said = ""  # by a fork server that died before it was ready, last
-        self._spawn()
+        self._failure = ""  # of a fork server that died before it was ready
+        self._process: subprocess.Popen[bytes] | None = self._spawn()
 
     @classmethod
     def shared(cls) -> ForkServer:
@@ -72,38 +81,41 @@ class ForkServer:
 
     def start(self, job_spec: JobSpec) -> int:
         """Start a job and return at once."""
-        return self._ask({"do": "run", "job_spec": job_spec.to_json()})
+        kind = FORK if job_spec.trial is None else FORK_TRIAL
+        key, connection = self._fork(kind, job_spec.to_json())
+        self._running[key] = _Running(connection)
+        return key
 
     def connect(self) -> socket.socket:
         """Start a process that checks jobs; see `assay.sweep.worker.check_process`."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            key = self._ask({"do": "check"}, theirs.fileno())
-        del self._running[key]  # its end is told by the socket
-        return ours
+        return self._fork(FORK)[1]
 
     def stop(self, key: int, *, now: bool) -> None:
         """Ask a process to save and end (SIGTERM), or end it with all that it has started (SIGKILL)."""
         if key in self._running:
             with suppress(OSError):
-                self._send({"do": "stop", "key": key, "now": now})
+                self._socket.sendall(RECORD.pack(KILL if now else STOP, key))
 
     def wait(self, keys: Collection[int], seconds: float) -> dict[int, ExitStatus]:
         """Wait until one of some processes ends, or the time is over."""
         deadline = time.monotonic() + seconds
         while True:
-            self._receive(0)
+            running = {self._running[key].connection: key for key in keys if key in self._running}
+            server = [self._socket] if self._process is not None else []
+            for ready in wait([*running, *server], max(0.0, deadline - time.monotonic())):
+                if ready is self._socket:
+                    self._listen()
+                elif running[ready] in self._running:  # type: ignore[index]  # one of the sockets
+                    self._receive(running[ready])  # type: ignore[index]  # as above
             ended = {key: self._ended.pop(key) for key in keys if key in self._ended}
-            left = deadline - time.monotonic()
-            if ended or left <= 0 or not self._receive(left):
+            if ended or time.monotonic() >= deadline:
                 return ended
 
     def close(self) -> None:
         """End the fork server and all that it started: what still runs is told to save, and has seconds."""
         if self._owner != os.getpid():
             return
-        while self._receive(0):  # it may have said that it is ready
-            pass
+        self._hear()
         process, self._process = self._process, None
         if process is None:
             return
@@ -125,12 +137,11 @@ class ForkServer:
         self._token = uuid.uuid4().hex
         self._socket, theirs = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the fork server lives
-        self._inbox.clear()
         self._ready = False
         with theirs:
             # -P: else a file torch.py in the current directory would be taken for torch. A session of its
             # own: Ctrl-C is for the driver, which tells the jobs what to do.
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            return subprocess.Popen(  # noqa: S603 - our own interpreter
                 [sys.executable, "-P", "-m", "assay.sweep.worker.fork_server", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -139,90 +150,78 @@ class ForkServer:
                 start_new_session=True,
                 env=os.environ | _ONE_THREAD | {MARK: self._token},
             )
-        return self._process
 
     def _alive(self) -> subprocess.Popen[bytes]:
         """The fork server's process, which is started if it does not run."""
-        while self._receive(0):
-            pass
-        if self._process is not None:
-            return self._process
-        if self._said:
-            said, self._said = self._said, ""
-            raise ProcessError(f"the process that jobs are forked from cannot be started: {said}")
-        return self._spawn()
+        self._hear()
+        if self._process is None:
+            if self._failure:
+                failure, self._failure = self._failure, ""
+                raise ProcessError(f"the process that jobs are forked from cannot be started: {failure}")
+            self._process = self._spawn()
+        return self._process
 
-    def _ask(self, message: dict[str, Any], descriptor: int | None = None) -> int:
-        self._keys += 1
-        content = message | {"key": self._keys, "environment": os.environ | {MARK: ""}}
-        for last in (False, True):
-            process = self._alive()
-            content["environment"][MARK] = self._token
-            self._running[self._keys] = time.monotonic()
-            try:
-                self._send(content, descriptor)
-            except BaseException as error:
-                del self._running[self._keys]
-                self._lost(
-                    process
-                )  # it has just died; or it would wait for the rest of half a message for good
-                if last or not isinstance(error, OSError):
-                    raise
-            else:
-                break
-        return self._keys
+    def _fork(self, kind: bytes, job_spec: str = "") -> tuple[int, socket.socket]:
+        self._alive()
+        key = next(self._keys)
+        request = {"job_spec": job_spec, "environment": os.environ | {MARK: self._token}}
+        ours, theirs = socket.socketpair()
+        with suppress(OSError):  # a fork server that has just died is heard of when it is waited for
+            with theirs:
+                socket.send_fds(self._socket, [RECORD.pack(kind, key)], [theirs.fileno()])
+            ours.sendall(json.dumps(request).encode() + b"\n")
+        return key, ours
 
-    def _send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
-        content = json.dumps(message).encode() + b"\n"
-        if descriptor is not None:
-            sent = socket.send_fds(self._socket, [content], [descriptor])
-            content = content[sent:]
-        self._socket.sendall(content)
+    def _hear(self) -> None:
+        """Take what the fork server has said: that it is ready, or gone."""
+        while self._process is not None and wait([self._socket], 0):
+            self._listen()
 
-    def _receive(self, seconds: float) -> bool:
-        """Take what the fork server says within some time; whether there was anything."""
-        process = self._process
-        if process is None or not select.select([self._socket], [], [], max(0.0, seconds))[0]:
-            return False
-        try:
-            content = self._socket.recv(1 << 20)
-        except ConnectionError:
-            content = b""
-        if not content:
-            self._lost(process)
-            return True
-        self._inbox += content
-        *lines, rest = self._inbox.split(b"\n")
-        self._inbox = bytearray(rest)
-        for line in lines:
-            self._take(json.loads(line))
-        return True
-
-    def _take(self, message: dict[str, Any]) -> None:
-        kind, key = message.pop("is"), message.pop("key", 0)
-        if kind == "ready":
+    def _listen(self) -> None:
+        content = b""
+        with suppress(ConnectionError):
+            content = self._socket.recv(16)
+        if content:
             self._ready = True
-        elif kind == "started":
-            self._pids[key] = message["pid"]
-        elif kind == "ended":
-            self._pids.pop(key, None)
-            if self._running.pop(key, None) is None:
-                return
-            self._ended[key] = ExitStatus(**message)
+        else:
+            self._lose()
 
-    def _lost(self, process: subprocess.Popen[bytes]) -> None:
+    def _receive(self, key: int) -> None:
+        """Take what a process or the fork server says of its end."""
+        running = self._running[key]
+        part = b""
+        with suppress(ConnectionError):
+            part = running.connection.recv(1 << 16)
+        running.received += part
+        outcome, _, status = running.received.rpartition(b"\n" + STATUS)
+        if part and not (status.endswith(b"\n") and len(outcome) < len(running.received) - len(status)):
+            return
+        del self._running[key]
+        running.connection.close()
+        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
+        if part:
+            exit_status = ExitStatus(**json.loads(STATUS + status))
+        said = bytes(outcome).decode("utf-8", "replace")
+        self._ended[key] = exit_status if exit_status.outcome else replace(exit_status, outcome=said)
+
+    def _lose(self) -> None:
         """The fork server is gone: end what it has started, and tell it as killed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
         self._socket.close()
         process.kill()  # a fork server that merely closed its socket
         exit_code = process.wait()
-        orphans.kill_marked(MARK, self._token, self._pids.values())
-        self._pids.clear()
+        orphans.kill_marked(MARK, self._token)
         if not self._ready:
             self._log.seek(0)
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-            self._said = lines[-1] if lines else f"it ended with exit code {exit_code}"
+            self._failure = lines[-1] if lines else f"it ended with exit code {exit_code}"
         self._log.close()
-        self._process = None
-        for key, start in self._running.items():
-            self._ended[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - start)
+        for key, running in self._running.items():
+            running.connection.settimeout(_LEAVE)
+            with running.connection, suppress(OSError):  # until a process that is dying is gone
+                while running.connection.recv(1 << 16):
+                    pass
+            self._ended[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
         self._running.clear()

@@ -1,7 +1,8 @@
 """The process that jobs are forked from: it has imported everything, and computes nothing.
 
-Messages are lines of JSON over one socket. It is told `run`, `check` (with a socket of the checker's own, so
-that nothing of a check passes through here) and `stop`, and tells `ready`, `started` and `ended`.
+It is told to fork by a record with a socket's descriptor, which the new process reads its request from, and
+which tells the driver how that process ended. `multiprocessing`'s own fork server imports the driver's main
+script again in each job, makes itself the start method of a job's workers, and outlives a killed driver.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import json
 import os
 import pkgutil
 import re
-import selectors
+import select
 import signal
 import socket
+import struct
 import sys
-import tempfile
 import time
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.errors import ConfigError
 from assay.files.control_groups import kills
@@ -110,11 +111,13 @@ def _look_up_plugins() -> None:
 
 JOB: Final = "ASSAY_JOB"
 """Variable by which programs that a job has started are known as its own."""
-_OURS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+RECORD: Final = struct.Struct("!cQ")
+"""What a driver sends: a letter and a key, with a descriptor where a process is to be forked."""
+FORK, FORK_TRIAL, STOP, KILL = b"f", b"t", b"s", b"k"
+STATUS: Final = b'{"exit_code": '
+"""What the line begins with that tells how a process ended."""
 _GRACE: Final = 10.0
 """Seconds in which jobs may save once their driver is gone."""
-_LARGEST: Final = 16 << 20
-"""Bytes of an outcome."""
 _COLLECT: Final = (10_000, 20, 20)
 """Thresholds of the garbage collector: a job begins with a hundred thousand objects that are not garbage."""
 
@@ -125,232 +128,164 @@ class _Child:
     """A process forked from here."""
 
     key: int
-    result: IO[bytes] = field(default_factory=lambda: _file())  # noqa: PLW0108 - is defined below
+    connection: socket.socket
     kills: int = field(default_factory=kills)
     start: float = field(default_factory=time.monotonic)
+
+    def tell(self, exit_code: int, outcome: str = "") -> None:
+        """Say how it ended; a driver that does not read holds nobody up."""
+        status = {
+            "exit_code": exit_code,
+            "outcome": outcome,
+            "memory_ran_out": kills() > self.kills,
+            "seconds": time.monotonic() - self.start,
+        }
+        with self.connection, suppress(OSError):
+            self.connection.send(b"\n%s\n" % json.dumps(status).encode(), socket.MSG_DONTWAIT)
 
 
 @final
 class Server:
-    """Forks a child for each request, and tells how it ended."""
+    """Forks a process for each request, and tells how it ended."""
 
     def __init__(self, driver: socket.socket, settings: Mapping[str, str]) -> None:
         self._driver, self._settings = driver, settings
         self._children: dict[int, _Child] = {}
-        self._pids: dict[int, int] = {}
-        self._inbox, self._outbox = bytearray(), bytearray()
-        self._received: list[int] = []
-        self._selector = selectors.DefaultSelector()
-        self._woken, self._wake = os.pipe()
-        self._ending = False
+        self._woken, self._wake = socket.socketpair()
 
     def run(self) -> None:
         """Serve until the driver is gone; then let the children save, and end them."""
         for end in (self._woken, self._wake):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_ending", True))
-        self._driver.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        self._selector.register(self._driver, selectors.EVENT_READ)
-        self._tell({"is": "ready"})
-        while not self._ending:
-            self._step()
-        self._end()
-
-    def _step(self, seconds: float | None = None) -> None:
-        """Do what there is to do, or wait for it."""
-        for key, events in self._selector.select(seconds):
-            if key.fileobj == self._woken:
-                with suppress(BlockingIOError):
-                    os.read(self._woken, 4096)
-                continue
-            if events & selectors.EVENT_WRITE:
-                self._send()
-            if events & selectors.EVENT_READ:  # also what says that the driver is gone
-                self._receive()
-        self._reap()
-
-    # -- messages ------------------------------------------------------------------------------------------
-
-    def _receive(self) -> None:
-        try:
-            content, descriptors, _, _ = socket.recv_fds(self._driver, 1 << 20, 16)
-        except BlockingIOError:
-            return
-        except ConnectionError:
-            content, descriptors = b"", []
-        self._received += descriptors
-        if not content:
-            self._ending = True
-            self._selector.unregister(self._driver)
-            return
-        self._inbox += content
-        *lines, rest = self._inbox.split(b"\n")
-        self._inbox = bytearray(rest)
-        for line in lines:
-            self._do(json.loads(line))
-
-    def _do(self, message: dict[str, Any]) -> None:
-        if message["do"] == "stop":
-            self._stop(message["key"], now=message["now"])
-        elif message["do"] == "check":
-            connection = self._received.pop(0)
-            checker = _Child(message["key"])
-            self._fork(checker, message["environment"], lambda _: check(connection))
-            os.close(connection)
-        else:
-            environment = message["environment"] | {JOB: f"{os.getpid()}-{message['key']}"}
-            job_spec = JobSpec.from_json(message["job_spec"])
-            if job_spec.trial is not None:
-                preload_study()
-            child = _Child(message["key"])
-            self._fork(child, environment, lambda result: work(job_spec, result))
-
-    def _tell(self, message: dict[str, Any]) -> None:
-        self._outbox += json.dumps(message).encode() + b"\n"
-        self._send()
-
-    def _send(self) -> None:
-        """Send what the socket takes now; a driver that does not read holds nobody up."""
-        with suppress(BlockingIOError, ConnectionError):
-            del self._outbox[: self._driver.send(self._outbox)]
-        if not self._ending:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
-            self._selector.modify(self._driver, events)
-
-    # -- children ------------------------------------------------------------------------------------------
-
-    def _fork(self, child: _Child, environment: Mapping[str, str], body: Callable[[int], None]) -> None:
-        """Have a process of its own do something and end."""
-        fork_server = os.getpid()
-        # What is sent to the child before it has its own handlers must not get lost in ours.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
-        try:
-            pid = os.fork()
-            if pid == 0:
-                self._become_child(fork_server, environment)
-                live(lambda: body(child.result.fileno()))
-        except OSError as error:
-            child.result.close()
-            outcome = Outcome("failed", "machine", f"it could not be forked: {error}")
-            self._tell({"is": "ended", "key": child.key, "exit_code": 1, "outcome": outcome.to_json()})
-            return
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
-        self._children[pid] = child
-        self._pids[child.key] = pid
-        self._tell({"is": "started", "key": child.key, "pid": pid})
-
-    def _become_child(self, fork_server: int, environment: Mapping[str, str]) -> None:
-        """Keep nothing of the fork server but its modules."""
-        try:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            for number in (signal.SIGTERM, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
-            orphans.end_with(fork_server)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
-            self._selector.close()
-            self._driver.close()
-            for end in (self._woken, self._wake):
-                os.close(end)
-            for other in self._children.values():
-                other.result.close()
-            os.environ.clear()
-            os.environ.update({**self._settings, **environment})
-            sys.argv = ["assay"]
-            gc.enable()
-            gc.set_threshold(*_COLLECT)
-        except BaseException:
-            os._exit(70)
-
-    def _stop(self, key: int, *, now: bool) -> None:
-        pid = self._pids.get(key)
-        if pid is None:
-            return
-        if now:
-            started = orphans.descendants(pid)
-            for process in (pid, *started):
-                orphans.kill(process)
-        else:
-            os.kill(pid, signal.SIGTERM)
-
-    def _reap(self) -> None:
-        ended: list[tuple[int, _Child, int]] = []
-        with suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                child = self._children.pop(found[0], None)
-                if child is not None:
-                    ended.append((found[0], child, os.waitstatus_to_exitcode(found[1])))
-        for pid, child, _ in ended:
-            del self._pids[child.key]
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # what it has left behind
-        self._end_left_over()
-        for _, child, exit_code in ended:
-            child.result.seek(0)
-            outcome = child.result.read(_LARGEST).decode("utf-8", "replace")
-            child.result.close()
-            self._tell(
-                {
-                    "is": "ended",
-                    "key": child.key,
-                    "exit_code": exit_code,
-                    "outcome": outcome,
-                    "memory_ran_out": kills() > child.kills,
-                    "seconds": time.monotonic() - child.start,
-                }
-            )
-
-    def _end_left_over(self) -> None:
-        """End what came to this process because the job that it belongs to is gone."""
-        live = {f"{os.getpid()}-{key}" for key in self._pids}
-        for pid in orphans.children():
-            if pid in self._children:
-                continue
-            mark = orphans.mark_of(pid, JOB)
-            if mark:
-                belongs = mark in live
-            else:  # forked, never a program of its own: known by its session, unless that is its own
-                try:
-                    belongs = (session := os.getsid(pid)) in self._children or session == pid
-                except ProcessLookupError:  # it has just ended
-                    continue
-            if not belongs:
-                orphans.kill(pid)
-
-    def _end(self) -> None:
+        self._driver.send(b"r")
+        is_served = True
+        while is_served:
+            ready, _, _ = select.select([self._driver, self._woken], [], [])
+            if self._woken in ready:
+                self._woken.recv(4096)
+            self._reap()
+            if self._driver in ready:
+                is_served = self._serve()
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _GRACE
         while self._children and time.monotonic() < deadline:
-            self._step(deadline - time.monotonic())
-        for pid in list(self._children):
-            for process in (pid, *orphans.descendants(pid)):
-                orphans.kill(process)
+            time.sleep(0.02)
+            self._reap()
         for pid in orphans.children():
-            orphans.kill(pid)
+            _kill(pid)
+
+    def _serve(self) -> bool:
+        """Do what the driver asks for; False where it is gone."""
+        record, descriptors = b"", list[int]()
+        with suppress(ConnectionError):
+            record, descriptors, _, _ = socket.recv_fds(self._driver, RECORD.size, 1)
+        if not record:
+            return False
+        kind, key = RECORD.unpack(record)
+        if descriptors:
+            os.set_inheritable(descriptors[0], False)
+            if kind == FORK_TRIAL:
+                preload_study()
+            self._fork(_Child(key, socket.socket(fileno=descriptors[0])))
+        for pid in [pid for pid, child in self._children.items() if child.key == key]:
+            if kind == STOP:
+                os.kill(pid, signal.SIGTERM)
+            elif kind == KILL:
+                _kill(pid)
+        return True
+
+    def _fork(self, child: _Child) -> None:
+        fork_server = os.getpid()
+        # What is sent to the child before it has its own handlers must not get lost in ours.
+        signals = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    self._become_child(fork_server, child)
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+                except BaseException:
+                    os._exit(70)
+                live(lambda: work(child.connection))
+        except OSError as error:
+            child.tell(1, Outcome("failed", "machine", f"it could not be forked: {error}").to_json())
+        else:
+            self._children[pid] = child
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+    def _become_child(self, fork_server: int, child: _Child) -> None:
+        """Keep nothing of the fork server but its modules."""
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        orphans.end_with(fork_server)
+        for inherited in (self._driver, self._woken, self._wake):
+            inherited.close()
+        for other in self._children.values():
+            other.connection.close()
+        os.environ.clear()
+        os.environ.update(self._settings)
+        os.environ[JOB] = _mark(fork_server, child.key)
+        sys.argv = ["assay"]
+        gc.enable()
+        gc.set_threshold(*_COLLECT)
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                child = self._children.pop(found[0], None)
+                if child is not None:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(found[0], signal.SIGKILL)  # what it has left behind
+                    self._end_left_over()
+                    child.tell(os.waitstatus_to_exitcode(found[1]))
+
+    def _end_left_over(self) -> None:
+        """End what came to this process because the job that it belongs to is gone."""
+        live = {_mark(os.getpid(), child.key) for child in self._children.values()}
+        for pid in orphans.children():
+            mark = orphans.mark_of(pid, JOB)
+            with suppress(ProcessLookupError):  # it has just ended
+                # One that was forked, and is no program of its own, is known by its session alone.
+                if pid not in self._children and (
+                    mark not in live if mark else os.getsid(pid) not in (*self._children, pid)
+                ):
+                    orphans.kill(pid)
 
 
-def work(job_spec: JobSpec, result: int) -> None:
-    """Run a job, and leave its outcome."""
+def _mark(fork_server: int, key: int) -> str:
+    return f"{fork_server}-{key}"
+
+
+def _kill(pid: int) -> None:
+    for process in (pid, *orphans.descendants(pid)):
+        orphans.kill(process)
+
+
+def work(connection: socket.socket) -> None:
+    """Do what the driver asks this process for: run a job and leave its outcome, or check jobs."""
+    from assay.sweep.worker.check_process import serve
     from assay.sweep.worker.run_job import run_job_spec
 
+    stream = connection.makefile("rwb")
+    request: dict[str, Any] = json.loads(stream.readline() or "{}")
+    if not request:  # the driver has just gone
+        return
+    os.environ.update({**request["environment"], JOB: os.environ[JOB]})
+    if not request["job_spec"]:
+        serve(stream)
+        return
     process = os.getpid()
-    outcome = run_job_spec(job_spec)
+    outcome = run_job_spec(JobSpec.from_json(request["job_spec"]))
     if os.getpid() == process:  # not for a process that the job has forked and not kept to itself
         with suppress(OSError):
-            os.write(result, outcome.to_json().encode())
-
-
-def check(connection: int) -> None:
-    """Check jobs; see `assay.sweep.worker.check_process.serve`."""
-    from assay.sweep.worker.check_process import serve
-
-    serve(connection)
+            os.write(connection.fileno(), outcome.to_json().encode())
 
 
 def live(body: Callable[[], None]) -> NoReturn:
@@ -369,13 +304,6 @@ def live(body: Callable[[], None]) -> NoReturn:
             stream.flush()
     finally:
         os._exit(0)
-
-
-def _file() -> IO[bytes]:
-    """A file without a name; in memory where the system can, as disks get full."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("assay"), "w+b")
-    return tempfile.TemporaryFile()
 
 
 def main() -> None:
