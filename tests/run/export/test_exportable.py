@@ -8,9 +8,16 @@ import pytest
 import torch
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.transforms import Transforms
-from assay.run.export.exportable import Encode, _traceable, codes_of, table_inputs, takes_any_size
+from assay.data.tabular.table_encoder import Column, TableEncoder
+from assay.run.export.exportable import (
+    MISSING,
+    UNKNOWN,
+    Encode,
+    codes_of,
+    table_inputs,
+    text_codes,
+    traceable,
+)
 
 
 def encoded(frame: pd.DataFrame, encoder: TableEncoder) -> tuple[torch.Tensor, ...]:
@@ -71,7 +78,7 @@ def test_resizing_without_a_branch(interpolation: v2.InterpolationMode, dtype: t
     draw = torch.Generator().manual_seed(0)
     for size in ((20, 12), (64, 48), (7, 31)):
         pictures = torch.randint(256, (3, 3, *size), generator=draw).to(dtype)
-        found, wanted = _traceable(resize)(pictures), resize(pictures)
+        found, wanted = traceable(resize)(pictures), resize(pictures)
         assert found.dtype == wanted.dtype
         # torchvision has another kernel for bytes, which may round to the neighbouring level
         torch.testing.assert_close(
@@ -79,8 +86,38 @@ def test_resizing_without_a_branch(interpolation: v2.InterpolationMode, dtype: t
         )
 
 
-def test_what_takes_pictures_of_any_size() -> None:
-    assert takes_any_size(Transforms([v2.Resize([8, 8]), v2.CenterCrop(4)]))
-    assert not takes_any_size(Transforms([v2.CenterCrop(4)]))
-    assert not takes_any_size(Transforms([v2.Resize(8)]))
-    assert not takes_any_size(Transforms())
+def test_codes() -> None:
+    floor = Column("floor", "category", fill="2", codes={"-1": 0, "2": 1})
+    town = Column("town", "category", codes={"a": 0, "b": 1, "c": 1}, other=1)
+    texts = np.array([["2.0", "a"], ["", ""], ["7", "Mars"], ["-1", "c"]], dtype=object)
+    assert codes_of(texts, [floor, Column("x", "number"), town]).tolist() == [
+        [1, 0],
+        [1, MISSING],
+        [UNKNOWN, 1],
+        [0, 1],
+    ]
+    assert text_codes(Column("e", "category", fill="x", codes={"": 0, "x": 1}))[""] == 0  # a text of its own
+
+
+def test_rows() -> None:
+    columns = [
+        Column("town", "category", codes={"a": 0}),
+        Column("day", "date", fill=0.0),
+        Column("yes", "number"),
+        Column("n", "number", fill=1.0),
+    ]
+    frame = pd.DataFrame(
+        {
+            "n": pd.array([3, None], dtype="Int64"),
+            "yes": [True, False],
+            "day": ["1970-01-03T12:00:00", None],
+            "town": ["a", None],
+            "else": 0,
+        }
+    )
+    inputs = table_inputs(frame, columns)
+    np.testing.assert_array_equal(
+        inputs["numbers"], np.array([[2.5, 1, 3], [np.nan, 0, np.nan]], dtype=np.float32)
+    )
+    assert inputs["categories"].tolist() == [["a"], [""]]
+    assert inputs["numbers"].dtype == np.float32

@@ -6,10 +6,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
 import pytest
-from sklearn.metrics import recall_score  # type: ignore[import-untyped]  # ships no types
 
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
@@ -33,11 +30,6 @@ def test_what_is_on_it(digits_run: Trained, tmp_path: Path) -> None:
     assert "| test/f1 (macro) |" in card, "not that of a class"
     counts = digits_run.datamodule.spec.class_counts
     assert all(f"| {name} | {count} |" in card for name, count in enumerate(counts))
-    kept = pd.read_parquet(digits_run.run_dir / "predictions.parquet")
-    recall = recall_score(kept["target"], np.array(kept["output"].tolist()).argmax(1), average=None)
-    weakest = int(recall.argmin())
-    count = int((kept["target"] == weakest).sum())
-    assert f"least often: {weakest} ({100 * recall[weakest]:.0f} % of {count})" in card
     assert "takes inputs that are encoded, transformed and normalised already" in card
 
 
@@ -56,7 +48,7 @@ def test_a_card_of_somebody_s_is_left_alone(digits_run: Trained, tmp_path: Path)
     (tmp_path / "b").mkdir()
     for out in (tmp_path / "b", tmp_path / "b" / "model.safetensors"):
         (tmp_path / "b" / "model.safetensors").write_text("mine")
-        with pytest.raises(AssayError, match="is there, without the card that assay export writes"):
+        with pytest.raises(AssayError, match="exists and was not written by assay export"):
             export(digits_run.run_dir, "safetensors", out=out)
         assert (tmp_path / "b" / "model.safetensors").read_text() == "mine"
     export(digits_run.run_dir, "safetensors", out=tmp_path / "a")

@@ -17,7 +17,7 @@ from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
 from assay.data.normalize import stored_type
 from assay.data.placement import padded_length
-from assay.data.samples import Samples, Unfitted
+from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
@@ -25,12 +25,13 @@ from assay.run.export.exportable import quiet, table_inputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.run.export.exportable import Original
+    from assay.run.predict.predictor import Predictor
 
 
 _MOST: Final = 1000
@@ -42,16 +43,12 @@ _MADE_UP: Final = 256
 @final
 @dataclass(frozen=True, eq=False)
 class CheckSamples:
-    """Samples, and what the original says of them."""
+    """Batches of samples on which file and original are compared; of made-up ones `subset` is empty."""
 
     raw: list[Any]
-    targets: Tensor | None
-    subset: str
-    num_samples: int
+    targets: Tensor | None = None
+    subset: str = ""
     note: str = ""
-
-    def __len__(self) -> int:
-        return sum(map(len, self.raw))
 
 
 def read_samples(original: Original) -> CheckSamples:
@@ -60,96 +57,83 @@ def read_samples(original: Original) -> CheckSamples:
         with quiet():
             datamodule: Any = open_data(original.config, prepare=False)
             if isinstance(datamodule, DataModule):
-                return _of_ours(original, datamodule)
-            try:
-                return _of_own(datamodule)
-            except AttributeError as error:  # it may lack a dataloader, or ask for its trainer
-                raise AssayError(first_line(error)) from error
+                return _read_subset(original, datamodule)
+            return _read_loader(datamodule)
     except (AssayError, OSError, ConfigAttributeError) as error:
         if not original.spec:
             raise
-        return CheckSamples(
-            made_up(original), None, "", _MADE_UP, f"the run's data cannot be read: {first_line(error)}"
-        )
+        return CheckSamples(made_up(original), note=f"the run's data cannot be read: {first_line(error)}")
 
 
-def _of_ours(original: Original, datamodule: DataModule) -> CheckSamples:
-    subset = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
-    part = datamodule.subset(subset)
-    task, spec = task_of(datamodule.spec.task), datamodule.spec.as_config()
-    rows = _spread(part.rows, part.data, 4 * math.prod(task.output_shape(spec, task.num_outputs(spec))))
+def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
+    name = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
+    subset = datamodule.subset(name)
+    data, task, spec = subset.data, task_of(datamodule.spec.task), datamodule.spec.as_config()
+    output_bytes = 4 * math.prod(task.output_shape(spec, task.num_outputs(spec)))
+    input_bytes = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
+    most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes), max(2, _MOST_BYTES // output_bytes))
+    spread = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most))
+    rows = subset.rows[spread.round().long()]
     changed = original.record.data_sha256 not in ("", datamodule.digest())
     note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
     raw: list[Any]
     if original.encoder is not None:
-        read = datamodule.source.read()
-        table = read[subset if subset in read else "all" if "all" in read else "train"]
-        if not isinstance(table, Unfitted):
-            raise AssayError("the run has an encoder, and its source gives no table")
+        table: Any = _part(datamodule.source.read(), name)
         raw = list(_cut(table.raw.iloc[rows.numpy()]))
-    elif (originals := _originals(original, subset)) is not None:
-        raw = _joined([originals[row][0][None] for row in rows.tolist()])
-    elif isinstance(part.data, Samples):
-        inputs = part.data.inputs
-        if (lengths := part.data.lengths) is not None:  # from short to long, so that batches have several
-            rows = rows[lengths[rows].argsort(stable=True)]
-        chosen = inputs.index_select(0, rows)
-        chosen = chosen.long() if stored_type(inputs.dtype) == "int64" else chosen
-        raw = [_without_padding(original, some) for some in _cut(chosen)]
+    elif (pictures := _unscaled(original, name)) is not None:
+        raw = _joined([pictures[row][0][None] for row in rows.tolist()])
+    elif isinstance(data, Samples):
+        if data.lengths is not None:  # from short to long, so that batches have several
+            rows = rows[data.lengths[rows].argsort(stable=True)]
+        chosen = data.inputs.index_select(0, rows)
+        raw = list(_cut(chosen.long() if stored_type(data.inputs.dtype) == "int64" else chosen))
+        if original.texts is not None:  # padded as a batch of evaluation
+            raw = [one[:, : padded_length(int((one != 0).sum(1).max()))] for one in raw]
     else:
-        dataset = KeyedDataset(part.data, Transforms(), 0)
+        dataset = KeyedDataset(data, Transforms(), 0)
         raw = _joined([next(iter(_values(dataset[0, row, row])))[None] for row in rows.tolist()])
-    return CheckSamples(raw, part.data.targets[rows], subset, len(part.rows), note)
+    return CheckSamples(raw, data.targets[rows], name, note)
 
 
-def _originals(original: Original, subset: str) -> Any:
+def _part(read: Mapping[str, Any], name: str) -> Any:
+    return read[name if name in read else "all" if "all" in read else "train"]
+
+
+def _unscaled(original: Original, name: str) -> Any:
     """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
     source = original.config.data.source
     if info_of(str(source.get("_target_"))).raw_input != "pictures" or source.get("image_size") is None:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})
-    read = build(config, "data.source").read()
-    return read[subset if subset in read else "all" if "all" in read else "train"].dataset
+    return _part(build(config, "data.source").read(), name).dataset
 
 
-def _of_own(datamodule: Any) -> CheckSamples:
-    """Samples as a module gets them from a datamodule of somebody's own."""
-    for subset in ("test", "val", "train"):
-        loader = getattr(datamodule, f"{subset}_dataloader")()
-        raw, targets = [], []
-        for batch in loader or ():
-            inputs, *rest = _values(datamodule.on_after_batch_transfer(batch, 0))
-            raw.append(inputs)
-            targets += rest[:1]
-            if sum(map(len, raw)) >= _MOST:
-                break
-        if raw:
-            known = all(isinstance(one, torch.Tensor) for one in targets) and len(targets) == len(raw)
-            return CheckSamples(raw, torch.cat(targets) if known else None, subset, sum(map(len, raw)))
+def _read_loader(datamodule: Any) -> CheckSamples:
+    """Samples as a module gets them from a custom datamodule."""
+    try:
+        for name in ("test", "val", "train"):
+            raw: list[Any] = []
+            targets: list[Any] = []
+            for batch in getattr(datamodule, f"{name}_dataloader")() or ():
+                inputs, *rest = _values(datamodule.on_after_batch_transfer(batch, 0))
+                raw.append(inputs)
+                targets += rest[:1]
+                if sum(map(len, raw)) >= _MOST:
+                    break
+            if raw:
+                known = all(isinstance(one, torch.Tensor) for one in targets) and len(targets) == len(raw)
+                return CheckSamples(raw, torch.cat(targets) if known else None, name)
+    except AttributeError as error:  # it may lack a dataloader, or ask for its trainer
+        raise AssayError(first_line(error)) from error
     raise AssayError("the run's datamodule gives no batch")
 
 
-def _values(sample: Any) -> Iterable[Any]:
+def _values(sample: Any) -> Any:
     return sample.values() if isinstance(sample, dict) else sample
 
 
-def _spread(rows: Tensor, data: Any, output_bytes: int) -> Tensor:
-    """Evenly spread rows, as many as are looked at."""
-    size = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
-    most = min(max(_BATCH, _MOST_BYTES // size), max(2, _MOST_BYTES // output_bytes))
-    count = min(len(rows), _MOST, most)
-    return rows[torch.linspace(0, len(rows) - 1, count).round().long()]
-
-
-def _without_padding(original: Original, samples: Tensor) -> Tensor:
-    """Token ids as a batch of evaluation has them; anything else as it is."""
-    if original.texts is None:
-        return samples
-    return samples[:, : padded_length(int((samples != 0).sum(1).max()))]
-
-
-def _cut(samples: Any) -> Iterable[Any]:
+def _cut(samples: Any) -> Iterator[Any]:
     yield samples[:1]
     for start in range(1, len(samples), _BATCH):
         yield samples[start : start + _BATCH]
@@ -163,32 +147,23 @@ def _joined(samples: list[Tensor]) -> list[Tensor]:
 def made_up(original: Original) -> list[Any]:
     """Batches of samples that look like the training data in type, shape and scale."""
     spec, draw = original.spec, torch.Generator().manual_seed(0)
-    mean = torch.tensor(spec["mean"] or [0.0])
-    std = torch.tensor(spec["std"] or [1.0])
     if original.encoder is not None:
-        columns, number = original.encoder.columns, 0
-        made: dict[str, Any] = {}
-        for column in columns:
+        table: dict[str, Any] = {}
+        for column in original.encoder.columns:
             if column.kind in ("category", "words"):
-                texts = [*column.codes] or ["some words", "other words", "neither of them", ""]
-                made[column.name] = [
-                    texts[i] for i in torch.randint(len(texts), (_MADE_UP,), generator=draw).tolist()
-                ]
+                texts = [*column.codes] or ["some words", "other words", ""]
+                table[column.name] = (texts * _MADE_UP)[:_MADE_UP]
                 continue
-            drawn = torch.randn(_MADE_UP, generator=draw)
-            at = number + column.width - 1  # of a date, the days that have elapsed
-            values = column.start + mean[at % len(mean)] + std[at % len(std)] * drawn
-            made[column.name] = (
-                pd.to_datetime(values.round().tolist(), unit="D")
-                if column.kind == "date"
-                else values.tolist()
-            )
-            number += column.width
-        return list(_cut(pd.DataFrame(made)))
+            low, high = column.span or (column.start, column.start + 1)
+            values = low + (high - low) * torch.rand(_MADE_UP, generator=draw, dtype=torch.float64).numpy()
+            is_date = column.kind == "date"
+            table[column.name] = pd.to_datetime(values.round(), unit="D") if is_date else values
+        return list(_cut(pd.DataFrame(table)))
     shape, dtype = tuple(spec["input_shape"]), getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
-        drawn = torch.randn(_MADE_UP, *shape, generator=draw)
+        mean, std = torch.tensor(spec["mean"] or [0.0]), torch.tensor(spec["std"] or [1.0])
         sizes = [1, -1] + [1] * (len(shape) - 1)
+        drawn = torch.randn(_MADE_UP, *shape, generator=draw)
         return list(_cut((mean.view(sizes) + std.view(sizes) * drawn).to(dtype)))
     highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
     lowest = 0 if original.texts is None else 1
@@ -203,9 +178,12 @@ def prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str
     return {"inputs": transformed.contiguous().numpy()}
 
 
-def original_outputs(original: Original, samples: CheckSamples) -> NDArray[np.float32]:
+def original_outputs(
+    original: Original, samples: CheckSamples, predictor: Predictor | None = None
+) -> NDArray[np.float32]:
     """What the run's own model says of samples, prepared as in evaluation."""
-    predictor, outputs = original.predictor, []
+    predictor = predictor or original.predictor
+    outputs = []
     with torch.no_grad():
         for raw in samples.raw:
             tensor = raw if original.encoder is None else original.encoder.transform(raw)
@@ -276,7 +254,7 @@ def compare(
     int8: bool = False,
     resizes: bool = False,
 ) -> Agreement:
-    """Compare outputs."""
+    """Compare outputs; refuse a file whose outputs are others."""
     if exported.shape != original.shape:
         raise AssayError(f"the file gives outputs {exported.shape}, the original {original.shape}")
     if not np.array_equal(np.isfinite(exported), np.isfinite(original)):
@@ -284,59 +262,35 @@ def compare(
             "the file gives outputs that are not finite where the original's are, or the reverse"
         )
     difference = np.nan_to_num(np.abs(exported.astype(np.float64) - original), nan=0.0)
-    largest = float(difference.max(initial=0.0))
     scale = 1.0 if kind == "probabilities" else float(np.abs(np.nan_to_num(original)).max(initial=0.0))
-    tolerance = None if int8 else scale * (RESIZED_TOLERANCE if resizes else TOLERANCE)
-    measured = Agreement(
-        len(original), largest, tolerance, **_labels(original, exported, targets, kind, labels)
-    )
-    _judge(measured, difference, original, int8=int8)
-    return measured
-
-
-def _labels(
-    original: NDArray[np.float32],
-    exported: NDArray[np.float32],
-    targets: NDArray[Any] | None,
-    kind: str,
-    labels: Callable[[NDArray[Any]], NDArray[Any] | None],
-) -> dict[str, float]:
+    scores: dict[str, float] = {}
+    ours, theirs = (labels(one) if kind == "probabilities" else None for one in (original, exported))
     if kind == "values" and targets is not None:
         errors = (float(np.sqrt(np.mean((one - targets) ** 2))) for one in (original, exported))
-        return dict(zip(("error", "exported_error"), errors, strict=True))
-    first, second = (labels(one) if kind == "probabilities" else None for one in (original, exported))
-    if first is None or second is None:
-        return {}
-    shares = {"same_labels": float(np.mean(first == second))}
-    if targets is not None and targets.shape == first.shape:
-        shares |= {
-            "accuracy": float(np.mean(first == targets)),
-            "exported_accuracy": float(np.mean(second == targets)),
-        }
-    return shares
-
-
-def _judge(
-    measured: Agreement, difference: NDArray[np.float64], original: NDArray[np.float32], *, int8: bool
-) -> None:
+        scores = dict(zip(("error", "exported_error"), errors, strict=True))
+    elif ours is not None and theirs is not None:
+        scores["same_labels"] = float(np.mean(ours == theirs))
+        if targets is not None and targets.shape == ours.shape:
+            scores["accuracy"] = float(np.mean(ours == targets))
+            scores["exported_accuracy"] = float(np.mean(theirs == targets))
+    tolerance = None if int8 else scale * (RESIZED_TOLERANCE if resizes else TOLERANCE)
+    measured = Agreement(len(original), float(difference.max(initial=0.0)), tolerance, **scores)
+    hint = "leave out --quantize" if int8 else ""
     wanted = INT8_LABELS if int8 else LABELS
     if measured.same_labels is not None and measured.same_labels < wanted:
         raise AssayError(
             f"the file and the original give the same label for {100 * measured.same_labels:.2f} % of "
             f"{measured.num_samples} samples; {100 * wanted:g} % were expected. Nothing was kept",
-            hint="leave out --quantize" if int8 else "",
+            hint=hint,
         )
-    if measured.tolerance is not None and measured.largest_difference > measured.tolerance:
-        raise AssayError(
-            f"an output of the file differs from the original's by {measured.largest_difference:.3g}; up to "
-            f"{measured.tolerance:.3g} is taken. Nothing was kept"
-        )
+    allowed, error = tolerance, measured.largest_difference
     if int8 and measured.same_labels is None:
-        spread = float(np.std(original)) or 1.0
+        allowed = INT8_TOLERANCE * (float(np.std(original)) or 1.0)
         error = float(np.sqrt(np.mean(difference**2)))
-        if error > INT8_TOLERANCE * spread:
-            raise AssayError(
-                f"the file's outputs differ from the original's by {error:.3g} (root mean square), "
-                f"{error / spread:.2f} of their deviation; up to {INT8_TOLERANCE} is taken. Nothing was kept",
-                hint="leave out --quantize",
-            )
+    if allowed is not None and error > allowed:
+        raise AssayError(
+            f"an output of the file differs from the original's by {error:.3g}; up to {allowed:.3g} is "
+            "taken. Nothing was kept",
+            hint=hint,
+        )
+    return measured

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import Column
-    from assay.data.text_encoder import TextEncoder
     from assay.run.export.agreement import Agreement, CheckSamples
     from assay.run.export.exportable import Original
 
 SCHEMA_VERSION: Final = 1
 _ALL_CODES: Final = 10_000
+_OF_RECORD: Final = (
+    *("run_id", "name", "best", "status", "metrics", "choices", "overrides", "seed", "fingerprint"),
+    *("data_sha256", "started"),
+)
+_PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "numpy")
 
 
 @final
@@ -53,162 +57,96 @@ class Exported:
 def describe(original: Original, samples: CheckSamples, *, file_format: str, inside: bool) -> dict[str, Any]:
     """Inputs, outputs and record of an exported file."""
     record, spec = original.record, original.spec
-    whole = file_format != "safetensors"
-    inputs = _inputs(original, samples, file_format, inside=inside)
+    kind, steps = "raw", []
+    if file_format != "safetensors":
+        kind = original.kind
+        meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
+        steps = [
+            "imputation and one-hot columns" if original.encoder is not None else "",
+            ", ".join(type(one).__name__ for one in original.transforms.transforms) if inside else "",
+            "normalisation" if original.normalize.mean else "",
+            "the target's own unit" if spec.get("target_mean") else meanings.get(kind, ""),
+        ]
     return {
         "schema_version": SCHEMA_VERSION,
         "format": file_format,
         "task": spec.get("task", ""),
         "one_of_classes": original.task is not None and original.task.by_class,
         "names": list(original.predictor.names),
-        "inputs": inputs,
-        "output": {"name": original.kind if whole else "outputs", "kind": original.kind if whole else "raw"},
-        "inside": [words for words in _steps(original, inside=inside).values() if words] if whole else [],
+        "inputs": _inputs(original, samples, file_format, inside=inside),
+        "output": {"name": "outputs" if kind == "raw" else kind, "kind": kind},
+        "inside": [step for step in steps if step],
         "preprocessing": {
             key: list(spec.get(key) or ()) for key in ("mean", "std", "target_mean", "target_std")
         },
         "run": {
-            "run_id": record.run_id,
-            "name": record.name,
+            **{name: getattr(record, name) for name in _OF_RECORD},
             "checkpoint": original.checkpoint,
-            "best": record.best,
-            "status": record.status,
-            "metrics": record.metrics,
-            "choices": record.choices,
-            "overrides": record.overrides,
-            "seed": record.seed,
-            "fingerprint": record.fingerprint,
-            "data_sha256": record.data_sha256,
             "git_commit": (record.git or {}).get("commit", ""),
-            "started": record.started,
-            "packages": {
-                name: record.packages[name]
-                for name in ("assay", "torch", "torchvision", "lightning", "numpy")
-                if name in record.packages
-            },
+            "packages": {name: record.packages[name] for name in _PACKAGES if name in record.packages},
         },
-    }
-
-
-def _steps(original: Original, *, inside: bool) -> dict[str, str]:
-    """What the file does beside the model, by what it is called."""
-    spec = original.spec
-    names = [type(one).__name__ for one in original.transforms.transforms] if inside else []
-    loss = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
-    return {
-        "encode": "imputation and one-hot columns" if original.encoder is not None else "",
-        "transforms": ", ".join(names),
-        "normalize": "normalisation" if original.normalize.mean else "",
-        "finish": "the target's own unit" if spec.get("target_mean") else loss.get(original.kind, ""),
     }
 
 
 def _inputs(
     original: Original, samples: CheckSamples, file_format: str, *, inside: bool
 ) -> list[dict[str, Any]]:
-    spec = original.spec
+    spec, first, texts = original.spec, samples.raw[0], original.texts
     if file_format == "safetensors":
-        shape = list(spec.get("input_shape") or samples.raw[0].shape[1:])
+        shape = list(spec.get("input_shape") or first.shape[1:])
         dtype = spec["input_dtype"] if spec.get("vocab_size") else "float32"
         return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
-    if original.texts is not None:
-        return [_describe_tokens(original.texts)]
+    if texts is not None:
+        sizes = {"vocab_size": texts.vocab_size, "max_length": texts.max_length, "padding": PAD}
+        tokens = {"name": "inputs", "dtype": "int64", "shape": ["batch", "length"]}
+        return [{**tokens, "tokens": {"tokenizer": TOKENIZER, **sizes}}]
     if original.encoder is not None:
         return describe_columns(original.encoder.columns, texts=file_format == "onnx")
-    first = samples.raw[0]
-    dtype = str(first.dtype).removeprefix("torch.")
-    shape = list(first.shape[1:])
-    if original.transforms and inside:
-        if original.takes_any_size:
-            shape[1:] = ["height", "width"]
-    elif original.transforms:
+    shape, dtype = list(first.shape[1:]), str(first.dtype).removeprefix("torch.")
+    if original.transforms and not inside:
         shape, dtype = list(spec["input_shape"]), spec["input_dtype"]
+    elif original.takes_any_size:
+        shape[1:] = ["height", "width"]
     described: dict[str, Any] = {"name": "inputs", "dtype": dtype, "shape": ["batch", *shape]}
     if original.codec is not None:
-        length, size = shape[0], spec["vocab_size"]
-        return [{**described, "shape": ["batch", "length"], "longest": length, "range": [0, size - 1]}]
-    if dtype == "uint8":
-        return [{**described, "range": [0, 255]}]
-    if samples.subset and (inside or not original.transforms):
+        described["shape"] = ["batch", "length"]
+        described |= {"longest": shape[0], "range": [0, spec["vocab_size"] - 1]}
+    elif dtype == "uint8":
+        described["range"] = [0, 255]
+    elif samples.subset and (inside or not original.transforms):
         lows, highs = zip(*((float(one.min()), float(one.max())) for one in samples.raw), strict=True)
         described["range_seen"] = [min(lows), max(highs)]
     return [described]
 
 
-def _describe_tokens(texts: TextEncoder) -> dict[str, Any]:
-    return {
-        "name": "inputs",
-        "dtype": "int64",
-        "shape": ["batch", "length"],
-        "tokens": {
-            "tokenizer": TOKENIZER,
-            "vocab_size": texts.vocab_size,
-            "max_length": texts.max_length,
-            "padding": PAD,
-        },
-    }
-
-
 def describe_columns(columns: Sequence[Column], *, texts: bool) -> list[dict[str, Any]]:
     """Inputs of a file that takes rows of a table."""
-    numbers = [
-        one
-        for column in columns
-        if column.kind in ("number", "date")
-        for one in (
-            _parts(column)
-            if column.parts
-            else [
-                {
-                    "name": column.name,
-                    "kind": "days since 1970-01-01" if column.kind == "date" else "number",
-                    "missing": column.fill,
-                }
-            ]
-        )
-    ]
-    categories = [
-        {
-            "name": column.name,
-            "kind": "category",
-            "missing": column.fill,
-            "categories": list(column.codes)[:_ALL_CODES],
-            "unknown": "counts with the rarest ones" if column.other is not None else "counts as none",
-            **({} if texts else {"codes": text_codes(column), "unknown_code": unknown_code(column)}),
-        }
-        for column in columns
-        if column.kind == "category"
-    ]
+    entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": [], "words": []}
+    for column in columns:
+        entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
+        if column.kind == "category":
+            entry["categories"] = list(column.codes)[:_ALL_CODES]
+            entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
+            if not texts:
+                entry |= {"codes": text_codes(column), "unknown_code": unknown_code(column)}
+            entries["categories"].append(entry)
+        elif column.kind == "words":
+            entry |= {"kind": "hashed words", "size": column.buckets, "missing": "no words"}
+            entries["words"].append(entry)
+        elif column.kind == "date":
+            start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
+            entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
+            for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
+                missing = None if column.fill is None else fill
+                name = f"{column.name} ({part})"
+                entries["numbers"].append({**entry, "name": name, "part": part, "missing": missing})
+        else:
+            entries["numbers"].append(entry)
     described = []
-    if numbers:
-        described.append(
-            {"name": "numbers", "dtype": "float32", "shape": ["batch", len(numbers)], "columns": numbers}
-        )
-    if categories:
-        name, dtype = ("categories", "string") if texts else ("codes", "int64")
-        described.append(
-            {"name": name, "dtype": dtype, "shape": ["batch", len(categories)], "columns": categories}
-        )
-    if hashed := [column for column in columns if column.kind == "words"]:
-        words = [
-            {"name": column.name, "kind": "hashed words", "size": column.buckets, "missing": "no words"}
-            for column in hashed
-        ]
-        shape = ["batch", sum(column.buckets for column in hashed)]
-        described.append({"name": "words", "dtype": "float32", "shape": shape, "columns": words})
+    named = {"numbers": ("numbers", "float32"), "words": ("words", "float32")}
+    named["categories"] = ("categories", "string") if texts else ("codes", "int64")
+    for kind, some in entries.items():
+        (name, dtype), shape = named[kind], ["batch", sum(one.get("size", 1) for one in some)]
+        if some:
+            described.append({"name": name, "dtype": dtype, "shape": shape, "columns": some})
     return described
-
-
-def _parts(column: Column) -> list[dict[str, Any]]:
-    """A date's numbers, each as an entry of its own."""
-    start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
-    about = {"kind": "date", "date": column.name, "format": column.form, "start": start.isoformat()}
-    return [
-        {
-            "name": f"{column.name} ({part})",
-            **about,
-            "part": part,
-            "missing": None if column.fill is None else fill,
-        }
-        for part, fill in zip(column.parts, column.fills, strict=True)
-    ]

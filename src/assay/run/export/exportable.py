@@ -7,7 +7,6 @@ import copy
 import io
 import logging
 import warnings
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
@@ -40,60 +39,99 @@ if TYPE_CHECKING:
 
     from assay.data.tabular.table_encoder import Column
     from assay.run.predict.predictor import Predictor
-    from assay.task.task import Task
 
 
 MISSING: Final = -2
-"""Code of a category that is not given, where training has learned nothing to put there."""
+"""Code of a missing category, where training learned no value for it."""
 UNKNOWN: Final = -1
 """Code of a category that training lacks, where it counts as none."""
 
 
+@final
+class Original:
+    """A run, read for export."""
+
+    def __init__(
+        self, run_dir: Path, checkpoint: Literal["best", "last"] = "best", trusted: Sequence[str] = ()
+    ) -> None:
+        self.run_dir, self.checkpoint = run_dir, checkpoint
+        self.record = RunRecord.load(run_dir)
+        predictor = read_predictor(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
+        self.config: DictConfig = read_config(run_dir, trusted)
+        self.own_data = OmegaConf.select(self.config, "data._target_") != OUR_DATA
+        self.stored = predictor.model
+        self.dtypes = {one.dtype for one in self.stored.state_dict().values() if one.is_floating_point()}
+        self.predictor = predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
+        self.spec = predictor.spec
+        self.codec: Any = predictor.codec
+        self.task = task_of(self.spec["task"]) if self.spec else None
+        self.kind = predictor.kind or "scores"
+        preprocess = self.predictor.preprocess
+        encoder = None if preprocess is None else preprocess.encoder
+        self.encoder = encoder if isinstance(encoder, TableEncoder) else None
+        self.texts = encoder if isinstance(encoder, TextEncoder) else None
+        self.normalize, self.transforms = Normalize(), Transforms()
+        if preprocess is not None and not self.own_data:
+            self.normalize = preprocess.normalize
+            self.transforms = Transforms([*self._scaling(), *preprocess.transforms.transforms])
+        first = next(iter(self.transforms.transforms), nn.Identity())
+        self.takes_any_size = isinstance(traceable(first), _Resize)
+
+    def _scaling(self) -> list[v2.Resize]:
+        """What the source does to pictures while it decodes them."""
+        if info_of(str(OmegaConf.select(self.config, "data.source._target_"))).raw_input != "pictures":
+            return []
+        size = OmegaConf.select(self.config, "data.source.image_size")
+        return [] if size is None else [v2.Resize(list(size), antialias=True)]
+
+    def exportable(self, *, with_transforms: bool = True) -> Exportable:
+        """The module to be traced."""
+        return Exportable(
+            self.predictor,
+            normalize=self.normalize,
+            transforms=self.transforms if with_transforms else Transforms(),
+            encode=None if self.encoder is None else Encode(self.encoder.columns),
+        ).eval()
+
+
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
     """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`."""
-    numbers = [column for column in columns if column.kind in ("number", "date")]
-    categories = [column.name for column in columns if column.kind == "category"]
-    inputs: dict[str, NDArray[Any]] = {}
-    if numbers:
-        values = [
-            value
-            for column in numbers
-            for value in (_parts(frame, column) if column.kind == "date" else [frame[column.name]])
-        ]
-        inputs["numbers"] = np.column_stack([value.to_numpy("float32", na_value=np.nan) for value in values])
-    if categories:
-        inputs["categories"] = frame[categories].astype("string").fillna("").to_numpy(object)
-    if texts := [column for column in columns if column.kind == "words"]:
-        from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
-            HashingVectorizer,
-        )
-
-        inputs["words"] = np.column_stack(
-            [
-                HashingVectorizer(n_features=column.buckets)
-                .transform(frame[column.name].astype("string").fillna("").astype(object))
-                .toarray()
-                for column in texts
+    numbers: list[Any] = []
+    texts: list[Any] = []
+    words: list[Any] = []
+    for column in columns:
+        values = frame[column.name]
+        if column.kind == "number":
+            numbers.append(values)
+        elif column.kind == "date":
+            dates = as_dates(values, column.form)
+            days = (dates - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1) - column.start
+            numbers += [
+                days if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]
             ]
-        ).astype(np.float32)
-    return inputs
+        elif column.kind == "category":
+            texts.append(values.astype("string").fillna(""))
+        else:
+            from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
+                HashingVectorizer,
+            )
 
-
-def _parts(frame: pd.DataFrame, column: Column) -> list[Any]:
-    dates = as_dates(frame[column.name], column.form)
-    start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
-    elapsed = (dates - start) / pd.Timedelta(days=1)
-    return [elapsed if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]]
+            hashed = HashingVectorizer(n_features=column.buckets)
+            words.append(hashed.transform(values.astype("string").fillna("").astype(object)).toarray())
+    arrays = [one.to_numpy("float32", na_value=np.nan) for one in numbers]
+    inputs = {"numbers": np.column_stack(arrays)} if arrays else {}
+    inputs |= {"categories": np.column_stack(texts).astype(object)} if texts else {}
+    return inputs | ({"words": np.hstack(words).astype(np.float32)} if words else {})
 
 
 def codes_of(texts: NDArray[Any], columns: Sequence[Column]) -> NDArray[np.int64]:
     """Codes int64 `[B, C]` of texts `[B, C]`."""
-    categories = [column for column in columns if column.kind == "category"]
-    codes = np.empty(texts.shape, dtype=np.int64)
-    for position, column in enumerate(categories):
-        known = text_codes(column)
-        codes[:, position] = [known.get(text, unknown_code(column)) for text in texts[:, position]]
-    return codes
+    categories = [(text_codes(one), unknown_code(one)) for one in columns if one.kind == "category"]
+    rows = [
+        [known.get(text, unknown) for text, (known, unknown) in zip(row, categories, strict=True)]
+        for row in texts
+    ]
+    return np.array(rows, dtype=np.int64).reshape(texts.shape)
 
 
 def text_codes(column: Column) -> dict[str, int]:
@@ -122,7 +160,7 @@ class Exportable(nn.Module):
     ) -> None:
         super().__init__()
         self.predictor, self.encode, self._normalize = predictor, encode, normalize
-        self._transforms = [_traceable(transform) for transform in transforms.transforms]
+        self._transforms = [traceable(transform) for transform in transforms.transforms]
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Outputs `[B, ...]` for raw input."""
@@ -133,12 +171,7 @@ class Exportable(nn.Module):
         return outputs if self.encode is None else self.encode.mark_missing(outputs, *inputs)
 
 
-def takes_any_size(transforms: Transforms) -> bool:
-    """Whether the first transform brings pictures of any size to a fixed one."""
-    return isinstance(_traceable(next(iter(transforms.transforms), nn.Identity())), _Resize)
-
-
-def _traceable(transform: Any) -> Any:
+def traceable(transform: Any) -> Any:
     """The same without branches on the picture's size, where there is such a thing."""
     if type(transform) is not v2.Resize or len(transform.size or ()) != 2:
         return transform
@@ -150,7 +183,7 @@ def _traceable(transform: Any) -> Any:
 
 @final
 class _Resize:
-    """`v2.Resize` to a height and width, which leaves pictures alone that have them already: a branch."""
+    """`v2.Resize` to a height and width, without its branch for pictures that already have them."""
 
     def __init__(self, size: tuple[int, int], mode: str, antialias: bool) -> None:
         self._size, self._mode, self._antialias = size, mode, antialias
@@ -241,118 +274,13 @@ def quiet() -> Iterator[None]:
     """Keep what exporters print and warn of off the terminal."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    nowhere = io.StringIO()  # torch prints the graph as far as it came
     try:
-        nowhere = io.StringIO()
         with (
-            warnings.catch_warnings(),
             contextlib.redirect_stdout(nowhere),
-            contextlib.redirect_stderr(nowhere),  # torch prints the graph as far as it came
+            contextlib.redirect_stderr(nowhere),
+            warnings.catch_warnings(action="ignore"),
         ):
-            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(before)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Original:
-    """A run, read for export."""
-
-    run_dir: Path
-    config: DictConfig
-    record: RunRecord
-    checkpoint: str
-    predictor: Predictor
-    stored: nn.Module
-    transforms: Transforms = field(default_factory=Transforms)
-    own_data: bool = False
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """Node `spec`; empty where a datamodule of somebody's own tells none."""
-        return self.predictor.spec
-
-    @property
-    def task(self) -> Task | None:
-        """What was learnt, where that is known."""
-        return task_of(self.spec["task"]) if self.spec else None
-
-    @property
-    def kind(self) -> str:
-        """What the exported outputs are: `probabilities`, `values`, `embeddings` or `scores`."""
-        return self.predictor.kind or "scores"
-
-    @property
-    def codec(self) -> Any:
-        """Of a language model: texts to token ids and back."""
-        return self.predictor.codec
-
-    @property
-    def encoder(self) -> TableEncoder | None:
-        """Of a table."""
-        encoder = self._encoder
-        return encoder if isinstance(encoder, TableEncoder) else None
-
-    @property
-    def texts(self) -> TextEncoder | None:
-        """Of texts, of which an exported model takes the token ids."""
-        encoder = self._encoder
-        return encoder if isinstance(encoder, TextEncoder) else None
-
-    @property
-    def _encoder(self) -> TableEncoder | TextEncoder | None:
-        return None if self.predictor.preprocess is None else self.predictor.preprocess.encoder
-
-    @property
-    def normalize(self) -> Normalize:
-        """What inputs are normalised with."""
-        preprocess = self.predictor.preprocess
-        return Normalize() if self.own_data or preprocess is None else preprocess.normalize
-
-    @property
-    def takes_any_size(self) -> bool:
-        """The first transform brings pictures of any size to a fixed one."""
-        return takes_any_size(self.transforms)
-
-    def exportable(self, *, with_transforms: bool = True) -> Exportable:
-        """The module to be traced."""
-        return Exportable(
-            self.predictor,
-            normalize=self.normalize,
-            transforms=self.transforms if with_transforms else Transforms(),
-            encode=None if self.encoder is None else Encode(self.encoder.columns),
-        ).eval()
-
-
-def read_original(
-    run_dir: Path, checkpoint: Literal["best", "last"], trusted_packages: Sequence[str] = ()
-) -> Original:
-    """Read a run."""
-    record = RunRecord.load(run_dir)
-    predictor = read_predictor(run_dir, checkpoint, "cpu", trusted_packages).requires_grad_(False)
-    config = read_config(run_dir, trusted_packages)
-    own_data = OmegaConf.select(config, "data._target_") != OUR_DATA
-    stored = predictor.model
-    if not {one.dtype for one in stored.state_dict().values() if one.is_floating_point()} <= {torch.float32}:
-        predictor = copy.deepcopy(predictor).float()
-    preprocess = predictor.preprocess
-    chain = () if preprocess is None else preprocess.transforms.transforms
-    return Original(
-        run_dir=run_dir,
-        config=config,
-        record=record,
-        checkpoint=checkpoint,
-        predictor=predictor,
-        stored=stored,
-        transforms=Transforms() if own_data else Transforms([*_scaling(config), *chain]),
-        own_data=own_data,
-    )
-
-
-def _scaling(config: DictConfig) -> list[v2.Resize]:
-    """What the source does to pictures while it decodes them."""
-    if info_of(str(OmegaConf.select(config, "data.source._target_"))).raw_input != "pictures":
-        return []
-    size = OmegaConf.select(config, "data.source.image_size")
-    return [] if size is None else [v2.Resize(list(size), antialias=True)]
