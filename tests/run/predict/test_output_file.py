@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +13,9 @@ import pytest
 from tests.file_size import room_for
 
 from assay.errors import AssayError, ConfigError
-from assay.run.predict.output_file import SUFFIXES, check_name, writing
+from assay.run.predict.output_file import SUFFIXES, as_table, check_name, writing, writing_beside
+from assay.task.prediction.mask_prediction import MaskPredictions
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +104,93 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
     with writing(tmp_path / "out.csv") as add:
         add(pd.DataFrame({"row": ["=1+1", "b"], "prediction": ["@x", "y"], "value": [-0.5, 1.0]}))
     assert (tmp_path / "out.csv").read_text() == "row,prediction,value\n'=1+1,'@x,-0.5\nb,y,1.0\n"
+
+
+FOUND = MaskPredictions(np.random.default_rng(0).random((3, 2, 4, 4), dtype=np.float32), ("a", "b"))
+
+
+def test_inputs_of_the_same_name_have_files_of_their_own(tmp_path: Path) -> None:
+    with writing_beside(tmp_path / "out.csv", "mask") as files:
+        names = files.add(["x/a b.jpg", "y/a b.png", "y/A B.png"], FOUND)
+        files.finish()
+    assert names == ["out_masks/a b.png", "out_masks/a b_2.png", "out_masks/A B_3.png"]
+    assert [(tmp_path / name).read_bytes() for name in names] == [FOUND.file_of(at) for at in range(3)]
+    with (
+        pytest.raises(ConfigError, match="exists, with other predictions"),
+        writing_beside(tmp_path / "out.csv", "mask"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_nothing_is_left_of_what_fails(tmp_path: Path, *, is_finished: bool) -> None:
+    with suppress(RuntimeError), writing_beside(tmp_path / "out.csv", "mask") as files:
+        files.add(["a", "b", "c"], FOUND)
+        if is_finished:
+            files.finish()
+        raise RuntimeError
+    assert not [*tmp_path.iterdir()]
+
+
+def test_files_are_there_before_the_table_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: list[list[str]] = []
+    replace = os.replace
+
+    def see(source: Path, target: Path) -> None:
+        there.append(sorted(path.name for path in (tmp_path / "out_masks").iterdir()))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", see)
+    with (
+        writing_beside(tmp_path / "out.csv", "mask") as files,
+        writing(tmp_path / "out.csv", files.finish) as add,
+    ):
+        add(pd.DataFrame({"mask": files.add(["a", "b", "c"], FOUND)}))
+    assert there == [["a.png", "b.png", "c.png"]]
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 3
+
+
+def test_a_table_that_cannot_be_written_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with (
+        pytest.raises(AssayError, match="No space left"),
+        writing_beside(tmp_path / "out.csv", "mask") as files,
+        writing(tmp_path / "out.csv", files.finish) as add,
+    ):
+        add(pd.DataFrame({"mask": files.add(["a", "b", "c"], FOUND)}))
+    assert not [*tmp_path.iterdir()]
+
+
+def shown(rows: list[dict[str, object]]) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200).print(as_table(list(rows[0]), rows))
+    return out.getvalue()
+
+
+def test_what_is_shown() -> None:
+    rows: list[dict[str, object]] = [
+        {
+            "input": "[bold]a\x1b[31m_png",
+            "row": None,
+            "prediction": "<b>cat",
+            "probability": 0.123456,
+            "probability <b>cat": 0.123456,
+            "error": None,
+        },
+        {
+            **dict.fromkeys(("row", "prediction", "probability", "probability <b>cat")),
+            "input": "b",
+            "error": "it is empty",
+        },
+    ]
+    lines = shown(rows).splitlines()
+    assert lines[0].split() == ["input", "prediction", "probability", "error"]
+    assert lines[1].split() == ["[bold]a\\x1b[31m_png", "<b>cat", "0.1235"]
+    assert lines[2].split() == ["b", "it", "is", "empty"]

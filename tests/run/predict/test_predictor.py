@@ -169,14 +169,6 @@ def test_what_is_something_else_is_refused(photo_run: Trained, raw: Any, message
         loaded(photo_run)(raw)
 
 
-def test_pictures_without_a_channel_are_told_how_they_are_given(digits_run: Trained) -> None:
-    many = load_digits().images[:20]
-    with pytest.raises(DataError, match=r"shape \(1, 20, 8, 8\)") as caught:
-        loaded(digits_run)(many)
-    assert caught.value.hint == "several samples have a channel each, [B, 1, 8, 8]: inputs[:, None]"
-    assert len(loaded(digits_run)(many[:, None]).labels) == 20
-
-
 def test_what_is_not_finite_is_not_a_class(yes_no_run: Trained) -> None:
     inputs = load_breast_cancer().data[:4].copy()
     inputs[2, 5] = np.nan

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
@@ -24,8 +24,6 @@ from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from assay.run.predict.preprocess import Preprocess
 
@@ -78,14 +76,16 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
     below = {path: _below(preprocess, path) for path in paths if path.is_dir()}
     for folder, (taken, others) in below.items():
         if taken and others:
-            yield Block([], [], [], [], none, _passed_over(folder, others))
+            kinds = Counter(Path(name).suffix.lower() or "no suffix" for name in others)
+            listed = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(_NAMED))
+            note = f"{folder}: {counted(kinds.total(), 'file')} passed over ({listed})"
+            yield Block([], [], [], [], none, note)
     for form, some in groupby(_found(preprocess, paths, below), key=lambda found: found[0]):
         for path, error in ((path, error) for _, path, error in some) if form != "picture" else ():
             if error:
                 yield Block.failed(path, error, none)
                 continue
-            read = _of_table if form == "table" else _of_array
-            row = 0
+            read, row = _of_table if form == "table" else _of_array, 0
             try:
                 for block in read(preprocess, Path(path), size):
                     row += len(block.inputs)
@@ -93,8 +93,7 @@ def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterato
                 if not row:
                     yield Block.failed(path, "it has no rows", none)
             except AssayError as problem:
-                why = problem.message.removeprefix(path).lstrip(": ")
-                yield Block.failed(path, why, none, row or None)
+                yield Block.failed(path, problem.message.removeprefix(path).lstrip(": "), none, row or None)
         if form == "picture":
             yield from _of_pictures(preprocess, (path for _, path, _ in some), size)
 
@@ -115,13 +114,6 @@ def _found(
             yield form, name, "" if form != "nothing" else f"it is not for the model: {_taken(preprocess)}"
         else:
             yield "nothing", name, "it is not a regular file" if path.exists() else "there is no such file"
-
-
-def _passed_over(folder: Path, others: Sequence[str]) -> str:
-    """A sentence on the files of a folder that the model does not take."""
-    kinds = Counter(Path(name).suffix.lower() or "no suffix" for name in others)
-    listed = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(_NAMED))
-    return f"{folder}: {counted(kinds.total(), 'file')} passed over ({listed})"
 
 
 def _below(preprocess: Preprocess, folder: Path) -> _Listed:
@@ -189,22 +181,24 @@ def _of_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Ite
 
 
 def _pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
-    return [(path, *_picture(preprocess, path)) for path in paths]
-
-
-def _picture(preprocess: Preprocess, path: str) -> tuple[Tensor | None, str]:
-    try:
-        return preprocess.picture(path), ""
-    except AssayError as error:
-        return None, error.message.removeprefix(f"{path} ")
-    except (RuntimeError, TypeError, ValueError, MemoryError) as error:  # of a transform of one's own
-        return None, f"{type(error).__name__}: {error}"
+    done: list[tuple[str, Tensor | None, str]] = []
+    for path in paths:
+        try:
+            done.append((path, preprocess.picture(path), ""))
+        except AssayError as error:
+            done.append((path, None, error.message.removeprefix(f"{path} ")))
+        except (RuntimeError, TypeError, ValueError, MemoryError) as error:  # of a custom transform
+            done.append((path, None, f"{type(error).__name__}: {error}"))
+    return done
 
 
 def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     encoder, options = preprocess.fitted_encoder(), found_options(path, preprocess.file_options)
     names = [] if is_texts(path, encoder) else columns_of(path, **options)
-    note = _unused(preprocess, path, names)
+    used = {column.name for column in encoder.columns} | set(preprocess.targets)
+    others = [name for name in names if name not in used]
+    more = ", …" if len(others) > _NAMED else ""
+    note = f"{path}: the model does not use {', '.join(others[:_NAMED])}{more}" if others else ""
     # Of texts, which may be long, as many as the model takes at a time.
     rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, **options):
@@ -223,24 +217,12 @@ def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
         yield Block(
             [str(path)] * len(numbers),
             numbers,
-            _told(errors, numbers),
-            _told({row: warned[row] for row in warned if row not in errors}, numbers),
+            [errors.get(row, "") for row in numbers],
+            ["" if row in errors else warned.get(row, "") for row in numbers],
             samples,
             note,
         )
         note = ""
-
-
-def _told(noted: Mapping[int, str], rows: Sequence[int]) -> list[str]:
-    return [noted.get(row, "") for row in rows] if noted else [""] * len(rows)
-
-
-def _unused(preprocess: Preprocess, path: Path, names: Sequence[str]) -> str:
-    """A sentence on columns that the model was not trained on, and does not predict."""
-    known = {column.name for column in preprocess.fitted_encoder().columns} | set(preprocess.targets)
-    others = [name for name in names if name not in known]
-    more = ", …" if len(others) > _NAMED else ""
-    return f"{path}: the model does not use {', '.join(others[:_NAMED])}{more}" if others else ""
 
 
 def _of_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
@@ -251,23 +233,6 @@ def _of_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     array = preprocess.array_batch(array)
     for start in range(0, len(array), size):
         part = array[start : start + size]
-        errors = [""] * len(part)
-        try:
-            samples, _ = preprocess.samples(part)
-        except DataError:
-            samples, errors = _one_by_one(preprocess, part)
-            if not start and len(set(errors)) == 1:  # not one row, but all of them: the shape is another one
-                raise
-        rows = range(start, start + len(part))
-        yield Block([str(path)] * len(part), rows, errors, [""] * len(part), samples)
-
-
-def _one_by_one(preprocess: Preprocess, array: NDArray[Any]) -> tuple[Tensor, list[str]]:
-    good, errors = [preprocess.no_samples()], []
-    for row in range(len(array)):
-        try:
-            good.append(preprocess.samples(array[row : row + 1])[0])
-            errors.append("")
-        except DataError as error:
-            errors.append(error.message)
-    return torch.cat(good[1:] or good), errors
+        samples, _ = preprocess.samples(part)
+        none = [""] * len(part)
+        yield Block([str(path)] * len(part), range(start, start + len(part)), none, none, samples)

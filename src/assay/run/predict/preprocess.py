@@ -36,17 +36,7 @@ if TYPE_CHECKING:
     from assay.data.tabular.table_encoder import TableEncoder
 
 _MODE_OF = {1: "GRAY", 3: "RGB"}
-
-
-def decoding_of(
-    source: Any, raw_shape: tuple[int, ...], dtype: str
-) -> tuple[str, tuple[int, int] | None] | None:
-    """Mode and size of pictures as the run's source decodes them; None where they are no pictures."""
-    if info_of(source).raw_input == "pictures":
-        return source.mode, source.image_size
-    if len(raw_shape) == 3 and raw_shape[0] in _MODE_OF and dtype == "uint8":
-        return _MODE_OF[raw_shape[0]], None
-    return None
+_PICTURES = (str, Path, Image.Image, np.ndarray, Tensor)
 
 
 def of_type(samples: Tensor, name: str) -> Tensor:
@@ -54,16 +44,19 @@ def of_type(samples: Tensor, name: str) -> Tensor:
     trained_on = getattr(torch, name, None)
     if not isinstance(trained_on, torch.dtype) or samples.dtype == trained_on:
         return samples
+    is_float = samples.is_floating_point()
     if trained_on.is_floating_point and samples.dtype != torch.uint8:
-        return samples if samples.is_floating_point() else samples.float()
+        return samples if is_float else samples.float()
     low, high = (float(samples.min()), float(samples.max())) if samples.numel() else (0.0, 0.0)
     hint = "convert it as the training data was, for example inputs.float()"
-    if trained_on == torch.uint8 and samples.is_floating_point():
+    if trained_on == torch.uint8 and is_float:
         if low >= 0 and high <= 1:
             return samples
         hint = "floats from 0 to 1 may stand for it: inputs / 255; or inputs.to(torch.uint8)"
-    elif not samples.is_floating_point() and not trained_on.is_floating_point:
-        least, most = (0, 1) if trained_on == torch.bool else _limits(trained_on)
+    elif not is_float and not trained_on.is_floating_point:
+        least, most = (
+            (0, 1) if trained_on == torch.bool else (torch.iinfo(trained_on).min, torch.iinfo(trained_on).max)
+        )
         if least <= low and high <= most:
             return samples.to(trained_on)
     raise DataError(
@@ -72,22 +65,9 @@ def of_type(samples: Tensor, name: str) -> Tensor:
     )
 
 
-def _limits(dtype: torch.dtype) -> tuple[int, int]:
-    info = torch.iinfo(dtype)
-    return info.min, info.max
-
-
-_LONGEST_PATH = 200
-
-
 def as_rows(raw: Any, column: str) -> Any:
     """Texts as rows of a table; anything else as it is."""
     if isinstance(raw, str):
-        if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
-            raise DataError(
-                f"{raw!r} is a text for this model, and there is a file of this name",
-                hint=f"for the texts in the file: pathlib.Path({raw!r})",
-            )
         return {column: raw}
     of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
         isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
@@ -96,14 +76,11 @@ def as_rows(raw: Any, column: str) -> Any:
 
 
 def as_frame(raw: Sequence[Any]) -> pd.DataFrame:
-    """One table of rows."""
-    if not any(isinstance(one, pd.DataFrame) for one in raw):
-        rows = [dict(one) for one in raw]
-        if len(rows) == 1 and any(
-            isinstance(value, list | np.ndarray | pd.Series) for value in rows[0].values()
-        ):
-            return pd.DataFrame(rows[0])  # a mapping of columns
-        return pd.DataFrame(rows)
+    """One table of rows; a single mapping may be one of columns."""
+    if len(raw) == 1 and isinstance(raw[0], Mapping):
+        row = dict(raw[0])
+        is_table = any(isinstance(value, list | np.ndarray | pd.Series) for value in row.values())
+        return pd.DataFrame(row if is_table else [row])
     frames = [one if isinstance(one, pd.DataFrame) else pd.DataFrame([dict(one)]) for one in raw]
     return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
@@ -140,9 +117,14 @@ class Preprocess(nn.Module):
         self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
         self.input_shape = tuple(spec.get("input_shape") or ())
         self._raw_shape = tuple(raw_shape)
-        self._decoding = decoding_of(source, self._raw_shape, str(spec.get("input_dtype") or ""))
-        self.takes_pictures = self._decoding is not None
+        self._decoding: tuple[str, tuple[int, int] | None] | None = None
+        """Mode and size of pictures as the run's source decodes them; None where they are no pictures."""
         raw_input = info_of(source).raw_input
+        if raw_input == "pictures":
+            self._decoding = source.mode, source.image_size
+        elif len(self._raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
+            self._decoding = _MODE_OF[self._raw_shape[0]], None
+        self.takes_pictures = self._decoding is not None
         self.takes_arrays = raw_input == "arrays"
         self.array_names = source.input_names if self.takes_arrays else ("inputs",)
         table = source if raw_input == "table" else None
@@ -188,7 +170,7 @@ class Preprocess(nn.Module):
         if isinstance(raw, list | tuple) and raw:
             if all(isinstance(one, pd.DataFrame | pd.Series | Mapping) for one in raw):
                 return self.rows(as_frame(raw)), False
-            if any(isinstance(one, str | Path | Image.Image | np.ndarray | Tensor) for one in raw):
+            if any(isinstance(one, _PICTURES) for one in raw):
                 return self._stacked([sample for one in raw for sample in self._each(one)]), False
         batch, single = self._as_batch(raw)
         return self._checked(self._transformed(batch)), single
@@ -262,18 +244,17 @@ class Preprocess(nn.Module):
             return [size_of(str(raw)) or (0, 0)]
         if isinstance(raw, Image.Image):
             return [upright_size(raw)]
-        pictures = (str, Path, Image.Image, np.ndarray, Tensor)
-        if isinstance(raw, list | tuple) and any(isinstance(one, pictures) for one in raw):
+        if isinstance(raw, list | tuple) and any(isinstance(one, _PICTURES) for one in raw):
             return [size for one in raw for size in self.sizes(one)]
         batch = self._as_batch(raw)[0]
         return [(int(batch.shape[-2]), int(batch.shape[-1]))] * len(batch)
 
     def extra_repr(self) -> str:
         """What goes in."""
-        columns = [] if self.encoder is None else [column.name for column in self.encoder.columns]
-        more = [f"a DataFrame of {columns}"] if columns else []
-        more += ["pictures"] if self.takes_pictures else []
-        return " or ".join([f"input: {self.spec.get('input_dtype', 'float32')} [B, {self._wanted}]", *more])
+        forms = [f"input: {self.spec.get('input_dtype', 'float32')} [B, {self._wanted}]"]
+        if self.encoder is not None:
+            forms.append(f"a DataFrame of {[column.name for column in self.encoder.columns]}")
+        return " or ".join([*forms, *(["pictures"] if self.takes_pictures else [])])
 
     # -- what comes in which form ----------------------------------------------------------------------------
 
@@ -286,7 +267,7 @@ class Preprocess(nn.Module):
             options = found_options(path, self.file_options)
             chunks = list(table_chunks(path, self.encoder, _ROWS, **options))
             for row, error in (bad for chunk in chunks for bad in chunk.bad.items()):
-                raise DataError(f"{path}, row {row}: {error}", hint="repair it")
+                raise DataError(f"{path}, row {row}: {error}")
             return pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
         if name.endswith((".npy", ".npz")):
             return read_inputs(path, self.array_names)
@@ -326,9 +307,8 @@ class Preprocess(nn.Module):
 
     def _as_batch(self, raw: Any) -> tuple[Tensor, bool]:
         """Samples of an array as the run's source has them, `[N, …]`, and whether they are a single one."""
-        if isinstance(raw, Tensor):
-            tensor = raw
-        else:
+        tensor = raw
+        if not isinstance(raw, Tensor):
             try:
                 array = np.asarray(raw)
             except ValueError as error:
@@ -340,8 +320,6 @@ class Preprocess(nn.Module):
                 )
             # torch warns of what it must not change
             tensor = as_tensor(array if array.flags.writeable else array.copy(), "the input")
-        if tensor.is_complex():
-            raise DataError("the input is complex", hint="give real numbers")
         single = self._is_single(tensor.ndim)
         batch = tensor[None] if single else tensor
         return self.source.in_layout(batch) if self.takes_arrays else batch, single
@@ -371,11 +349,12 @@ class Preprocess(nn.Module):
         wanted = self.input_shape
         if not wanted or (samples.ndim and tuple(samples.shape[1:]) == wanted):
             return
-        hint = f"give [B, {self._wanted}]"
-        if samples.ndim == len(wanted) + 1 and samples.shape[-1:] + samples.shape[1:-1] == wanted:
-            hint = "channels come first: inputs.permute(0, 3, 1, 2)"
-        elif wanted[0] == 1 and len(samples) == 1 and tuple(samples.shape[2:]) == wanted[1:]:
-            hint = f"several samples have a channel each, [B, {self._wanted}]: inputs[:, None]"
+        channels_last = samples.ndim == len(wanted) + 1 and samples.shape[-1:] + samples.shape[1:-1] == wanted
+        hint = (
+            "channels come first: inputs.permute(0, 3, 1, 2)"
+            if channels_last
+            else f"give [B, {self._wanted}]"
+        )
         raise DataError(
             f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]",
             hint=hint,
