@@ -154,7 +154,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     scores = {key: None for row in rows for key in row if key not in first}
     filled = {key for row in rows for key, value in row.items() if value != ""}
     columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
-    return csv_text([name for name in columns if name in filled], rows)
+    return _csv_of([name for name in columns if name in filled], rows)
 
 
 def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> str:
@@ -172,7 +172,11 @@ def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> st
         rows.append(row)
     values = dict.fromkeys(key for group in grouped for key in group.values)
     columns = [f"{aim.name} {what}" for aim in aims for what in _STATISTICS]
-    return csv_text([*_in_order(values), "finished", "of", *columns], rows)
+    return _csv_of([*_in_order(values), "finished", "of", *columns], rows)
+
+
+def _csv_of(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    return csv_text(columns, ([row.get(name) for name in columns] for row in rows))
 
 
 def _in_order(keys: Iterable[str]) -> list[str]:
@@ -180,13 +184,11 @@ def _in_order(keys: Iterable[str]) -> list[str]:
     return sorted(keys, key=lambda key: key in REPETITIONS)
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Rows as CSV; no cell is a formula to a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, columns))
-    for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
+    writer.writerows([_cell(value) for value in row] for row in (columns, *rows))
     return text.getvalue()
 
 

@@ -330,23 +330,13 @@ class Sweep:
 
         jobs = []
         for job in result.jobs:
-            outcome = job.outcome or Outcome("interrupted")
-            jobs.append(
-                SweepJob(
-                    number=job.number,
-                    run_dir=result.run_dir(job),
-                    status=job.status,
-                    overrides=(*job.overrides, *job.changes),
-                    seed=job.seed,
-                    attempts=job.attempts,
-                    metrics=outcome.metrics,
-                    best=outcome.best,
-                    seconds=outcome.seconds,
-                    cause=outcome.cause,
-                    reason=outcome.reason,
-                    warnings=outcome.warnings,
-                )
-            )
+            outcome = vars(job.outcome or Outcome("interrupted"))
+            own = {
+                name: outcome[name] for name in ("metrics", "best", "seconds", "cause", "reason", "warnings")
+            }
+            overrides = (*job.overrides, *job.changes)
+            place = result.run_dir(job)
+            jobs.append(SweepJob(job.number, place, job.status, overrides, job.seed, job.attempts, **own))
         best = best_job(result.jobs, result.objectives[0])
         objectives = {one.name: one.direction for one in result.objectives}
         return cls(result.directory, result.total, objectives, best.number if best else None, jobs)

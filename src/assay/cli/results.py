@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Removed
-from assay.cli.verb import Debug, Json, reported
+from assay.cli.verb import Debug, Json, reported, say
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
-    from assay.analysis.comparison import Comparison
+    from assay.analysis.comparison import Comparison, Ranking
     from assay.cli.documents import Document
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
@@ -108,7 +108,7 @@ def best(
     """
     with reported(debug, as_json=as_json) as document:
         from assay.analysis.comparison import compare as compared
-        from assay.analysis.comparison import default_metric, in_words, ranking_of
+        from assay.analysis.comparison import default_metric, ranking_of
         from assay.analysis.read_runs import read_runs
         from assay.report.comparison_formats import Best, best_run, to_document
 
@@ -120,35 +120,35 @@ def best(
         if ranking is None:
             raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
         if found is None or comparison.best is None:
-            name = in_a_line(ranking.metric)
-            if ranking.losses:
-                key, values = next(iter(ranking.losses.items()))
-                first = shlex.quote(in_a_line(f"{key}={values[0]}"))
-                raise AssayError(
-                    f"{path}: {name} is not the same quantity in all runs: "
-                    f"{in_a_line(in_words(ranking.losses))}",
-                    hint=f"name another METRIC, or take some of them: --where {first}",
-                )
-            if ranking.data:
-                source = "" if "=" in ranking.data[0] else "data="
-                first = shlex.quote(f"{source}{in_a_line(ranking.data[0].partition(', ')[0])}")
-                raise AssayError(
-                    f"{path}: {in_a_line(ranking.notes[-1])}",
-                    hint=f"take some of them: --where {first}; or say that they compare: "
-                    f"assay best {place} {shlex.quote(name)}",
-                )
-            why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
-            says_it = f"assay best {place} {shlex.quote(name)}:max"
-            raise AssayError(
-                f"{path}: no finished run has the best {name}{why}",
-                hint=says_it if why else f"assay ls {place} shows how they ended",
-            )
+            raise _no_best(path, ranking)
         row = to_document(comparison).rows[comparison.best]
         document.say("best", Best(found, ranking.metric, ranking.direction, row))
         for note in comparison.notes:
             typer.echo(in_a_line(f"note: {note}"), err=True)
         if not as_json:
             typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
+
+
+def _no_best(path: Path, ranking: Ranking) -> AssayError:
+    from assay.analysis.comparison import in_words
+
+    name, place = in_a_line(ranking.metric), shlex.quote(str(path))
+    if ranking.losses:
+        key, values = next(iter(ranking.losses.items()))
+        first = shlex.quote(in_a_line(f"{key}={values[0]}"))
+        return AssayError(
+            f"{path}: {name} is not the same quantity in all runs: {in_a_line(in_words(ranking.losses))}",
+            hint=f"name another METRIC, or take some of them: --where {first}",
+        )
+    anyway = f"assay best {place} {shlex.quote(name)}"
+    if ranking.data:
+        source = "" if "=" in ranking.data[0] else "data="
+        first = shlex.quote(f"{source}{in_a_line(ranking.data[0].partition(', ')[0])}")
+        hint = f"take some of them: --where {first}; or say that they compare: {anyway}"
+        return AssayError(f"{path}: {in_a_line(ranking.notes[-1])}", hint=hint)
+    why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
+    hint = f"{anyway}:max" if why else f"assay ls {place} shows how they ended"
+    return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
 
 def rm(
@@ -284,9 +284,7 @@ def report(
         else:
             commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
         lines += labelled(commands)
-        for name, text in lines:
-            console.print(f"[bold]{name:<6}[/bold]", end="")
-            console.print(text, markup=False)
+        say(console, lines, 5)
         if show:
             import webbrowser
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported, say
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 
@@ -81,18 +81,12 @@ def _say(found: Evaluation) -> None:
     console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")
     samples = f"{found.num_samples:,} samples, " if found.num_samples else ""
     whose = "the run's own data" if found.same_data else "other data"
-    console.print(f"[bold]data[/bold]  {samples}{whose}")
-    for note in found.notes:
-        console.print("[bold]note[/bold]  ", end="")
-        console.print(note, markup=False)
+    lines = [("data", f"{samples}{whose}"), *(("note", note) for note in found.notes)]
+    say(console, lines, 5)
     if found.not_kept:
         console.print(f"not kept in the record: {found.not_kept}", markup=False)
-    if found.predictions:
-        console.print("[bold]kept[/bold]  ", end="")
-        console.print(str(found.run_dir / found.predictions), markup=False)
-    for label, command in labelled(predicting(found.run_dir)):
-        console.print(f"[bold]{label:<4}[/bold]  ", end="")
-        console.print(command, markup=False)
+    lines = [("kept", str(found.run_dir / found.predictions))] if found.predictions else []
+    say(console, [*lines, *labelled(predicting(found.run_dir))], 5)
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name
@@ -207,9 +201,7 @@ def _say_predicted(found: Predicted, inputs: list[str]) -> None:
     if found.num_failed:
         counts = f"{found.num_failed:,} of {found.num_samples:,} samples"
         lines.append(("failed", f"{counts}, see column error; {found.first_error}"))
-    for name, text in lines:
-        console.print(f"[bold]{name:<6}[/bold] ", end="")
-        console.print(text, markup=False)
+    say(console, lines)
 
 
 def export(
@@ -264,6 +256,4 @@ def _say_exported(exported: Exported) -> None:
     lines.append(("check", agreement_in_words(exported)))
     lines += [("note", note) for note in exported.notes]
     lines.append(("next", f"the lines that run it are in {shlex.quote(str(exported.card))}"))
-    for name, text in lines:
-        console.print(f"[bold]{name:<6}[/bold] ", end="")
-        console.print(text, markup=False)
+    say(console, lines)

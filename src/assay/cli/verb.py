@@ -19,7 +19,7 @@ from assay.record.secrets import note_given, redact
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from assay.cli.documents import Document
 
@@ -143,6 +143,13 @@ def _told(debug: bool) -> Iterator[None]:
             AssayError(one_line_of(error), hint="the same command with --debug shows where this came from")
         )
         raise typer.Exit(1) from error
+
+
+def say(console: Console, lines: Iterable[tuple[str, str]], width: int = 6) -> None:
+    """Print a line for each pair of label and text."""
+    for label, text in lines:
+        console.print(f"[bold]{label:<{width}}[/bold] ", end="")
+        console.print(text, markup=False)
 
 
 def _say_error(error: AssayError) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -13,8 +10,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from assay.analysis.jobs import csv_text
 from assay.analysis.objective import score_text
-from assay.quoting import counted, spreadsheet_cell, typed
+from assay.quoting import counted, typed
 from assay.terminal import escape_markdown, in_a_line, printable
 
 if TYPE_CHECKING:
@@ -90,35 +88,18 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 def to_csv(comparison: Comparison) -> str:
     """Rows of a comparison, and below them the runs that cannot be read."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    ends = ("", " std", " low", " high", " n")
-    names = [f"{name}{end}" for name in comparison.metrics for end in ends]
-    writer.writerow(
-        [_cell(one) for one in (*comparison.columns, *names, "repetitions", "status", "best", "runs")]
-    )
+    names = [f"{name}{end}" for name in comparison.metrics for end in ("", " std", " low", " high", " n")]
+    rows: list[list[Any]] = []
     for number, row in enumerate(comparison.rows):
         cells: list[Any] = [row.values.get(key) for key in comparison.columns]
         for name in comparison.metrics:
             score = row.scores.get(name)
-            one = (
-                (None,) * 4 + (0,)
-                if score is None
-                else (score.mean, score.std, score.low, score.high, score.n)
-            )
-            cells += one
-        cells += [row.repetitions, row.state or "finished", int(number == comparison.best)]
-        writer.writerow([_cell(one) for one in (*cells, "\n".join(str(run.path) for run in row.runs))])
-    empty = [None] * (len(comparison.columns) + len(names))
-    for run in comparison.broken:
-        writer.writerow([_cell(one) for one in (*empty, None, f"broken: {run.reason}", 0, str(run.path))])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return printable(spreadsheet_cell(value)) if isinstance(value, str) else repr(value)
+            cells += (score.mean, score.std, score.low, score.high, score.n) if score else (*[None] * 4, 0)
+        paths = "\n".join(str(run.path) for run in row.runs)
+        rows.append([*cells, row.repetitions, row.state or "finished", int(number == comparison.best), paths])
+    empty = [None] * (len(comparison.columns) + len(names) + 1)
+    rows += [[*empty, f"broken: {run.reason}", 0, str(run.path)] for run in comparison.broken]
+    return csv_text([*comparison.columns, *names, "repetitions", "status", "best", "runs"], rows)
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -153,9 +134,6 @@ _SPECIAL: Final = {
     "]": "{]}",
     "`": "{`}",
 }
-_SPECIAL_OT1: Final = "ßæøœłÆØŒŁı"
-"""Letters that every font of LaTeX has, beside those that are a letter and an accent."""
-_ACCENTS: Final = "\u0300\u0301\u0302\u0303\u0308\u0327\u030a\u030c"
 
 
 def to_latex(comparison: Comparison) -> str:
@@ -180,21 +158,8 @@ def to_latex(comparison: Comparison) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that LaTeX sets as it is, with any engine; a letter its fonts lack as its code point."""
-    return "".join(
-        _letter(letter) for letter in unicodedata.normalize("NFC", printable(text.replace("\n", " ")))
-    )
-
-
-def _letter(letter: str) -> str:
-    if letter in _SPECIAL:
-        return _SPECIAL[letter]
-    if letter.isascii() or letter in _SPECIAL_OT1:
-        return letter
-    base, *accents = list(unicodedata.normalize("NFD", letter))
-    if base.isascii() and base.isalpha() and len(accents) == 1 and accents[0] in _ACCENTS:
-        return letter
-    return f"{{[}}U+{ord(letter):04X}]"
+    """Text that LaTeX sets as it is."""
+    return "".join(_SPECIAL.get(letter, letter) for letter in printable(text.replace("\n", " ")))
 
 
 def _latex_line(cells: list[str]) -> str:

@@ -107,8 +107,7 @@ def write_results(
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
     if shares:
-        rows = [{"parameter": name, "importance": share} for name, share in shares]
-        write_text(result.directory / IMPORTANCE, csv_text(["parameter", "importance"], rows))
+        write_text(result.directory / IMPORTANCE, csv_text(["parameter", "importance"], shares))
 
 
 def say_results(

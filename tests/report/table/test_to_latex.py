@@ -38,8 +38,7 @@ def test_only_commands_of_ours_and_every_brace_closed(tmp_path: Path) -> None:
     assert r"\textbf{" in text
 
 
-def test_letters_that_no_font_has_are_named() -> None:
-    assert escaped("中") == "{[}U+4E2D]"
+def test_letters_stay_and_control_characters_do_not() -> None:
     assert escaped("Größe é") == "Größe é"
     assert escaped("\x1b") == r"\textbackslash{}x1b"
 
