@@ -189,11 +189,11 @@ def test_watch_draws_until_ctrl_c(outputs: Path) -> None:
     assert code == 0
 
 
-def test_no_torch_and_no_numpy_for_any_of_them(outputs: Path) -> None:
+def test_no_torch_and_no_pandas_for_any_of_them(outputs: Path) -> None:
     lines = "from assay.cli.app import app\n"
     for words in (["compare"], ["ls"], ["best", "outputs"], ["compare", "--format", "latex"]):
         lines += f"app({words!r}, standalone_mode=False)\n"
-    lines += "import sys\nassert not {'torch', 'numpy', 'hydra', 'lightning'} & set(sys.modules), 'heavy'\n"
+    lines += "import sys\nassert not {'torch', 'pandas', 'sklearn', 'hydra', 'lightning'} & set(sys.modules), 'heavy'\n"
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
