@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 import assay.config.hydra_internals
 from assay.compose.compose import loader
-from assay.config.hydra_internals import Repository, as_override, check_header, defaults_of
+from assay.config.hydra_internals import Repository, as_override, defaults_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,12 +84,6 @@ def test_what_an_option_can_set_beside_its_group(folder: Path, text: str, reache
     (folder / "group" / "option.yaml").write_text(text, encoding="utf-8")
     assert repository(folder).reaches_out("group/option") == reaches_out
     assert repository(folder).reaches_out("group/nothing"), "not known"
-
-
-def test_a_header_that_hydra_cannot_read() -> None:
-    check_header("# @package optimizer\n# One.\n")
-    with pytest.raises(ValueError, match="header"):
-        check_header("# @package\n# One.\n")
 
 
 def test_values_in_the_grammar_of_overrides() -> None:

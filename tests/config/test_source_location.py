@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.config.source_location import joined, shown, split
+from assay.config.source_location import joined, split
+from assay.config.yaml_file import shown
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:

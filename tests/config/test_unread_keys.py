@@ -22,8 +22,8 @@ OPTIONS = (
     *("data/transform=resize", "model=resnet18", "loss=focal", "augment=mixup_or_cutmix"),
     *("callbacks=[default,ema,swa,drw,early_stopping]", "param_groups=no_decay", "logger=[csv]"),
 )
-ELSEWHERE = ("data.spec",)
-"""Looked at when it is read."""
+ELSEWHERE = ("data.spec", "metrics.", "model")
+"""Looked at when it is read, or refused by the constructor."""
 
 
 def written(*overrides: str) -> DictConfig:

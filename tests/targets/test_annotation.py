@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import enum
 import functools
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +15,6 @@ from assay.targets.annotation import Made, accepts, as_typed, example_of, in_wor
 
 MODULE, PARTIAL = Made(torch.nn.Linear), Made(functools.partial)
 Name = typing.NewType("Name", str)
-
-
-class Color(enum.Enum):
-    RED = "red"
-    GREEN = "green"
-
-
-class Options(typing.TypedDict, total=False):
-    a: int
 
 
 @pytest.mark.parametrize(
@@ -44,11 +34,10 @@ class Options(typing.TypedDict, total=False):
         (Sequence[float], [[0.5, 1]], ["text", [None]]),
         (tuple[float, float], [[0.9, 0.99]], [[0.9], [1, 2, 3], 3]),
         (tuple[int, ...], [[], [1, 2, 3]], [["a"], 3]),
-        (dict[str, int], [{}, {"a": 1}], [[], "a", 1, {"a": "b"}, {1: 1}]),
+        (dict[str, int], [{}, {"a": 1}], [[], "a", 1]),
         (Mapping[str, Any], [{}], [[1], "a"]),
         (Any, [None, 1, "a", [1], {}], []),
         (object, [None, 1, {}], []),
-        (Path, ["a"], [3, None, ["a"]]),
         (torch.nn.Module, [MODULE, Made()], ["a", 3, None, [1], {}, Made(torch.optim.SGD), PARTIAL]),
         (torch.nn.Linear, [Made(torch.nn.Linear), MODULE], [3, Made(torch.utils.data.Dataset)]),
         (torch.nn.Module | None, [None, MODULE], [True]),
@@ -59,12 +48,7 @@ class Options(typing.TypedDict, total=False):
         (Callable[[int], int], [MODULE, Made(), PARTIAL], [3, "relu", None, [1], {}]),
         (Callable | None, [None], [3]),
         (Literal["a"], ["a", Made()], [MODULE]),
-        (Color, ["red", "RED"], ["blue", 1, None]),
-        (enum.IntEnum("Level", "LOW HIGH"), [1, 2, "LOW"], [3, "low"]),
-        (Options, [{}, {"a": 1}], [3, []]),
         (Name, ["a"], [3]),
-        (dict[str, list[int]], [{"a": [1]}], [{"a": ["x"]}, {"a": 1}]),
-        (Mapping[str, int | None], [{"a": None}], [{"a": "x"}]),
         (list[list[float]], [[[1, 2.5]], []], [[1], [["a"]]]),
         ("NotKnown", [1, "a"], []),
     ],
@@ -104,14 +88,11 @@ def test_a_list_is_judged_by_its_members(values: list[object]) -> None:
         (Sequence[int], "a list of whole numbers"),
         (tuple[float, float], "a list of 2 numbers"),
         (list, "a list of values"),
-        (dict[str, int], "a mapping to whole numbers"),
         (dict, "a mapping"),
         (list[str], "a list of texts"),
         (torch.Tensor | None, "a Tensor (a node with a _target_) or null"),
         (torch.nn.Module, "a Module (a node with a _target_)"),
         (Callable[..., int], "a function (a node with _target_ and _partial_: true)"),
-        (Color, "red or green"),
-        (Name, "text"),
         (Path, "Path"),
     ],
     ids=str,
@@ -128,7 +109,6 @@ def test_in_words(annotation: object, words: str) -> None:
         (bool, False, "false"),
         (int | None, None, "1"),
         (Literal["min", "max"], None, "max"),
-        (list[float] | None, None, "[0.1]"),
         (torch.nn.Module, None, ""),
     ],
     ids=str,

@@ -23,9 +23,10 @@ from assay.config.omegaconf_internals import (
     is_missing,
     is_null,
     raw_value,
+    root_of,
 )
 from assay.config.serialize import LARGEST_SEED, check_choice, check_whole_number, is_number, shown, value_of
-from assay.config.tree import walk, written_at
+from assay.config.tree import OF_SPEC, walk, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError, first_line
@@ -338,7 +339,7 @@ def _check_secrets(entries: list[Entry]) -> None:
 
 def _check_interpolation(entry: Entry, keys: list[str]) -> None:
     """What is interpolated must be there; `${spec.…}` comes with the data."""
-    if entry.asks_for_data:
+    if OF_SPEC.fullmatch(str(entry.raw)) and "spec" not in root_of(entry.node):
         return  # most of them, and OmegaConf's errors are slow
     try:
         entry.parent[entry.name]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
-from assay.config.tree import walk
+from assay.config.tree import follow
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.quoting import is_dotted_path
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from assay.config.tree import Entry
 
-_LOGGING = ("job_logging", "hydra_logging")
 _CALLED = ("launcher", "sweeper", "callbacks")
 HYDRAS_OWN: Final = {
     "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialLauncher",
@@ -47,18 +45,6 @@ _CALLBACKS = (
     "hydra.experimental.callbacks.PickleJobInfoCallback",
 )
 _SEARCH = re.compile(r"optuna\.(samplers|pruners)\.[A-Z]\w*", re.ASCII)
-_HANDLERS = (
-    "logging.NullHandler",
-    "logging.StreamHandler",
-    "logging.FileHandler",
-    "logging.handlers.RotatingFileHandler",
-    "logging.handlers.TimedRotatingFileHandler",
-)
-_FACTORIES = ("colorlog.ColoredFormatter",)
-_STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
-_LOG_FILE = re.compile(
-    r"(\$\{hydra\.runtime\.output_dir\}/)?(\$\{hydra\.job\.name\}|[\w-]+)(\.\w+)?", re.ASCII
-)
 _JOB_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """A name in the run's directory: a logger's format could put any text into any other file."""
 _VARIABLES = re.compile(
@@ -74,15 +60,12 @@ _VARIABLES = re.compile(
 def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
     """Refuse a `hydra` node that would have Hydra call, import or set anything out of the way."""
     for part in _CALLED:
-        for entry in _entries(node, part):
+        for entry, _ in _entries(node, part):
             if entry.name == "_target_":
                 _check_target(entry, part, packages)
     name = OmegaConf.select(node, "job.name")
     if name is not None and not _JOB_NAME.fullmatch(str(name)):
         raise ConfigError(f"{name!r} is not a plain name", key="hydra.job.name", hint="hydra.job.name=assay")
-    for part in _LOGGING:
-        for entry in _entries(node, part):
-            _check_logging(entry)
     for name in OmegaConf.select(node, "job.env_set") or {}:
         if not _VARIABLES.fullmatch(str(name)):
             raise ConfigError(
@@ -92,26 +75,10 @@ def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
             )
 
 
-def _entries(node: DictConfig, part: str) -> Iterator[Entry]:
+def _entries(node: DictConfig, part: str) -> Iterator[tuple[Entry, Any]]:
     inner = OmegaConf.select(node, part)
     if isinstance(inner, DictConfig):
-        yield from _below(inner, f"hydra.{part}")
-
-
-def _below(node: DictConfig | ListConfig, key: str, depth: int = 0) -> Iterator[Entry]:
-    for entry in walk(node, key):
-        yield entry
-        if entry.is_interpolation and depth < 8:
-            value = _resolved(entry)
-            if isinstance(value, DictConfig | ListConfig):
-                yield from _below(value, entry.key, depth + 1)
-
-
-def _resolved(entry: Entry) -> Any:
-    try:
-        return entry.parent[entry.name]
-    except OmegaConfBaseException:
-        return None
+        yield from follow(inner, f"hydra.{part}")
 
 
 def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
@@ -141,27 +108,4 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
             f"{target!r} is not something that Hydra may call here",
             key=entry.key,
             hint=f"{group}={' or '.join(names)}" if names else f"~{place}",
-        )
-
-
-def _check_logging(entry: Entry) -> None:
-    name, value = str(entry.name), entry.raw
-    text = value if isinstance(value, str) else ""
-    fine = {
-        "class": text in _HANDLERS,
-        "()": text in _FACTORIES,
-        "filename": _LOG_FILE.fullmatch(text) is not None,
-        ".": False,
-    }.get(name, True)
-    if "://" in text:
-        fine = text in _STREAMS
-    elif "${" in text and name != "filename":
-        resolved = _resolved(entry)
-        fine = fine and not (isinstance(resolved, str) and "://" in resolved)
-    if not fine:
-        shown = text or f"{name!r}"
-        raise ConfigError(
-            f"{shown} is not something that a logging config may hold here",
-            key=entry.key,
-            hint="hydra/job_logging=none hydra/hydra_logging=none; every run writes its log.txt",
         )

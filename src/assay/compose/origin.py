@@ -21,11 +21,11 @@ from assay.config.source_location import (
     config_file,
     defaults,
     joined,
-    shown,
     split,
     written,
 )
 from assay.config.tree import walk
+from assay.config.yaml_file import shown
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.targets.trust import project_folder

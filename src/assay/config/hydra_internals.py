@@ -20,10 +20,13 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.default_element import GroupDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig, flag_override
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
+from assay.config.yaml_file import file_error
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 
@@ -108,11 +111,15 @@ class Repository(ConfigRepository):
         if shipped:
             self._check_hidden(config_path)
         key = self._version(source, config_path) if shipped else None
-        if key is None:
-            return super().load_config(config_path)
-        if key not in _SHIPPED:
-            _SHIPPED[key] = super().load_config(config_path)
-        return _SHIPPED[key]
+        if key is not None and key in _SHIPPED:
+            return _SHIPPED[key]
+        try:
+            found = super().load_config(config_path)
+        except (YAMLError, OmegaConfBaseException, HydraException, OSError, ValueError) as error:
+            raise file_error(error, file_of(source, config_path)) from error
+        if key is not None:
+            _SHIPPED[key] = found
+        return found
 
     def _check_hidden(self, config_path: str) -> None:
         """Refuse a file of the user's in whose place assay's own of the same name is read."""
@@ -241,11 +248,6 @@ def any_reaches_out(loader: ConfigLoader, options: Iterable[str]) -> bool:
 def file_of(source: ConfigSource, name: str) -> Path:
     """The file of a config within one of Hydra's folders."""
     return Path(source.path) / ConfigSource._normalize_file_name(name)
-
-
-def check_header(text: str) -> None:
-    """Read the `# @package` line of a config as Hydra does."""
-    ConfigSource._get_header_dict(text)
 
 
 def defaults_of(

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
 
 from assay.config.hydra_internals import file_of
-from assay.paths import CONF_DIR
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from assay.config.hydra_internals import IConfigRepository
 
@@ -44,16 +43,6 @@ class Setting:
     path: Path | None = None
     line: int = 0
     override: str = ""
-
-
-def shown(path: Path) -> str:
-    """A path as a user knows it: from the current directory, or from assay's own `conf`."""
-    full = path.resolve()
-    if full.is_relative_to(Path.cwd()):
-        return full.relative_to(Path.cwd()).as_posix()
-    if full.is_relative_to(CONF_DIR.resolve()):
-        return f"conf/{full.relative_to(CONF_DIR.resolve()).as_posix()}"
-    return str(path)
 
 
 def config_file(repository: IConfigRepository, name: str) -> Path | None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.omegaconf_internals import (
     child_node,
@@ -13,14 +14,15 @@ from assay.config.omegaconf_internals import (
     is_missing,
     is_null,
     raw_value,
-    root_of,
 )
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
+_DEEPEST: Final = 16
 _CONTAINERS: Final = (DictConfig, ListConfig)
 _OF_KEY: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}", re.ASCII)
 
@@ -57,11 +59,6 @@ class Entry(NamedTuple):
         """Whether it says `${…}`."""
         return is_interpolation(self.node)
 
-    @property
-    def asks_for_data(self) -> bool:
-        """Whether it says `${spec.…}` and no more, in a config that has no `spec` yet."""
-        return OF_SPEC.fullmatch(str(self.raw)) is not None and "spec" not in root_of(self.node)
-
 
 def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
     """Every place in a config, a container before what is in it."""
@@ -75,6 +72,30 @@ def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:
         yield entry
         if entry.is_container:
             yield from walk(entry.node, key)
+
+
+def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) -> Iterator[tuple[Entry, Any]]:
+    """Every place and its value; what an interpolation leads to comes under the key where it arrives.
+
+    What waits for the data, or cannot be resolved, has the text of the interpolation as its value.
+    """
+    for entry in walk(config, prefix):
+        value = _value_of(entry)
+        yield entry, value
+        if entry.is_interpolation and isinstance(value, DictConfig | ListConfig):
+            if depth == _DEEPEST:
+                raise ConfigError("interpolations lead in a circle", key=entry.key, hint=f"{entry.key}=VALUE")
+            yield from follow(value, entry.key, depth + 1)
+
+
+def _value_of(entry: Entry) -> Any:
+    raw = entry.raw
+    if entry.is_container or not entry.is_interpolation or OF_SPEC.fullmatch(raw):
+        return raw
+    try:
+        return entry.parent[entry.name]
+    except OmegaConfBaseException:
+        return raw
 
 
 def called_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:

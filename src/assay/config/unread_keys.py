@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
 from omegaconf import DictConfig, Node, OmegaConf
 
 from assay.config.did_you_mean import key_meant
@@ -125,10 +124,7 @@ def _typed(config: DictConfig) -> list[Override]:
 
 def _one_of(group: str, options: Sequence[str]) -> str:
     if group == "augment":
-        return (
-            "augment=flip_crop_mixup applies one after the other; of your own: a YAML with "
-            "_target_: torchvision.transforms.v2.Compose and the list `transforms`, in their order"
-        )
+        return "augment=flip_crop_mixup, or your own YAML of a torchvision.transforms.v2.Compose"
     if len(options) < 2:
         return f"{group}={''.join(options) or 'OPTION'}"
     return f"{group}={options[0]}, or a run of each: assay train -m {group}={','.join(options)}"
@@ -157,11 +153,10 @@ def _check(
     read = keys_read(entries)
     given = {one.key_or_group: one for one in typed if not one.is_delete()}
     values = {key: one for key, one in given.items() if "/" not in key}
-    others = [one for one in typed if "/" not in one.key_or_group and not is_read(one.key_or_group, read)]
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
-        raise _nothing_reads(key, entries, values, others)
+        raise _nothing_reads(key, entries, values)
     for key in values:
         top = key.partition(".")[0]
         if top == "hydra":
@@ -169,7 +164,7 @@ def _check(
         else:
             fine = top in TOP or top not in config or is_read(key, read)  # not there: a group put elsewhere
         if not fine:
-            raise _nothing_reads(key, entries, values, others)
+            raise _nothing_reads(key, entries, values)
     _check_own_module(config, read, given)
 
 
@@ -237,44 +232,29 @@ def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Ov
             )
 
 
-def _nothing_reads(
-    key: str, entries: Sequence[Entry], values: Mapping[str, Override], others: Sequence[Override]
-) -> ConfigError:
+def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
         return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
     parent = key.rpartition(".")[0]
-    if key not in values or values[key].type is OverrideType.CHANGE:  # an option has it
-        beneath = [one for one in others if parent and one.key_or_group.startswith(f"{parent}.")]
-        beneath = [one for one in beneath if one.key_or_group != key and one.type is not OverrideType.ADD]
-        if beneath:
-            return _no_longer_read(key, max(beneath, key=lambda one: one.key_or_group.count(".")))
     keys = [
         one.key
         for one in entries
-        if "[" not in one.key
-        and not _touches(one.key, key)
+        if not ("[" in one.key or one.key.startswith("hydra.") or _touches(one.key, key))
         and (not parent or not one.is_container or one.key.rpartition(".")[0] == parent)
     ]
-    meant = key_meant(key, (one for one in keys if not one.startswith("hydra.")))
-    if meant.startswith("assay "):
-        return ConfigError("nothing reads this key", key=key, hint=meant)
-    value = values[key].get_value_element_as_str() if key in values else "…"
-    guess = f"; did you mean {meant!r}?" if meant else ""
     beside = ", ".join(one for one in keys if parent and one.rpartition(".")[0] == parent)
-    hint = f"{meant}={value}" if meant else f"`assay train --cfg` shows every key; ${{{key}}} would read it"
-    if beside and not meant:
-        hint = f"keys beside it: {beside}"
+    guess, meant = "", key_meant(key, keys)
+    hint = (
+        f"keys beside it: {beside}"
+        if beside
+        else f"`assay train --cfg` shows every key; ${{{key}}} would read it"
+    )
+    if meant.startswith("assay "):
+        hint = meant
+    elif meant:
+        value = values[key].get_value_element_as_str() if key in values else "…"
+        guess, hint = f"; did you mean {meant!r}?", f"{meant}={value}"
     return ConfigError(f"nothing reads this key{guess}", key=key, hint=hint)
-
-
-def _no_longer_read(key: str, typed: Override) -> ConfigError:
-    """What read a key was typed over, or taken away."""
-    if typed.is_delete():
-        why = f"nothing reads this key; did {typed.key_or_group} do so, which was taken away?"
-        return ConfigError(why, key=key, hint=f"leave out {typed.input_line}, or ~{key} as well")
-    value = typed.get_value_element_as_str()
-    why = f"nothing reads this key; was {typed.key_or_group} typed over what did?"
-    return ConfigError(why, key=key, hint=f"{key}={value}, in place of {typed.key_or_group}={value}")
 
 
 def keys_read(entries: Sequence[Entry], without: Collection[str] = ()) -> set[str]:

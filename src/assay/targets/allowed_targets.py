@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import child_node, dereferenced, is_interpolation, is_missing, raw_value
-from assay.config.tree import walk
+from assay.config.tree import follow
 from assay.errors import ConfigError, first_line
 from assay.quoting import is_dotted_path
 from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from assay.config.tree import Entry
 
 
 LEAVES: Final = tuple(
@@ -221,7 +218,6 @@ def is_allowed(path: str) -> bool:
 
 _KEY = re.compile(r"\$\{(?!spec\b)\.*[A-Za-z_][\w.\[\]]*\}", re.ASCII)
 """A plain interpolation of one key."""
-_DEEPEST = 16
 _HOLDS = (
     "torch.nn, torch.optim, torchvision.{models,transforms,datasets,ops}, torchmetrics, "
     "lightning.pytorch.{callbacks,loggers,strategies,plugins,profilers}, assay"
@@ -242,30 +238,9 @@ def trusted_in(config: DictConfig) -> tuple[str, ...]:
 
 def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Full key of each node that has a `_target_`, and the target."""
-    yield from _targets(config, prefix, 0)
-
-
-def _targets(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterator[tuple[str, Any]]:
-    for entry in walk(config, prefix):
+    for entry, _ in follow(config, prefix):
         if entry.name == "_target_" and isinstance(entry.parent, DictConfig):
             yield from _target(entry.parent, entry.key)
-        elif entry.is_interpolation:
-            value = _value(entry)
-            if isinstance(value, DictConfig | ListConfig):  # it stands elsewhere, but would be called here
-                if depth == _DEEPEST:
-                    raise ConfigError(
-                        "interpolations lead in a circle", key=entry.key, hint=f"{entry.key}=VALUE"
-                    )
-                yield from _targets(value, entry.key, depth + 1)
-
-
-def _value(entry: Entry) -> Any:
-    if entry.asks_for_data:
-        return None  # most of them, and OmegaConf's errors are slow
-    try:
-        return entry.parent[entry.name]
-    except OmegaConfBaseException:
-        return None  # it waits for the data; `ready` in assay.targets.resolve judges what it then is
 
 
 def _target(node: DictConfig, key: str) -> Iterator[tuple[str, Any]]:
@@ -323,23 +298,7 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
 
 def _guess(target: str) -> str:
     """What was probably meant: the same name in a place that is spelled nearly alike."""
-    best, found = 0.78, ""
-    for known in (*EXACT, *FUNCTIONS):
-        ratio = _alike(target, known)
-        if ratio > best:
-            best, found = ratio, known
-    parts = target.split(".")
-    for place in PLACES:
-        for count in range(place.count("."), place.count(".") + 2):  # a part may have been left out
-            ratio = _alike(".".join(parts[:count]), place)
-            if (
-                best < ratio < 1
-                and len(parts) > count
-                and _alike(parts[count - 1], place.split(".")[-1]) > 0.7
-            ):
-                best, found = ratio, ".".join([place, *parts[count:]])
-    return did_you_mean(found, [found], "; ") if found else ""
-
-
-def _alike(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
+    name = target.rpartition(".")[2]
+    places = [*EXACT, *FUNCTIONS, *(f"{place}.{name}" for place in PLACES)]
+    meant = [one for one in difflib.get_close_matches(target, places, n=1, cutoff=0.8) if one != target]
+    return f"; did you mean {meant[0]!r}?" if meant else ""

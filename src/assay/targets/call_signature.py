@@ -37,14 +37,7 @@ _FOR_TYPE_CHECKERS = {
 }
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120
-_METRIC = "torchmetrics.metric", "Metric"
 _Function = collections.abc.Callable[..., Any]
-_OF_A_METRIC: Mapping[str, Any] = {
-    **dict.fromkeys(("compute_on_cpu", "dist_sync_on_step", "sync_on_compute", "compute_with_cache"), bool),
-    "process_group": type(None),  # an object of a running program
-    **dict.fromkeys(("dist_sync_fn", "distributed_available_fn"), _Function | None),
-}
-"""What torchmetrics' `Metric` takes out of its `**kwargs`, to refuse the rest."""
 _OF_A_SUMMARY_WRITER: Mapping[str, Any] = {
     **dict.fromkeys(("comment", "filename_suffix"), str),
     "purge_step": int | None,
@@ -67,11 +60,13 @@ _HANDED_ON_TO: Mapping[str, Any] = {
     "ThroughputMonitor": Throughput,
 }
 """Classes of Lightning's that hand `**kwargs` on, and what takes them; the profiler drops unknown ones."""
+
+
 _NETWORKS = (
     *("AlexNet", "ConvNeXt", "DenseNet", "EfficientNet", "MNASNet", "MobileNetV2", "ResNet", "ShuffleNetV2"),
     *("SqueezeNet", "SwinTransformer", "VGG", "VisionTransformer"),
 )
-"""torchvision's classes whose builders (`resnet18`) hand their `**kwargs` on to them, and to nothing else."""
+"""torchvision's classes that builders (`resnet18`) hand `**kwargs` on to; some drop unknown ones."""
 
 
 @final
@@ -148,22 +143,23 @@ def call_of(target: Callable[..., Any]) -> Call | None:
 
 
 def _handed_on(target: Any) -> list[inspect.Parameter] | None:
-    """What is taken out of `**kwargs`, where that is known for certain."""
-    home = str(getattr(target, "__module__", "")).partition(".")[0]
-    if home == "torchmetrics" and inspect.isclass(target):
-        return _of_bases(target)
-    if home == "lightning" and target.__name__ == "WandbLogger":
+    """What becomes of `**kwargs`, where they are looked at only after the object is made."""
+    name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
+    if home.startswith("torchvision."):
+        made = (
+            target
+            if inspect.isclass(target)
+            else _annotation(target, "return", target.__annotations__.get("return"))
+        )
+        return _named(made) if getattr(made, "__name__", "") in _NETWORKS else None
+    if not home.startswith("lightning."):
+        return None
+    if name == "WandbLogger":
         return _of_wandb()
-    if home == "lightning" and target.__name__ in _HANDED_ON_TO:
-        extra = _HANDED_ON.get(target.__name__, {})
-        return _named(_HANDED_ON_TO[target.__name__]) + [_keyword(one, kind) for one, kind in extra.items()]
-    if home == "lightning" and (names := _HANDED_ON.get(target.__name__)) is not None:
-        return [_keyword(name, kind) for name, kind in names.items()]
-    if home == "torchvision":
-        made = target if inspect.isclass(target) else _annotation(target, "return", None)
-        if getattr(made, "__name__", "") in _NETWORKS:
-            return _named(made)
-    return None
+    if name not in _HANDED_ON and name not in _HANDED_ON_TO:
+        return None
+    taken = _named(_HANDED_ON_TO[name]) if name in _HANDED_ON_TO else []
+    return taken + [_keyword(one, kind) for one, kind in _HANDED_ON.get(name, {}).items()]
 
 
 def _named(target: Any) -> list[inspect.Parameter]:
@@ -180,18 +176,6 @@ def _of_wandb() -> list[inspect.Parameter] | None:
     return _named(init)
 
 
-def _of_bases(target: type) -> list[inspect.Parameter] | None:
-    """A metric hands its keywords up to `Metric`, which refuses what it does not know."""
-    found: list[inspect.Parameter] = []
-    for one in target.__mro__:
-        if (one.__module__, one.__name__) == _METRIC:
-            return found + [_keyword(name, kind) for name, kind in _OF_A_METRIC.items()]
-        if "__init__" in vars(one):
-            every = list(inspect.signature(vars(one)["__init__"]).parameters.values())[1:]  # without self
-            found += [_looked_up(one, each) for each in every if each.kind not in _MANY]
-    return None
-
-
 def _keyword(name: str, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
@@ -205,10 +189,8 @@ def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _annotation(target: Any, name: str, annotation: Any) -> Any:
-    """The annotation of one parameter, or of what is returned; Any where it cannot be known."""
+    """The annotation of one parameter; Any where it cannot be known."""
     function = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
-    if name == "return":
-        annotation = getattr(function, "__annotations__", {}).get("return", Any)
     stand_in = types.SimpleNamespace(__annotations__={name: annotation})
     names = {**_FOR_TYPE_CHECKERS, **getattr(function, "__globals__", {})}
     try:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import child_node, is_null, parent_of, raw_value
-from assay.config.tree import OF_SPEC, Entry, walk
+from assay.config.omegaconf_internals import child_node, parent_of, raw_value
+from assay.config.tree import Entry, follow
 from assay.errors import ConfigError
 from assay.quoting import override
 from assay.targets.trust import KEY, VALUES, within
@@ -43,7 +42,6 @@ _UNSAFE_NAME: Final = ("filename", "name", "prefix", "sub_dir", "version")
 """Arguments that become part of a file's path."""
 _WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_DEEPEST: Final = 8
 
 
 def check_outside(config: DictConfig, person: Trust) -> None:
@@ -55,7 +53,7 @@ def check_outside(config: DictConfig, person: Trust) -> None:
             f"{run_dir}: some loggers would expand the $", key="hydra.run.dir", hint="choose a name without $"
         )
     packages = [str(name) for name in config.get(KEY) or ()]
-    for entry, value in _leaves(config, "", 0):
+    for entry, value in follow(config):
         root = entry.key.partition(".")[0]
         if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
             continue
@@ -86,7 +84,7 @@ def is_path(name: str) -> bool:
 
 def said_in(config: DictConfig) -> frozenset[tuple[str, str]]:
     """Key and text of every value in a job that was looked at already, for `Trust.said`."""
-    return frozenset((entry.key, value) for entry, value in _leaves(config, "", 0) if isinstance(value, str))
+    return frozenset((entry.key, value) for entry, value in follow(config) if isinstance(value, str))
 
 
 def may_reach_out(key: str, value: Any) -> bool:
@@ -113,8 +111,7 @@ def check_hydra_outside(node: DictConfig, person: Trust) -> None:
                 _refuse(key, one, why, person, override(whole, list(map(str, value))) if "[" in key else "")
     launcher = OmegaConf.select(node, "launcher")
     if isinstance(launcher, DictConfig) and within(str(launcher.get("_target_")), person.packages):
-        for entry in walk(launcher, "hydra.launcher"):
-            value = None if entry.is_container else _value(entry)
+        for entry, value in follow(launcher, "hydra.launcher"):
             if isinstance(value, str) and value != "auto" and not entry.key.startswith(_NOT_OWN):
                 _refuse(entry.key, value, "a launcher of your own may run what it says", person)
     for key, one in _texts(launcher, "hydra.launcher") if isinstance(launcher, DictConfig) else ():
@@ -143,30 +140,6 @@ def check_below(run_dir: Path, directory: Path, key: str) -> None:
         raise ConfigError(
             f"{run_dir} lies outside of the sweep in {directory}", key=key, hint=f"{key}=${{hydra.job.num}}"
         )
-
-
-def _leaves(config: DictConfig | ListConfig, prefix: str, depth: int) -> Iterator[tuple[Entry, Any]]:
-    """Every value, those behind interpolations under the key where they arrive."""
-    for entry in walk(config, prefix):
-        if entry.is_container:
-            continue
-        value = _value(entry)
-        if isinstance(value, DictConfig | ListConfig):
-            if depth < _DEEPEST:
-                yield from _leaves(value, entry.key, depth + 1)
-        else:
-            yield entry, value
-
-
-def _value(entry: Entry) -> Any:
-    """The value; of one that waits for the data, the text as it is written."""
-    raw = entry.raw
-    if not isinstance(raw, str) or "${" not in raw or OF_SPEC.fullmatch(raw):
-        return raw
-    try:
-        return entry.parent[entry.name]
-    except OmegaConfBaseException:
-        return raw
 
 
 def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
@@ -214,9 +187,9 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, DictConfig | ListConfig):
         yield key, str(value)
         return
-    for entry in walk(value, key):
-        if not entry.is_container and not is_null(entry.node):
-            yield entry.key, str(_value(entry))
+    for entry, one in follow(value, key):
+        if one is not None and not isinstance(one, DictConfig | ListConfig | dict | list):
+            yield entry.key, str(one)
 
 
 def _is_said(key: str, value: str, person: Trust) -> bool:

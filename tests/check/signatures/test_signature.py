@@ -227,17 +227,6 @@ BLOCK = "assay.model.small_cnn.SmallCNN"
         ),
         # what is handed on
         ({"m": RESNET | {"num_class": 3}}, "m.num_class", "did you mean 'num_classes'?", "resnet18("),
-        ({"m": RESNET | {"num_classes": "x"}}, "m.num_classes", "a whole number", "num_classes=1000"),
-        (
-            {"m": {"_target_": "torchvision.models.convnext_tiny", "stochastic_depth": 0.1}},
-            "m.stochastic_depth",
-            "did you mean 'stochastic_depth_prob'?",
-            "convnext_tiny(",
-        ),
-        ({"m": ACCURACY | {"averag": "macro"}}, "m.averag", "did you mean 'average'?", "average="),
-        ({"m": ACCURACY | {"top": 1}}, "m.top", "no argument 'top'", "MulticlassAccuracy("),
-        ({"m": ACCURACY | {"compute_on_cpus": True}}, "m.compute_on_cpus", "'compute_on_cpu'?", ""),
-        ({"m": {"_target_": "torchmetrics.MeanSquaredError", "square": 1}}, "m.square", "'squared'?", ""),
         (
             {"m": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging", "deca": 1}},
             "m.deca",
