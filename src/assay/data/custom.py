@@ -109,7 +109,11 @@ class _Pairs:
         try:
             sample = self._dataset[index]
         except (RuntimeError, ValueError) as error:
-            raise _refused(self._key, f"sample {index} cannot be read", error) from error
+            where = f" ({frame})" if (frame := own_frame(error)) else ""
+            raise DataError(
+                f"{self._key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}",
+                hint="the same command with --debug shows the traceback",
+            ) from error
         if isinstance(sample, Mapping):
             names = list(sample)
             inputs = self._value(sample, "input_key", self._input_key or names[0])
@@ -134,14 +138,6 @@ class _Pairs:
                 hint=f"choose from: {', '.join(map(str, sample))}",
             )
         return sample[key]
-
-
-def _refused(key: str, what: str, error: Exception) -> DataError:
-    where = own_frame(error)
-    return DataError(
-        f"{key}: {what}: {' '.join(str(error).split())}{f' ({where})' if where else ''}",
-        hint="the same command with --debug shows the traceback",
-    )
 
 
 def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:

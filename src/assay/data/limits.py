@@ -32,13 +32,13 @@ def check_limits(values: Mapping[str, Any]) -> None:
         fits = isinstance(value, int) and least <= value <= (most or value)
         if name == "batch_size":
             fits, bounds = fits or value == "auto", f"{bounds}, or auto,"
-        _check(name, value, fits, f"a whole number {bounds}", least)
+        _check(f"data.{name}", value, fits, f"a whole number {bounds}", least)
     if values.get("num_workers"):
         _check_temporary_folder()
     shares = [values.get(name) for name in _SHARES]
     for name, share in zip(_SHARES, shares, strict=True):
         fits = isinstance(share, int | float) and 0 <= share < 1
-        _check(name, share, fits, "a share from 0 to below 1", 0.1)
+        _check(f"data.{name}", share, fits, "a share from 0 to below 1", 0.1)
     _check_columns(values)
     _check_folds("data.split.folds", *(values.get(name) for name in _FOLDS[:2]))
     _check_folds("data.split.inner_folds", *(values.get(name) for name in _FOLDS[2:]))
@@ -64,7 +64,7 @@ def check_limits(values: Mapping[str, Any]) -> None:
     ratio = values.get("thin_classes")
     fits = isinstance(ratio, int | float) and 0 < ratio <= 1
     wanted = "a number above 0 and at most 1, smallest class over largest,"
-    _check("thin_classes", ratio, fits, wanted, "0.01, or null")
+    _check("data.thin_classes", ratio, fits, wanted, "0.01, or null")
 
 
 def _check_temporary_folder() -> None:
@@ -94,11 +94,8 @@ def _check_columns(values: Mapping[str, Any]) -> None:
         )
     key = next((key for key in given if not key.endswith("group")), "")
     if key and values.get("split.folds") is not None:
-        why = (
-            "a fold would train on what is later than its test"
-            if "time" in key
-            else "the column names the subsets"
-        )
+        later = "a fold would train on what is later than its test"
+        why = later if "time" in key else "the column names the subsets"
         raise ConfigError(
             f"folds cannot be divided by this: {why}",
             key=key,
@@ -109,35 +106,26 @@ def _check_columns(values: Mapping[str, Any]) -> None:
 def _check_folds(key: str, folds: Any, fold: Any) -> None:
     name = key.rpartition(".")[2].removesuffix("s")
     what = "folds" if name == "fold" else "inner folds"
-    if folds is None:
-        if fold is not None:
-            raise ConfigError(
-                f"{fold} was given, but not how many {what} there are",
-                key=name,
-                hint=f"{name}={fold} {key}=5",
-            )
-        return
-    if not isinstance(folds, int) or isinstance(folds, bool) or folds < 2:
+    if folds is None and fold is not None:
         raise ConfigError(
-            f"{folds} was given; a whole number of at least 2 was expected",
-            key=key,
-            hint=f"{key}=5; null divides the samples once",
+            f"{fold} was given, but not how many {what} there are", key=name, hint=f"{name}={fold} {key}=5"
         )
+    if folds is None:
+        return
+    fits = isinstance(folds, int) and folds >= 2
+    _check(key, folds, fits, "a whole number of at least 2", "5; null divides the samples once")
+    every = f"assay train -m '{name}=range({folds})'"
     if fold is None:
         raise ConfigError(
             f"there are {folds} {what}, and none is chosen",
             key=name,
-            hint=f"assay train -m '{name}=range({folds})' {key}={folds}; {name}=0 for one of them",
+            hint=f"{every} {key}={folds}; {name}=0 for one of them",
         )
-    if not isinstance(fold, int) or isinstance(fold, bool) or not 0 <= fold < folds:
-        raise ConfigError(
-            f"{fold} was given; with {key}={folds} a whole number from 0 to {folds - 1} was expected",
-            key=name,
-            hint=f"{name}={folds - 1}, or all: assay train -m '{name}=range({folds})'",
-        )
+    fits = isinstance(fold, int) and 0 <= fold < folds
+    wanted = f"with {key}={folds} a whole number from 0 to {folds - 1}"
+    _check(name, fold, fits, wanted, f"{folds - 1}, or all: {every}")
 
 
-def _check(name: str, value: Any, fits: bool, wanted: str, instead: object) -> None:
+def _check(key: str, value: Any, fits: bool, wanted: str, instead: object) -> None:
     if value is not None and (isinstance(value, bool) or not fits):
-        key = f"data.{name}"
         raise ConfigError(f"{value} was given; {wanted} was expected", key=key, hint=f"{key}={instead}")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
+from typing_extensions import override
 
 from assay.data.samples import Stream
 from assay.data.transforms import seed_generators, stack
@@ -26,8 +28,33 @@ if TYPE_CHECKING:
     from assay.data.transforms import Transforms
 
 
+class SubsetLoader(ABC):
+    """Batches of a subset, from the position that the trainer is at."""
+
+    order: BatchOrder
+    _subset: Subset
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def samples(self, epoch: int, batch: int) -> Tensor:
+        """Which samples make up a batch, by their index in the source."""
+        return self.order.batches(epoch, batch, of=self._subset.keys)[0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to take up."""
+        del state
+
+
 @final
-class MemoryLoader:
+class MemoryLoader(SubsetLoader):
     """Batches of a data set in memory: one gather each, on the device the data lies on."""
 
     def __init__(
@@ -41,9 +68,7 @@ class MemoryLoader:
         self.order = order
         self._subset, self._placement, self._position, self._device = subset, placement, position, device
 
-    def __len__(self) -> int:
-        return len(self.order)
-
+    @override
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         epoch, start = self._position()
         subset, order = self._subset, self.order
@@ -54,20 +79,9 @@ class MemoryLoader:
         for (inputs, targets), keys in zip(batches, order.batches(epoch, start, of=subset.keys), strict=True):
             yield subset.transforms.pairs(inputs, targets, order.seed, epoch, keys)
 
-    def samples(self, epoch: int, batch: int) -> Tensor:
-        """Which samples make up a batch, by their index in the source."""
-        return self.order.batches(epoch, batch, of=self._subset.keys)[0]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to take up."""
-
 
 @final
-class StreamLoader:
+class StreamLoader(SubsetLoader):
     """Batches of a data set read sample by sample: torch's DataLoader over the same order of samples."""
 
     def __init__(
@@ -83,9 +97,7 @@ class StreamLoader:
             **options,
         )
 
-    def __len__(self) -> int:
-        return len(self.order)
-
+    @override
     def __iter__(self) -> Iterator[Any]:
         # A generator: workers start, and the position is read, when the first batch is asked for.
         self._running = iter(self._loader)
@@ -94,21 +106,10 @@ class StreamLoader:
                 raise batch
             yield batch
 
-    def samples(self, epoch: int, batch: int) -> Tensor:
-        """Which samples make up a batch, by their index in the source."""
-        return self.order.batches(epoch, batch, of=self._subset.keys)[0]
-
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones."""
         running, self._running, self._loader._iterator = self._running, None, None
         end_workers(running)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Nothing, as the position follows from the trainer's progress; tells Lightning it can resume."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to take up."""
 
 
 def leave_signals(worker: int) -> None:

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Inputs, normalised and on the device of the run, and targets."""
     subset = data.ready_subset(name, "eval")
-    dataset = KeyedDataset(subset.data, subset.transforms, data.seed)
-    keys = [(0, int(subset.rows[at]), int(subset.keys[at])) for at in positions]
-    with torch.random.fork_rng(devices=[]):
-        inputs = torch.stack([input_of(dataset[key]) for key in keys])
+    inputs = torch.stack(list(map(input_of, _read(subset, positions, data.seed))))
     targets = subset.data.targets[subset.rows[list(positions)]]
     return data.prepared(inputs.to(data.device), targets.to(data.device), data.dtype)
 
@@ -88,15 +85,19 @@ def show(
     subset: Subset, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
 ) -> list[Shown]:
     """Samples of a subset, transformed as the model gets them and not normalised."""
-    dataset = KeyedDataset(subset.data, subset.transforms, seed)
-    keys = [(0, int(subset.rows[position]), int(subset.keys[position])) for position in positions]
-    with torch.random.fork_rng(devices=[]):
-        samples = [dataset[key] for key in keys]
-        inputs = [input_of(sample) for sample in samples]
+    samples = _read(subset, positions, seed)
+    inputs = [input_of(sample) for sample in samples]
     targets = [_target_of(sample) for sample in samples]
     pictures = _pictures(inputs) if raw is None else [None] * len(inputs)
     rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
     return [Shown(*one) for one in zip(pictures, rows, targets, strict=True)]
+
+
+def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
+    """Samples as their loader reads them; no random numbers are drawn from the run's generators."""
+    dataset = KeyedDataset(subset.data, subset.transforms, seed)
+    with torch.random.fork_rng(devices=[]):
+        return [dataset[0, int(subset.rows[at]), int(subset.keys[at])] for at in positions]
 
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
@@ -112,12 +113,11 @@ def show_augmented(
     normalize: Normalize,
 ) -> list[Shown]:
     """Samples of a subset after its transforms and what is done to batches, in the unit from before that."""
-    dataset = KeyedDataset(subset.data, subset.transforms, seed)
-    chosen = subset.rows[list(positions)]
+    inputs = stack([input_of(sample) for sample in _read(subset, positions, seed)])
     with torch.random.fork_rng(devices=[]):
-        inputs = stack([input_of(dataset[0, row, row]) for row in chosen.tolist()])
         torch.manual_seed(seed)
-        restored = normalize.undone(augment(inputs, subset.data.targets[chosen])[0])
+        targets = subset.data.targets[subset.rows[list(positions)]]
+        restored = normalize.undone(augment(inputs, targets)[0])
     pictures = _pictures(list(restored))
     rows = [
         _row(one, ()) if picture is None else None for picture, one in zip(pictures, restored, strict=True)

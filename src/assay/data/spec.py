@@ -105,8 +105,6 @@ class Spec:
 
 
 _DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
-_MOST, _MOST_CLASSES = 10**8, 10**6
-"""Samples, or values of one: more would fill the memory while they are only counted."""
 
 
 @final
@@ -170,7 +168,7 @@ class Declared:
                 raise ValueError(f"num_classes={num_classes}: {size}, as in class_counts, was expected")
             self._targets = {subset: _labels(counts) for subset, counts in class_counts.items()}
         elif num_samples is not None and size is not None:
-            _check_numbers(kind.size_key, [size], least=not kind.learns_from_inputs, most=_MOST_CLASSES)
+            _check_numbers(kind.size_key, [size], least=not kind.learns_from_inputs)
             self._targets = {
                 subset: kind.declared_targets(number, size, input_shape, class_names or ())
                 for subset, number in num_samples.items()
@@ -199,10 +197,10 @@ class Declared:
         }
 
 
-def _check_numbers(name: str, values: Any, least: int, most: int = _MOST) -> None:
+def _check_numbers(name: str, values: Any, least: int) -> None:
     several = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
-    if not several or any(type(value) is not int or not least <= value <= most for value in values):
-        raise ValueError(f"{name}={values!r}: whole numbers from {least} to {most} were expected")
+    if not several or any(type(value) is not int or value < least for value in values):
+        raise ValueError(f"{name}={values!r}: whole numbers of at least {least} were expected")
 
 
 def _labels(counts: Sequence[int]) -> Tensor:

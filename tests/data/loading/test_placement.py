@@ -8,7 +8,7 @@ import torch
 from assay.data import placement as module
 from assay.data.data_module import DataModule
 from assay.data.normalize import Normalize
-from assay.data.placement import Placement, Prepared, free_device_memory, free_memory
+from assay.data.placement import Placement, Prepared, free_memory
 from assay.data.samples import Samples
 from assay.task.task_of import task_of
 
@@ -22,13 +22,6 @@ ROWS = torch.tensor([2, 0])
 
 def some_samples() -> Samples:
     return Samples(torch.arange(12, dtype=torch.uint8).view(4, 3), torch.arange(4))
-
-
-def test_a_batch_on_the_cpu_is_a_gather() -> None:
-    samples = some_samples()
-    inputs, targets = next(Placement(samples).batches([ROWS], torch.device("cpu")))
-    assert torch.equal(inputs, samples.inputs[ROWS])
-    assert targets.tolist() == [2, 0]
 
 
 def test_what_fits_moves_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,23 +173,6 @@ def test_a_run_ends_with_the_same_bits_whether_its_data_was_prepared_or_not(
     assert ready.result.metrics == plain.result.metrics
     for name, weights in ready.module.state_dict().items():
         assert torch.equal(weights, plain.module.state_dict()[name]), name
-
-
-def test_free_memory_is_what_the_container_leaves(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    from pathlib import Path
-
-    from assay.data import placement as memory
-
-    folder = Path(str(tmp_path))
-    monkeypatch.setattr(memory, "_CGROUP", folder)
-    unlimited = free_memory()
-    assert unlimited > 0
-    (folder / "memory.max").write_text("1000\n")
-    (folder / "memory.current").write_text("400\n")
-    assert free_memory() == 600
-    (folder / "memory.max").write_text("max\n")
-    assert free_memory() > 600
-    assert free_device_memory(META) == 0
 
 
 def test_batches_are_cut_to_their_longest_sample() -> None:
