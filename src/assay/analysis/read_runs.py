@@ -301,24 +301,16 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     import pandas as pd
 
     parts = list(_parts(read_runs(_listed(path))))
-    names = list(dict.fromkeys(metric for _, metric, _ in parts))
-    folders = list(dict.fromkeys(run for run, _, _ in parts))
-    lengths = [len(curve.values) for _, _, curve in parts]
-
-    def repeated(values: list[str], categories: list[str]) -> Any:
-        codes = {name: code for code, name in enumerate(categories)}
-        flat = [codes[value] for value, length in zip(values, lengths, strict=True) for _ in range(length)]
-        return pd.Categorical.from_codes(flat, categories=pd.Index(categories))
-
-    return pd.DataFrame(
-        {
-            "run": repeated([run for run, _, _ in parts], folders),
-            "epoch": pd.array([one for *_, curve in parts for one in curve.epochs], dtype="Int64"),
-            "step": pd.Series([one for *_, curve in parts for one in curve.steps], dtype="int64"),
-            "metric": repeated([metric for _, metric, _ in parts], names),
-            "value": pd.Series([one for *_, curve in parts for one in curve.values], dtype="float64"),
-        }
-    )
+    columns = [
+        (run, metric, *row)
+        for run, metric, curve in parts
+        for row in zip(curve.epochs, curve.steps, curve.values, strict=True)
+    ]
+    frame = pd.DataFrame(columns, columns=["run", "metric", "epoch", "step", "value"])
+    for name, values in (("run", (run for run, *_ in parts)), ("metric", (metric for _, metric, _ in parts))):
+        frame[name] = pd.Categorical(frame[name], categories=list(dict.fromkeys(values)))
+    frame = frame.astype({"epoch": "Int64", "step": "int64", "value": "float64"})
+    return frame[["run", "epoch", "step", "metric", "value"]]
 
 
 def _parts(found: list[Run]) -> Iterator[tuple[str, str, Any]]:
