@@ -88,8 +88,8 @@ def test_export_as_json(run_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "tflite"], "--format: tflite: one of onnx, torch_export, safetensors was expected"),
-        (["--quantize", "int4"], "--quantize: int4: int8 was expected"),
+        (["--format", "tflite"], "--format: expected one of onnx, torch_export, safetensors, got tflite"),
+        (["--quantize", "int4"], "--quantize: expected int8, got int4"),
         *(
             (
                 ["--format", other, "--quantize", "int8"],
@@ -98,7 +98,7 @@ def test_export_as_json(run_dir: Path) -> None:
             )
             for other in ("torch_export", "safetensors")
         ),
-        (["--out", "model.pt2"], "a file of --format onnx ends in .onnx"),
+        (["--out", "model.pt2"], "expected a folder or a file that ends in .onnx"),
     ],
 )
 def test_what_is_refused(run_dir: Path, arguments: list[str], message: str) -> None:
@@ -186,7 +186,7 @@ def test_a_document_has_the_first_rows_and_counts_all(digits_run: Trained, tmp_p
     ("words", "message", "code"),
     [
         (["--batch-size", "0"], "--batch-size: 0: a whole number above 0, or auto, was expected", 2),
-        (["--out", "x.xlsx"], "--out: x.xlsx: a name that ends in .parquet, .csv, .jsonl was expected", 2),
+        (["--out", "x.xlsx"], "--out: expected a name that ends in .parquet, .csv, .jsonl, got x.xlsx", 2),
         (["--checkpoint", "bset"], "is not one of", 2),
         (["--top-k", "0"], "Input should be greater than or equal to 1", 2),
     ],
