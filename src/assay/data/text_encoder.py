@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 import numpy as np
 import torch
 
-from assay.data.tabular.table_encoder import Column, check_columns
+from assay.data.tabular.table_encoder import Column, check_columns, describe_odd
 from assay.data.tokenizer import UNKNOWN, Kind, Tokenizer, check_tokenizer, pretrained_tokenizer
 from assay.errors import DataError
 
@@ -107,6 +107,8 @@ class TextEncoder:
             self._lengths.append(lengths)
         return ids
 
+    encode = transform
+
     def _cut(self, tokens: list[int]) -> list[int]:
         """As many as there is room for, the last ones those that end every text; none is padding."""
         num_closing = min(self.tokenizer.num_closing, self.max_length)
@@ -154,19 +156,8 @@ class TextEncoder:
         check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
-        """Sentences on what texts have that the training texts lack, or that does not fit."""
-        tokens = list(self._tokens(raw[self.column]))
-        total, cut = sum(map(len, tokens)), sum(len(ids) > self.max_length for ids in tokens)
-        strange = sum(ids.count(self.tokenizer.unknown) for ids in tokens)
-        told = []
-        if cut:
-            told.append(
-                f"{cut:,} of {len(raw):,} texts are longer than {self.max_length} tokens, and are cut there"
-            )
-        if strange:
-            share = 100 * strange / total
-            told.append(f"{share:.1f} % of the words are unknown: the training texts lack them")
-        return told
+        """A sentence on texts of which the training texts lack most words, or that do not fit."""
+        return describe_odd(self.odd(self.transform(raw)), raw.index)
 
     def odd(self, ids: Tensor) -> dict[int, str]:
         """What is odd about encoded texts, by their position."""

@@ -8,8 +8,8 @@ import numpy as np
 from assay.data.source_info import info_of
 from assay.data.table import Table
 from assay.data.tabular.column_kind import is_number
+from assay.data.tabular.table_encoder import blank_texts
 from assay.data.tabular.table_file import AUTO
-from assay.data.tabular.table_rows import blank_texts
 from assay.data.text_encoder import TextEncoder
 from assay.errors import DataError
 from assay.quoting import counted

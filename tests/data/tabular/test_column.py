@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from assay.data.tabular.table_encoder import Column, check_columns, checked
+from assay.data.tabular.table_encoder import Column, check_columns
 from assay.errors import DataError
 
 CITY = Column("city", "category", codes={"Bonn": 0, "Aue": 1, "Ulm": 1}, other=1)
@@ -22,7 +22,6 @@ BUILT = Column("built", "date", 30.0, parts=("elapsed", "month"), start=10.0)
 )
 def test_each_number_has_a_name(column: Column, names: list[str]) -> None:
     assert (column.names, column.width) == (names, len(names))
-    assert checked(column) is column
 
 
 def test_a_missing_date_is_filled_in_part_by_part() -> None:

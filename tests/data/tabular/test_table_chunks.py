@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tabular.table_rows import TableChunk, columns_of, table_chunks
+from assay.data.tabular.table_file import TableChunk, columns_of, table_chunks
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -190,7 +190,8 @@ def _kind_of_words(name: str, sample: list[str], different: int, rows: int) -> t
     return ("text", f"free text {example}") if words >= 5 else ("category", "")
 
 
-PARTS: Final = ("year", "month", "day_of_week", "hour", "elapsed")
+Part = Literal["year", "month", "day_of_week", "hour", "elapsed"]
+PARTS: Final = get_args(Part)
 """As pandas calls them, Monday is 0; `elapsed` is in days since the first date of the training rows."""
 ISO: Final = "ISO8601"
 _ISO_DAY: Final = r"\s*\d{4}-\d{2}-\d{2}"

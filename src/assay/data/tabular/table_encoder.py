@@ -1,16 +1,18 @@
-"""Columns of a table as one tensor of floats."""
+"""Columns of a table as one tensor of floats; rows that cannot be encoded are named."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, final
 
+import msgspec
 import numpy as np
 import pandas as pd
 import torch
 
 from assay.data.tabular import column_kind
-from assay.data.tabular.column_kind import is_number
+from assay.data.tabular.column_kind import Part, is_number
 from assay.errors import DataError
 from assay.quoting import override
 
@@ -29,11 +31,11 @@ class Column:
     """How one column becomes numbers."""
 
     name: str
-    kind: str
+    kind: Literal["number", "date", "category", "words", "text"]
     fill: float | str | None = None
-    codes: Mapping[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
     other: int | None = None
-    parts: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
     start: float = 0.0
     form: str = column_kind.ISO
     buckets: int = 0
@@ -63,14 +65,11 @@ class Column:
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
         return tuple(column_kind.parts_of(fill, self.parts, self.start)[0].tolist())
 
-    def far_off(self, column: pd.Series[Any]) -> NDArray[np.bool_]:
+    def far_off(self, values: pd.Series[Any]) -> NDArray[np.bool_]:
         """Where numbers or dates lie outside of those of training by more than these differ."""
         if self.span is None:
-            return np.zeros(len(column), dtype=bool)
-        if column.dtype.kind == "M":
-            numbers = column_kind.days_since_1970(column)
-        else:
-            numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+            return np.zeros(len(values), dtype=bool)
+        numbers = values.to_numpy() if self.kind == "number" else column_kind.days_since_1970(values)
         low, high = self.span
         far: NDArray[np.bool_] = (numbers < 2 * low - high) | (numbers > 2 * high - low)
         return far & np.isfinite(numbers)
@@ -78,11 +77,21 @@ class Column:
     @property
     def span_text(self) -> str:
         """How messages write the span."""
-        ends = self.span or ()
         of_date = self.kind == "date"
-        return " to ".join(
-            str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in ends
-        )
+        ends = [
+            str(np.datetime64(int(end // 1), "D")) if of_date else f"{end:.6g}" for end in self.span or ()
+        ]
+        return " to ".join(ends)
+
+    @property
+    def wanted(self) -> str:
+        """What a value of it is, for messages."""
+        if self.kind != "date":
+            return "a number"
+        last = datetime(2024, 12, 31, tzinfo=UTC)
+        if self.form in ("s", "ms"):
+            return f"a date such as {int(last.timestamp()) * (1000 if self.form == 'ms' else 1)}"
+        return f"a date such as {'2024-12-31' if self.form == column_kind.ISO else last.strftime(self.form)}"
 
 
 class ColumnEncoder(Protocol):
@@ -102,33 +111,8 @@ def check_columns(columns: Sequence[Column], names: Sequence[str]) -> None:
             f"data: the table has no {named}, which the model was trained on",
             hint=f"columns: {', '.join(column.name for column in columns)}",
         )
-    if len(set(names)) < len(names):
-        for column in columns:
-            if names.count(column.name) > 1:
-                raise DataError(
-                    f"data: the table has two columns called {column.name!r}", hint="rename one of them"
-                )
-
-
-def checked(column: Column) -> Column:
-    """Refuse what an encoder does not learn."""
-    codes = list(column.codes.values()) if isinstance(column.codes, dict) else [None]
-    numbers = all(isinstance(code, int) and 0 <= code < len(codes) for code in codes)
-    text = all(isinstance(value, str) for value in (column.name, column.kind, *column.codes))
-    fill = str if column.kind in ("category", "words") else float
-    of_text = isinstance(column.buckets, int) and 0 <= column.buckets <= MOST_BUCKETS
-    of_date = isinstance(column.start, float) and isinstance(column.form, str)
-    of_span = column.span is None or (len(column.span) == 2 and {float} == set(map(type, column.span)))
-    if (
-        not (numbers and text and of_text and of_date and of_span)
-        or column.kind not in ("number", "date", "category", "words")
-        or (column.kind == "words") != (column.buckets > 0)
-        or not set(column.parts) <= set(column_kind.PARTS)
-        or not (column.fill is None or isinstance(column.fill, fill))
-        or not (column.other is None or column.other in codes)
-    ):
-        raise ValueError(f"not what a table's encoder has learned: column {column.name!r:.40}")
-    return column
+    if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
+        raise DataError(f"data: the table has two columns called {twice[0]!r}", hint="rename one of them")
 
 
 @final
@@ -156,31 +140,36 @@ class TableEncoder:
         """Learn the categories, and the values to fill in."""
         kinds = {str(name): "words" if name in self._buckets else _kind(raw[name]) for name in raw.columns}
         training = raw.iloc[rows]
-        self.columns = tuple(self._learn(name, kind, training[name]) for name, kind in kinds.items())
+        learn = {
+            "words": self._learn_words,
+            "date": self._learn_date,
+            "number": self._learn_number,
+            "category": self._learn_category,
+        }
+        self.columns = tuple(learn[kind](name, training[name]) for name, kind in kinds.items())
 
-    def _learn(self, name: str, kind: str, column: pd.Series[Any]) -> Column:
-        gaps = bool(column.isna().any())
-        if kind == "words":
-            return Column(name, kind, "", buckets=self._buckets[name], gaps=gaps)
-        if kind == "date":
-            return self._learn_date(name, column)
-        if kind == "number":
-            numbers = _numbers(column, name)
-            known = numbers[~np.isnan(numbers)]
-            fill = float(np.median(known)) if len(known) else 0.0
-            gaps = len(known) < len(numbers)
-            return Column(name, kind, fill if self._impute else None, gaps=gaps, span=_span(known))
+    def _learn_words(self, name: str, column: pd.Series[Any]) -> Column:
+        return Column(name, "words", "", buckets=self._buckets[name], gaps=bool(column.isna().any()))
+
+    def _learn_number(self, name: str, column: pd.Series[Any]) -> Column:
+        numbers = _to_floats(column)
+        known = numbers[~np.isnan(numbers)]
+        fill = float(np.median(known)) if len(known) else 0.0
+        gaps = len(known) < len(numbers)
+        return Column(name, "number", fill if self._impute else None, gaps=gaps, span=_span(known))
+
+    def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
         # By their number, and of equally many by their name.
         counts = (
             category_texts(column).value_counts().sort_index().sort_values(ascending=False, kind="stable")
         )
-        most = str(counts.index[0]) if len(counts) else ""
         names = [str(text) for text in counts.index]
         limit = self._max_categories or len(names)
         frequent = sorted(names if len(names) <= limit else names[: limit - 1])
         codes = {text: frequent.index(text) if text in frequent else len(frequent) for text in sorted(names)}
         other = None if len(frequent) == len(names) else len(frequent)
-        return Column(name, kind, most if self._impute else None, codes, other, gaps=gaps)
+        fill = next(iter(names), "") if self._impute else None
+        return Column(name, "category", fill, codes, other, gaps=bool(column.isna().any()))
 
     def _learn_date(self, name: str, column: pd.Series[Any]) -> Column:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
@@ -205,11 +194,21 @@ class TableEncoder:
     def transform(self, raw: pd.DataFrame) -> Tensor:
         """Float32 `[N, F]`: numbers and dates in the table's order, then categories, then hashed texts."""
         self.check_columns([str(name) for name in raw.columns])
-        encode = {"category": _one_hot, "words": hashed_texts}
-        encoded = [encode.get(one.kind, _filled)(raw[one.name], one) for one in self._in_order()]
-        if not len(raw):
+        judged = judge_rows(raw, self.columns)
+        if judged.errors:
+            row, error = min(judged.errors.items())
+            raise DataError(
+                f"data: row {raw.index[row]} (rows count from 0): {error}",
+                hint="clean the column, train without it, or fill gaps with data.source.missing=impute",
+            )
+        return self.encode(judged.frame)
+
+    def encode(self, judged: pd.DataFrame) -> Tensor:
+        """As `transform`, of rows that `judge_rows` has taken."""
+        if not len(judged):
             return torch.zeros(0, sum(column.width for column in self.columns))
         with np.errstate(over="ignore"):
+            encoded = [_encode(judged[column.name], column) for column in self._in_order()]
             values = np.column_stack(encoded).astype(np.float32)
         return torch.from_numpy(np.ascontiguousarray(values))
 
@@ -227,30 +226,8 @@ class TableEncoder:
         check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
-        """Sentences on what the training rows had none of: some categories, values that are missing."""
-        told = []
-        for column in self.columns:
-            missing = int(raw[column.name].isna().sum())
-            if missing and column.fill is not None and not column.gaps:
-                told.append(
-                    f"{missing:,} of {len(raw):,} rows have no {column.name!r}, which each training row has: "
-                    "it is filled in"
-                )
-            if number := int(column.far_off(raw[column.name]).sum()):
-                told.append(
-                    f"{number:,} of {len(raw):,} rows have a {column.name!r} far outside the training range, "
-                    f"{column.span_text}"
-                )
-            if column.kind != "category":
-                continue
-            texts = category_texts(raw[column.name])
-            if len(strange := texts[~texts.isin(list(column.codes))]):
-                counts = "with the rarest ones" if column.other is not None else "as none of the known ones"
-                told.append(
-                    f"{len(strange):,} of {len(raw):,} rows have a {column.name!r} that no training row has, "
-                    f"such as {str(strange.iloc[0])[:40]!r}: it counts {counts}"
-                )
-        return told
+        """A sentence on rows that are unlike those of training."""
+        return describe_odd(judge_rows(raw, self.columns).warnings, raw.index)
 
     def as_plain(self) -> dict[str, Any]:
         """What was learned, as containers of text and numbers."""
@@ -261,19 +238,10 @@ class TableEncoder:
         """An encoder that has learned already."""
         encoder = cls()
         try:
-            encoder.columns = tuple(
-                checked(
-                    Column(**column | {"parts": tuple(column.get("parts", ())), "span": span and tuple(span)})
-                )
-                for column in plain["columns"]
-                for span in [column.get("span")]
-            )
-            encoder.csv = {key: str(plain["csv"][key]) for key in plain.get("csv", ())}
-        except (TypeError, KeyError) as error:
+            encoder.columns = msgspec.convert(plain["columns"], tuple[Column, ...])
+            encoder.csv = msgspec.convert(plain.get("csv", {}), dict[str, str])
+        except (KeyError, msgspec.ValidationError) as error:
             raise ValueError(f"not what a table's encoder has learned: {error}") from error
-        names = [column.name for column in encoder.columns]
-        if not names or len(set(names)) < len(names):
-            raise ValueError("not what a table's encoder has learned: no column, or two of one name")
         return encoder
 
 
@@ -282,13 +250,10 @@ def _span(known: NDArray[np.float64]) -> tuple[float, float] | None:
 
 
 def _kind(column: pd.Series[Any]) -> str:
-    if pd.api.types.is_complex_dtype(column):
-        raise DataError(
-            f"data: the column {column.name!r} holds complex numbers", hint="split it into two columns"
-        )
     if pd.api.types.is_datetime64_any_dtype(column):
         return "date"
-    if pd.api.types.is_timedelta64_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
+    odd = pd.api.types.is_complex_dtype(column) or pd.api.types.is_timedelta64_dtype(column)
+    if odd or isinstance(column.dtype, pd.PeriodDtype):
         raise DataError(
             f"data: the column {column.name!r} holds {column.dtype}, neither numbers nor categories",
             hint="turn it into numbers, or leave it out: "
@@ -297,13 +262,8 @@ def _kind(column: pd.Series[Any]) -> str:
     return "number" if is_number(column) else "category"
 
 
-def _numbers(column: pd.Series[Any], name: str) -> NDArray[np.float64]:
+def _to_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
     """Float64, NaN where a value is missing or infinite."""
-    if not is_number(column):
-        raise DataError(
-            f"data: the column {name!r} holds numbers in the training table, and something else here",
-            hint="clean the column, or train without it: " + override("data.source.exclude", [name]),
-        )
     values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isinf(values), np.nan, values)
 
@@ -317,44 +277,32 @@ def category_texts(column: pd.Series[Any]) -> pd.Series[Any]:
     )
 
 
-def distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
+def _distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]]:
     """Each row's place among the categories that occur, -1 where it has none, and these as text."""
     is_text = isinstance(column.dtype, pd.StringDtype)
     places, texts = pd.factorize(column if is_text else category_texts(column).reindex(column.index))
     return places, [str(text) for text in texts]
 
 
-def _filled(column: pd.Series[Any], learned: Column) -> NDArray[np.float64]:
+def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
+    if learned.kind == "words":
+        return hashed_texts(values, learned)
+    if learned.kind == "category":
+        places, texts = _distinct_texts(values)
+        unknown = -1 if learned.other is None else learned.other
+        # The last one is for those that are missing, whose place is -1.
+        known = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
+        hot: NDArray[np.bool_] = known[places][:, None] == np.arange(learned.width)
+        return hot.astype(np.float32)
     if learned.kind == "date":
-        days = column_kind.days_since_1970(column_kind.as_dates(column, learned.form))
-        if (wrong := np.isnan(days) & column.notna().to_numpy()).any():
-            raise DataError(
-                f"data: the column {learned.name!r} must hold dates as the training table does, and has "
-                f"{str(column[wrong].iloc[0])[:40]!r}",
-                hint="write them in the same way",
-            )
+        days = column_kind.days_since_1970(values)
         numbers = column_kind.parts_of(days, learned.parts, learned.start)
     else:
-        numbers = _numbers(column, learned.name)[:, None]
+        numbers = _to_floats(values)[:, None]
     missing = np.isnan(numbers[:, 0])
     if missing.any():
-        _check_fill(learned, missing)
         numbers[missing] = learned.fills
     return numbers
-
-
-def _one_hot(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
-    places, texts = distinct_texts(column)
-    missing = places < 0
-    if missing.any():
-        _check_fill(learned, missing)
-    unknown = -1 if learned.other is None else learned.other
-    # The last one is for those that are missing, whose place is -1.
-    known = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
-    codes = known[places]
-    columns = np.arange(learned.width)
-    hot: NDArray[np.float32] = (codes[:, None] == columns).astype(np.float32)
-    return hot
 
 
 def hashed_texts(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
@@ -369,10 +317,126 @@ def hashed_texts(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]
     return hashed
 
 
-def _check_fill(learned: Column, missing: NDArray[np.bool_]) -> None:
-    if learned.fill is None:
-        raise DataError(
-            f"data: the column {learned.name!r} has no finite value in row {int(missing.argmax())} (rows "
-            "count from 0), and the encoder knows none to fill in",
-            hint="fill it in, leave such rows out, or train with data.source.missing=impute",
+_LARGEST = float(np.finfo(np.float32).max)
+_TRUTH_VALUES = {"True": 1.0, "TRUE": 1.0, "true": 1.0, "False": 0.0, "FALSE": 0.0, "false": 0.0}
+_SHOWN = 40
+
+
+@final
+@dataclass(frozen=True)
+class JudgedRows:
+    """A table whose every row is judged."""
+
+    frame: pd.DataFrame
+    errors: dict[int, str] = field(default_factory=dict)
+    warnings: dict[int, str] = field(default_factory=dict)
+
+
+def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
+    """Tell the rows that an encoder takes from those that it would refuse."""
+    judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
+    for learned in columns:
+        column = frame[learned.name].reset_index(drop=True)
+        if learned.kind in ("number", "date"):
+            values, missing = _judge_values(judged, learned, column, decimal)
+        else:
+            values, missing = column, column.isna().to_numpy()
+        if learned.kind == "text":
+            missing = blank_texts(column)
+            foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
+            what = "is {}, which is not all text in UTF-8 (--encoding names another)"
+            _note(judged.warnings, foreign, column, what)
+        elif learned.kind == "category":
+            _judge_categories(judged, learned, column)
+        if learned.fill is None:
+            what = "text" if learned.kind == "text" else "value"
+            _note(judged.errors, missing, column, f"has no {what}")
+        elif not learned.gaps:
+            filled = "has no value, which each training row has: it is filled in"
+            _note(judged.warnings, missing, column, filled)
+        judged.frame[learned.name] = values
+    return judged
+
+
+def _judge_values(
+    judged: JudgedRows, learned: Column, column: pd.Series[Any], decimal: str
+) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
+    """Numbers or dates, and where they are missing."""
+    of_date = learned.kind == "date"
+    values, bad = _dates(column, learned.form) if of_date else _numbers(column, decimal)
+    _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
+    missing, far = values.isna().to_numpy() & ~bad, learned.far_off(values)
+    if not of_date:
+        numbers = values.to_numpy()
+        large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
+        _note(judged.errors, large, column, "is {}, which is too large")
+        missing, far = missing | (np.isinf(numbers) & ~large), far & ~large
+    _note(judged.warnings, far, column, f"is {{}}, far outside the training range, {learned.span_text}")
+    return values, missing
+
+
+def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any]) -> None:
+    places, distinct = _distinct_texts(column)
+    unknown = np.array([*(text not in learned.codes for text in distinct), False])[places]
+    if not unknown.any():
+        return
+    texts = category_texts(column).reindex(column.index, fill_value="")
+    foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
+    _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
+    lines = unknown & texts.str.contains("\n", regex=False).to_numpy()
+    _note(judged.errors, lines, column, "is {}: is a quote not closed there?")
+    counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
+    odd = unknown & ~foreign & ~lines
+    _note(judged.warnings, odd, column, f"is {{}}, which no training row has: it counts {counts}")
+
+
+def describe_odd(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]) -> list[str]:
+    """A sentence on rows that are unlike those of training, by their position."""
+    if not odd:
+        return []
+    at, why = min(odd.items())
+    some = f"{len(odd):,} of {len(rows):,} rows are unlike the training rows"
+    return [f"{some}, first row {rows[at]} (rows count from 0): {why}"]
+
+
+def blank_texts(texts: pd.Series[Any]) -> NDArray[np.bool_]:
+    """Which texts are missing, or are nothing but white space."""
+    blank: NDArray[np.bool_] = (texts.isna() | ~texts.astype(str).str.contains(r"\S")).to_numpy(dtype=bool)
+    return blank
+
+
+def _note(noted: dict[int, str], wrong: NDArray[np.bool_], column: pd.Series[Any], sentence: str) -> None:
+    for row in np.flatnonzero(wrong):
+        message = f"{column.name!r} {sentence.format(repr(str(column.iloc[row])[:_SHOWN]))}"
+        noted[int(row)] = f"{noted[int(row)]}; {message}" if int(row) in noted else message
+
+
+def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], NDArray[np.bool_]]:
+    if is_number(column):
+        values = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+        return values, np.zeros(len(column), dtype=bool)
+    if column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype):
+        return pd.Series(np.full(len(column), np.nan)), column.notna().to_numpy()
+    texts = column.astype(object).where(column.notna(), None)
+    as_text = texts.map(lambda value: _with_point(str(value).strip(), decimal), na_action="ignore")
+    values = pd.to_numeric(as_text, errors="coerce").astype(np.float64)
+    if values.isna().all():  # a column of yes and no in which another text stands, too
+        values = as_text.map(_TRUTH_VALUES).astype(np.float64)
+    return values, (texts.notna() & values.isna()).to_numpy()
+
+
+def _dates(column: pd.Series[Any], form: str) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
+    if form not in ("s", "ms", "%Y%m%d") and column.dtype.kind != "M":
+        # Numbers among texts are no dates, though 20240105 reads as one.
+        given = column.mask(
+            column.map(lambda value: isinstance(value, int | float), na_action="ignore").eq(True)
         )
+    else:
+        given = column
+    values = column_kind.as_dates(given, form)
+    return values, (column.notna() & values.isna()).to_numpy()
+
+
+def _with_point(text: str, decimal: str) -> str:
+    """A number as pandas reads it; 1.234 is none where the decimal point is a comma."""
+    return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")

@@ -1,4 +1,4 @@
-"""Reading a table from a file, and the dialect of a CSV. Imports no torch, so that it can be asked early."""
+"""Reading a table from a file, as a whole or in chunks, and the dialect of a CSV. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import lzma
 import re
 import warnings
 import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from zipfile import BadZipFile
 
 import pandas as pd
@@ -27,6 +30,8 @@ from assay.targets.objects import is_place, take_from
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from assay.data.tabular.table_encoder import ColumnEncoder
+
 
 AUTO: Final = "auto"
 SEPARATORS: Final = ";\t|,"
@@ -35,10 +40,9 @@ _PLAIN: Final = {"separator": ",", "decimal": "."}
 _LINES: Final = 1000
 _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
-_UNUSED: Final = "\x1f"
-"""A sign that stands in no text, so that a line is a single field."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+_RENAMED: Final = re.compile(r"\.\d+$")
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
@@ -93,9 +97,9 @@ def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
     if is_csv(path) and AUTO in (found.get("separator"), found.get("decimal")):
         lines = _first_lines(path, found.get("encoding", "utf-8"))
         if found["separator"] == AUTO:
-            found["separator"] = _separator(lines)
+            found["separator"] = _find_separator(lines)
         if found["decimal"] == AUTO:
-            found["decimal"] = _decimal(lines, found["separator"])
+            found["decimal"] = _find_decimal(lines, found["separator"])
     return {**found, **{key: default for key, default in _PLAIN.items() if found.get(key) == AUTO}}
 
 
@@ -105,37 +109,28 @@ def is_csv(path: str | Path) -> bool:
     >>> is_csv("a.csv.gz"), is_csv("a.tsv"), is_csv("a.parquet")
     (True, True, False)
     """
-    return not is_place(path) and not str(path).lower().endswith(
-        (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
-    )
+    others = (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
+    return not is_place(path) and not str(path).lower().endswith(others)
+
+
+def is_json_lines(path: str | Path) -> bool:
+    """Whether each line of a file is a JSON object, by its name."""
+    return str(path).lower().endswith((".jsonl", ".ndjson"))
 
 
 def _first_lines(path: str | Path, encoding: str) -> list[str]:
-    lines = pd.read_csv(
-        path,
-        sep=_UNUSED,
-        header=None,
-        names=["line"],
-        index_col=False,
-        dtype=str,
-        quoting=csv.QUOTE_NONE,
-        nrows=_LINES,
-        keep_default_na=False,
-        encoding=encoding,
-        encoding_errors="replace",
-        on_bad_lines="skip",
-    )
-    return list(lines["line"])
+    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+        return [line for line in islice(opened.handle, _LINES) if line.strip(" \r\n")]
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
     if separator == r"\s+":
         return [line.split() for line in lines]
-    rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=separator))
+    rows = list(csv.reader(lines, delimiter=separator))
     return rows[:-1] if len(lines) == _LINES and len(rows) > 1 else rows  # the last may be cut off
 
 
-def _separator(lines: Sequence[str]) -> str:
+def _find_separator(lines: Sequence[str]) -> str:
     shares: dict[str, float] = {}
     for separator in SEPARATORS:
         rows = _rows(lines, separator)
@@ -144,69 +139,20 @@ def _separator(lines: Sequence[str]) -> str:
     return max(shares, key=lambda separator: shares[separator], default=",")
 
 
-def _decimal(lines: Sequence[str], separator: str) -> str:
-    rows = _rows(lines, separator)
-    if separator == "," or not rows:
+def _find_decimal(lines: Sequence[str], separator: str) -> str:
+    if separator == ",":
         return "."
-    columns: list[list[str]] = [[] for _ in rows[0]]
-    for row in rows[1:]:
-        for column, field in zip(columns, row, strict=False):
-            if text := field.strip():
-                column.append(text)
-    return "," if any(_has_decimal_comma(column) for column in columns) else "."
+    header, *rows = _rows(lines, separator) or [[]]
+    for at in range(len(header)):
+        texts = [text for row in rows if len(row) > at and (text := row[at].strip())]
+        commas = [text for text in texts if "," in text]
+        numbers = sum(_COMMA_NUMBER.fullmatch(text) is not None for text in texts)
+        if commas and not all(map(_THOUSANDS.fullmatch, commas)) and numbers >= _MOST * len(texts):
+            return ","
+    return "."
 
 
-def _has_decimal_comma(texts: Sequence[str]) -> bool:
-    with_comma = [text for text in texts if "," in text]
-    return (
-        bool(with_comma)
-        and not all(_THOUSANDS.fullmatch(text) for text in with_comma)
-        and sum(_COMMA_NUMBER.fullmatch(text) is not None for text in texts) >= _MOST * len(texts)
-    )
-
-
-def is_json_lines(path: str | Path) -> bool:
-    """Whether each line of a file is a JSON object, by its name."""
-    return str(path).lower().endswith((".jsonl", ".ndjson"))
-
-
-def read_json_lines(path: str, key: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """A table of the objects of a .jsonl file; a key that an object lacks is a missing value."""
-    records = []
-    for number, (record, error) in enumerate(_records(Path(path), errors="strict"), start=1):
-        if error:
-            raise DataError(f"{key}: line {number} {error}", hint="repair it, or leave it out")
-        wanted = record if columns is None else {name: record[name] for name in columns if name in record}
-        records.append(wanted)
-    return pd.DataFrame(records)
-
-
-def line_chunks(
-    path: Path, columns: Sequence[str], size: int, encoding: str = "utf-8"
-) -> Iterator[tuple[pd.DataFrame, Sequence[int], dict[int, str]]]:
-    """Columns of a file of lines, chunk by chunk."""
-    of_json = is_json_lines(path)
-    start, records = 0, _records(path, "replace") if of_json else _texts(path, columns[0], encoding)
-    while some := list(islice(records, size)):
-        bad = {start + at: error for at, (_, error) in enumerate(some) if error}
-        good = [start + at for at, (_, error) in enumerate(some) if not error]
-        frame = pd.DataFrame([some[row - start][0] for row in good], columns=list(columns))
-        yield frame, good, bad
-        start += len(some)
-
-
-def first_keys(path: Path) -> list[str]:
-    """Keys of the first object of a .jsonl file."""
-    return next((list(record) for record, error in _records(path, errors="replace") if not error), [])
-
-
-def _texts(path: Path, column: str, encoding: str) -> Iterator[tuple[dict[str, Any], str]]:
-    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
-    with path.open(encoding=encoding, errors="replace") as file:
-        yield from (({column: line.rstrip("\n")}, "") for line in file)
-
-
-def _records(path: Path, errors: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _json_records(path: Path, errors: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Each line's object, and what is wrong with it; empty lines are passed over at the end alone."""
     with path.open(encoding="utf-8-sig", errors=errors) as file:
         blank = 0
@@ -227,10 +173,13 @@ def _records(path: Path, errors: str) -> Iterator[tuple[dict[str, Any], str]]:
                 yield {}, f"is a {type(record).__name__}, not an object"
 
 
-_RENAMED = re.compile(r"\.\d+$")
+def _text_records(path: Path, column: str, encoding: str) -> Iterator[tuple[dict[str, Any], str]]:
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+    with path.open(encoding=encoding, errors="replace") as file:
+        yield from (({column: line.rstrip("\n")}, "") for line in file)
 
 
-def read_table(  # noqa: PLR0912 - a branch for each kind of file
+def read_table(
     path: str,
     option: str = "path",
     *,
@@ -246,48 +195,26 @@ def read_table(  # noqa: PLR0912 - a branch for each kind of file
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    wanted = None if columns is None else list(columns)
-    try:
+    with _explain_errors(key, encoding):
         csv = resolved(path, csv)
         if (given := take_from(path)) is not None:
-            frame = (
-                given.copy(deep=False)
-                if wanted is None
-                else given[[name for name in given if name in wanted]]
-            )
+            frame = given.copy(deep=False)
         elif is_csv(path):
-            frame = _read_csv(path, csv, na_values, wanted, texts)
-        elif is_json_lines(path):
-            frame = read_json_lines(path, key, wanted)
-        elif path.lower().endswith(".xlsx"):
-            frame = read_excel(path, key, sheet, na_values, texts)
-            frame = frame if wanted is None else frame[[name for name in frame if name in wanted]]
-        elif path.lower().endswith(".feather"):
-            frame = pd.read_feather(path, columns=wanted)
+            frame = _read_csv(path, key, csv, na_values=na_values, columns=columns, texts=texts)
         else:
-            frame = pd.read_parquet(path, columns=wanted)
-    except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-        header: Any = {"sep": csv["separator"], "encoding": encoding, "encoding_errors": "replace"}
-        check_separator(pd.read_csv(path, **header, nrows=0, index_col=False).columns, key, csv["separator"])
-        _check_widths(path, key, csv)
-        what = " ".join(str(error).split())
-        raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
-    except UnicodeDecodeError as error:
-        name = {"utf-8": "UTF-8"}.get(encoding, encoding)
-        other = "utf-16" if _begins_as_utf_16(path) else "latin-1" if encoding == "utf-8" else "utf-8"
-        raise DataError(
-            f"{key} is not text in {name}: {error.reason}",
-            hint=f"save it as UTF-8, or data.source.encoding={other}",
-        ) from error
-    except (ValueError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError, ImportError) as error:
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
+            frame = _read_whole(path, key, columns=columns, sheet=sheet, na_values=na_values, texts=texts)
     if any(name is not None for name in frame.index.names):  # Parquet keeps pandas' index apart
         frame = frame.reset_index()
     if is_csv(path):
         check_names(path, key, csv["separator"], list(map(str, frame.columns)), encoding)
     frame.columns = frame.columns.map(str)
-    _check_header(frame, key, csv["separator"] if is_csv(path) else "")
+    if columns is not None:
+        frame = frame[[name for name in frame if name in columns]]
+    if frame.empty and not frame.columns.empty:
+        raise DataError(f"{key} has no rows", hint="give a table with samples")
+    _check_unique(frame.columns, key)
+    if frame.shape[1] == 1 and is_csv(path):
+        check_separator(frame.columns, key, csv["separator"])
     if is_csv(path) and columns is None:
         _check_quotes(frame, key, csv["separator"], csv["decimal"])
         if frame.iloc[:, -1].isna().any():  # pandas takes fields that are not there for missing values
@@ -295,9 +222,118 @@ def read_table(  # noqa: PLR0912 - a branch for each kind of file
     return plain_numbers(frame.reset_index(drop=True))
 
 
-def _begins_as_utf_16(path: str) -> bool:
-    with Path(path).open("rb") as file:
-        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+@contextmanager
+def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        name = "UTF-8" if encoding == "utf-8" else encoding
+        utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        other = "utf-16" if utf_16 else "latin-1" if encoding == "utf-8" else "utf-8"
+        raise DataError(
+            f"{key} is not text in {name}: {error.reason}",
+            hint=f"save it as UTF-8, or data.source.encoding={other}",
+        ) from error
+    except (ValueError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError, ImportError) as error:
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
+
+
+def _read_whole(
+    path: str | Path,
+    key: str,
+    *,
+    columns: Sequence[str] | None = None,
+    sheet: str | None = None,
+    na_values: Sequence[str] = (),
+    texts: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Read a file that is no CSV."""
+    name, wanted = str(path).lower(), None if columns is None else list(columns)
+    if name.endswith(".xlsx"):
+        return _read_excel(path, key, sheet, na_values, texts)
+    if name.endswith(".feather"):
+        return pd.read_feather(path, columns=wanted)
+    if not is_json_lines(name):
+        return pd.read_parquet(path, columns=wanted)
+    records = list(_json_records(Path(path), errors="strict"))
+    for number, (_, error) in enumerate(records, start=1):
+        if error:
+            raise DataError(f"{key}: line {number} {error}", hint="repair it, or leave it out")
+    return pd.DataFrame([record for record, _ in records])
+
+
+def _read_csv(
+    path: str,
+    key: str,
+    csv: Mapping[str, str],
+    *,
+    na_values: Sequence[str],
+    columns: Sequence[str] | None,
+    texts: Sequence[str],
+) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            return pd.read_csv(
+                path,
+                sep=csv["separator"],
+                decimal=csv["decimal"],
+                encoding=csv["encoding"],
+                na_values=list(na_values),
+                dtype=dict.fromkeys(texts, str),
+                usecols=None if columns is None else lambda name: str(name) in columns,
+                index_col=False,  # else a separator at the end of the rows shifts all columns by one
+                low_memory=False,  # else a column's type may differ from block to block
+                engine="c",
+            )
+        except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
+            check_separator(_header(path, csv["separator"], csv["encoding"]), key, csv["separator"])
+            _check_widths(path, key, csv)
+            raise ValueError(str(error)) from error
+
+
+def _header(path: str | Path, separator: str, encoding: str) -> pd.Index[str]:
+    options: Any = {"sep": separator, "encoding": encoding, "encoding_errors": "replace"}
+    names: pd.Index[str] = pd.read_csv(path, **options, nrows=0, index_col=False).columns.map(str)
+    return names
+
+
+def _read_excel(
+    path: str | Path, key: str, sheet: str | None, na_values: Sequence[str], texts: Sequence[str]
+) -> pd.DataFrame:
+    with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
+        warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
+        names = [str(name) for name in book.sheet_names]
+        if sheet not in names and (sheet is not None or len(names) > 1):
+            told = f"{key} has {len(names)} sheets"
+            if sheet is not None:
+                told = f"data.source.sheet={sheet}: {path} has no such sheet"
+            raise DataError(f"{told}: {', '.join(names[:10])}", hint=override("data.source.sheet", names[0]))
+        options: Any = {"na_values": list(na_values), "dtype": dict.fromkeys(texts, str)}
+        try:
+            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **options)
+            header = pd.read_excel(book, sheet_name=sheet or names[0], header=None, nrows=1, dtype=str)
+        except (KeyError, TypeError, SyntaxError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        _check_unique(header.iloc[:1].stack(), key)
+        return frame
+
+
+def _check_unique(names: Any, key: str) -> None:
+    twice = pd.Index(names)[pd.Index(names).duplicated()]
+    if len(twice) and twice[0]:
+        raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
+
+
+def check_names(
+    path: str | Path, where: str, separator: str, names: Sequence[str], encoding: str = "utf-8"
+) -> None:
+    """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`."""
+    if any(_RENAMED.sub("", name) in names for name in names if _RENAMED.search(name)):
+        options: Any = {"sep": separator, "nrows": 1, "header": None, "index_col": False, "dtype": str}
+        options |= {"keep_default_na": False, "encoding": encoding, "encoding_errors": "replace"}
+        _check_unique(pd.read_csv(path, **options).iloc[0], where)
 
 
 def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
@@ -313,84 +349,6 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
                 f"{key}: {path} has no column {name!r}{meant}",
                 hint=f"columns: {', '.join(known[:20])}{more}",
             )
-
-
-def _read_csv(
-    path: str,
-    csv: Mapping[str, str],
-    na_values: Sequence[str],
-    columns: Sequence[str] | None,
-    texts: Sequence[str],
-) -> pd.DataFrame:
-    wanted = None if columns is None else lambda name: str(name) in columns
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(
-            path,
-            sep=csv["separator"],
-            decimal=csv["decimal"],
-            encoding=csv["encoding"],
-            na_values=list(na_values),
-            dtype=dict.fromkeys(texts, str),
-            usecols=wanted,
-            index_col=False,  # else a separator at the end of the rows shifts all columns by one
-            low_memory=False,  # else a column's type may differ from block to block
-            engine="c",
-        )
-
-
-def read_excel(
-    path: str | Path, key: str, sheet: str | None, na_values: Sequence[str], texts: Sequence[str]
-) -> pd.DataFrame:
-    """Read a sheet of an Excel file."""
-    with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
-        warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
-        names = [str(name) for name in book.sheet_names]
-        if sheet is None and len(names) > 1:
-            raise DataError(
-                f"{key} has {len(names)} sheets: {', '.join(names[:10])}",
-                hint=override("data.source.sheet", names[0]),
-            )
-        if sheet is not None and sheet not in names:
-            raise DataError(
-                f"data.source.sheet={sheet}: {path} has no such sheet",
-                hint=f"its sheets: {', '.join(names[:10])}",
-            )
-        options: Any = {"na_values": list(na_values), "dtype": dict.fromkeys(texts, str)}
-        try:
-            frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **options)
-            header = pd.read_excel(book, sheet_name=sheet or names[0], header=None, nrows=1, dtype=str)
-        except (KeyError, TypeError, SyntaxError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
-        _check_twice(header, key)
-        return frame
-
-
-def _check_twice(header: pd.DataFrame, key: str) -> None:
-    written = [str(name) for row in header.to_numpy()[:1] for name in row if not pd.isna(name)]
-    if twice := [name for name in written if name and written.count(name) > 1]:
-        raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
-
-
-def _check_header(frame: pd.DataFrame, key: str, separator: str) -> None:
-    if frame.empty and not frame.columns.empty:
-        raise DataError(f"{key} has no rows", hint="give a table with samples")
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
-    if frame.shape[1] == 1 and separator:
-        check_separator(frame.columns, key, separator)
-
-
-def check_names(
-    path: str | Path, where: str, separator: str, names: Sequence[str], encoding: str = "utf-8"
-) -> None:
-    """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`."""
-    if not any(_RENAMED.sub("", name) in names for name in names if _RENAMED.search(name)):
-        return
-    options: Any = {"sep": separator, "nrows": 1, "header": None, "index_col": False, "dtype": str}
-    options |= {"keep_default_na": False, "encoding": encoding, "encoding_errors": "replace"}
-    _check_twice(pd.read_csv(path, **options), where)
 
 
 def check_separator(names: pd.Index[str], key: str, separator: str) -> None:
@@ -431,13 +389,149 @@ def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -
             lines = [line.split(separator) for line in text.splitlines()]
             rows: list[list[str]] = [[""] * position + lines[0], *lines[1:-1]]
             rows.append(lines[-1] + [""] * (len(numbers) - position - 1))
-            if any(len(one) != len(numbers) for one in rows):
+            if any(len(fields) != len(numbers) for fields in rows):
                 continue
-            fields = [one[at] for one in rows for at, number in enumerate(numbers) if number]
-            found = [field for field in fields if field]
-            if found and all(reads_as_number(field.replace(decimal, ".")) for field in found):
+            found = [
+                fields[at] for fields in rows for at, number in enumerate(numbers) if number and fields[at]
+            ]
+            if found and all(reads_as_number(text.replace(decimal, ".")) for text in found):
                 raise DataError(
                     f"{key}: {len(rows) - 1} rows lie within a cell of the column {name!r} in row {row} "
                     "(rows count from 0): a quote is not closed there",
                     hint='close it, double it ("") where it belongs to the text, or remove it',
                 )
+
+
+@final
+@dataclass(frozen=True)
+class TableChunk:
+    """Some rows of a table, their numbers, and what is wrong with those that cannot be read."""
+
+    frame: pd.DataFrame
+    rows: Sequence[int]
+    bad: dict[int, str] = field(default_factory=dict)
+
+
+def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
+    """Whether each line of a file is a text."""
+    return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is read as Parquet, by its name."""
+    return path.name.lower().endswith((".parquet", ".pq"))
+
+
+def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """How a table is read, with what was found in place of `auto`."""
+    with _explain_errors(str(path)):
+        return resolved(path, options)
+
+
+def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **others: Any) -> list[str]:
+    """Names of the columns of a table, of which no more is read where that is possible."""
+    with _explain_errors(str(path)):
+        if is_json_lines(path):
+            records = _json_records(path, errors="replace")
+            return next((list(record) for record, error in records if not error), [])
+        if is_parquet(path):
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+            return [str(name) for name in pq.read_schema(path).names]
+        if not is_csv(path):
+            return list(map(str, _read_whole(path, str(path), sheet=others.get("sheet")).columns))
+        names = list(_header(path, separator, encoding))
+        check_names(path, str(path), separator, names, encoding)
+    return names
+
+
+def table_chunks(
+    path: Path,
+    encoder: ColumnEncoder,
+    size: int,
+    *,
+    separator: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    na_values: Sequence[str] = (),
+    sheet: str | None = None,
+) -> Iterator[TableChunk]:
+    r"""Read a table chunk by chunk: the columns that an encoder needs, in the types that it needs."""
+    wanted = [column.name for column in encoder.columns]
+    of_texts = is_texts(path, encoder)
+    names = wanted if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
+    try:
+        encoder.check_columns(names)
+    except DataError as error:
+        if is_csv(path):
+            check_separator(pd.Index(names), str(path), separator)
+        raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
+    texts = text_columns(encoder)
+    with _explain_errors(str(path)):
+        if of_texts or is_json_lines(path):
+            records = _text_records(path, wanted[0], encoding) if of_texts else _json_records(path, "replace")
+            yield from _chunks_of_records(records, wanted, size)
+        elif is_parquet(path):
+            yield from _chunks_of_parquet(path, wanted, size)
+        elif is_csv(path):
+            options: Any = {"sep": separator, "decimal": decimal, "na_values": list(na_values)}
+            options |= {"dtype": dict.fromkeys(texts, str), "low_memory": False, "index_col": False}
+            yield from _chunks_of_csv(read_records(path, separator, encoding), size, options)
+        else:
+            frame = _read_whole(path, str(path), sheet=sheet, na_values=na_values, texts=texts)
+            frame = plain_numbers(frame.set_axis(frame.columns.map(str), axis=1))
+            for start in range(0, len(frame), size):
+                some = frame.iloc[start : start + size].reset_index(drop=True)
+                yield TableChunk(some, range(start, start + len(some)))
+
+
+def text_columns(encoder: ColumnEncoder) -> list[str]:
+    """Columns of a CSV file to be read as text.
+
+    One of codes such as 01 and 02 alone would be read as numbers, which in training it was not.
+    """
+    texts = [column.name for column in encoder.columns if column.kind == "text"]
+    categories = [column for column in encoder.columns if column.kind == "category"]
+    return texts + [column.name for column in categories if not set(column.codes) <= {"True", "False"}]
+
+
+def _chunks_of_records(
+    records: Iterator[tuple[dict[str, Any], str]], columns: Sequence[str], size: int
+) -> Iterator[TableChunk]:
+    start = 0
+    while some := list(islice(records, size)):
+        bad = {start + at: error for at, (_, error) in enumerate(some) if error}
+        good = [start + at for at, (_, error) in enumerate(some) if not error]
+        frame = pd.DataFrame([some[row - start][0] for row in good], columns=list(columns))
+        yield TableChunk(frame, good, bad)
+        start += len(some)
+
+
+def _chunks_of_parquet(path: Path, names: list[str], size: int) -> Iterator[TableChunk]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        start = 0
+        for batch in file.iter_batches(batch_size=size, columns=names):
+            frame = plain_numbers(batch.to_pandas(ignore_metadata=True))
+            yield TableChunk(frame, range(start, start + len(frame)))
+            start += len(frame)
+
+
+def _chunks_of_csv(records: Iterator[Record], size: int, options: Any) -> Iterator[TableChunk]:
+    header, start = next(records), 0
+    while some := list(islice(records, size)):
+        rows = range(start, start + len(some))
+        bad = {
+            row: f"line {record.line} has {record.width} values, expected {header.width}"
+            if record.width
+            else f"line {record.line}: a quote is not closed"
+            for row, record in zip(rows, some, strict=True)
+            if record.width != header.width
+        }
+        text = "".join([header.text, *(record.text for record in some if record.width == header.width)])
+        frame = pd.read_csv(StringIO(text), engine="c", **options)
+        if len(frame) + len(bad) != len(some):
+            raise ValueError(f"rows {start} to {rows[-1]} cannot be told apart (rows count from 0)")
+        yield TableChunk(frame, [row for row in rows if row not in bad] if bad else rows, bad)
+        start += len(some)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from omegaconf import OmegaConf
 
 from assay.analysis.objective import described_metric, format_score
-from assay.data.tabular.table_rows import text_columns
+from assay.data.tabular.table_file import text_columns
 from assay.quoting import counted, number_text
 from assay.terminal import escape_markdown
 

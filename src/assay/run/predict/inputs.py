@@ -16,7 +16,8 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 
 from assay.data.array_file import read_inputs
 from assay.data.picture_folder import images_below
-from assay.data.tabular.table_rows import columns_of, found_options, is_texts, judge_rows, table_chunks
+from assay.data.tabular.table_encoder import judge_rows
+from assay.data.tabular.table_file import columns_of, found_options, is_texts, table_chunks
 from assay.data.text_encoder import TextEncoder
 from assay.errors import AssayError, DataError
 from assay.quoting import counted

@@ -24,8 +24,8 @@ from assay.data.normalize import Normalize
 from assay.data.picture_folder import images_below
 from assay.data.placement import padded_length
 from assay.data.source_info import info_of
-from assay.data.tabular.table_file import AUTO
-from assay.data.tabular.table_rows import found_options, judge_rows, table_chunks
+from assay.data.tabular.table_encoder import describe_odd, judge_rows
+from assay.data.tabular.table_file import AUTO, found_options, table_chunks
 from assay.data.text_encoder import TextEncoder
 from assay.data.transforms import Transforms, stack
 from assay.errors import ConfigError, DataError
@@ -189,13 +189,16 @@ class Preprocess(nn.Module):
                 f"row {row} (rows count from 0): {error}",
                 hint=f"clean or leave out such rows ({len(judged.errors):,} of {len(frame):,})",
             )
-        for sentence in encoder.unknown(judged.frame):
+        samples, odd = self.encoded(judged.frame), dict(judged.warnings)
+        if isinstance(encoder, TextEncoder):
+            odd |= encoder.odd(samples)
+        for sentence in describe_odd(odd, range(len(frame))):
             warnings.warn(sentence, stacklevel=2)
-        return self.encoded(judged.frame)
+        return samples
 
     def encoded(self, frame: pd.DataFrame) -> Tensor:
         """Rows of a table that were judged already, encoded: `[N, F]`."""
-        return self._checked(self._transformed(self.fitted_encoder().transform(frame)))
+        return self._checked(self._transformed(self.fitted_encoder().encode(frame)))
 
     def fitted_encoder(self) -> TableEncoder | TextEncoder:
         """What encodes rows of a table, or of texts."""
