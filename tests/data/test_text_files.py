@@ -176,21 +176,13 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     assert [note for note in source.notes if "latin.txt" in note and "left out" in note]
 
 
-def test_more_text_than_memory_is_refused_before_it_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(text_files, "free_memory", lambda: 1000)
-    with pytest.raises(DataError, match="GB are free"):
-        TextFiles(folder).read()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"context_length": 0}, "context_length=0: at least 1 token"),
+        ({"context_length": 0}, "context_length=0, stride=None: expected 1 or more"),
         ({"stride": 0}, "stride=0"),
         ({"stride": 129}, "stride=129"),
-        ({"tokens": "words"}, "tokens='words': one of bytes, characters, bpe"),
+        ({"tokens": "words"}, "tokens='words': expected one of bytes, characters, bpe"),
         ({"split_by": "rows"}, "split_by='rows'"),
         ({"on_bad": "ignore"}, "on_bad='ignore'"),
         ({"vocab_size": 500}, "vocab_size=500 is of byte pairs, and the tokens are bytes"),

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sysconfig
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, final, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import torch
 from typing_extensions import override
 
-from assay.data.alphabet import END, UNKNOWN, Alphabet
-from assay.data.placement import free_memory
+from assay.data.alphabet import END, Alphabet
 from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.source_paths import check_path
@@ -90,8 +88,6 @@ def _after_line(texts: Sequence[Text], starts: Sequence[int], at: int) -> int:
 
 
 _NAMED: Final = 5
-_BYTES_EACH: Final = 12
-"""Memory per byte of text at most: bytes, text, its tokens as they are made, and as they are kept."""
 _LEFT_OUT: Final = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
 """Folders of the standard library that some systems leave out, or that hold other packages."""
 
@@ -117,23 +113,14 @@ def find(root: Path, pattern: str) -> list[tuple[str, Path]]:
 
 def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple[list[Text], str, list[str]]:
     """What files hold."""
-    size, free = sum(path.stat().st_size for _, path in files), free_memory()
-    if size * _BYTES_EACH > free:
-        raise DataError(
-            f"{where}: {size / 1e9:,.2f} GB of text take up to {size * _BYTES_EACH / 1e9:,.1f} GB of memory "
-            f"while they become tokens; {free / 1e9:,.1f} GB are free",
-            hint="name fewer files with data.source.pattern, or cut them",
-        )
     texts, bad, digest, empty = list[Text](), list[str](), hashlib.sha256(), 0
     for name, path in files:
         try:
             content = path.read_bytes()
             text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            bad.append(f"{name} is not UTF-8 at byte {error.start:,}")
-            continue
-        except OSError as error:
-            bad.append(f"{name} cannot be read: {os.strerror(error.errno or 0)}")
+        except (OSError, UnicodeDecodeError) as error:
+            at = f"is not UTF-8 at byte {error.start:,}" if isinstance(error, UnicodeDecodeError) else ""
+            bad.append(f"{name} {at or f'cannot be read: {error}'}")
             continue
         empty += not text
         if text:
@@ -156,6 +143,7 @@ def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple
 TOKENS: Final = ("bytes", "characters", "bpe")
 _VOCAB_SIZE: Final = 1024
 _BLOCK: Final = 1 << 20
+_ON_BAD: Final = ("error", "skip")
 SPLITS: Final = ("auto", "files", "folders", "tail")
 _FEW_FILES: Final = 10
 """Below which a subset of them would be one file or none."""
@@ -215,9 +203,10 @@ class TextFiles:
         stride: int | None = None,
         on_bad: str = "error",
     ) -> None:
-        for name, value, choices in (("tokens", tokens, TOKENS), ("split_by", split_by, SPLITS)):
-            if value not in choices:
-                raise ValueError(f"{name}={value!r}: one of {', '.join(choices)} was expected")
+        choices = {"tokens": (tokens, TOKENS), "split_by": (split_by, SPLITS), "on_bad": (on_bad, _ON_BAD)}
+        for name, (value, known) in choices.items():
+            if value not in known:
+                raise ValueError(f"{name}={value!r}: expected one of {', '.join(known)}")
         if tokens == "bpe":
             check_tokenizer(tokens, vocab_size or _VOCAB_SIZE)
         elif vocab_size is not None:
@@ -225,12 +214,10 @@ class TextFiles:
                 f"data.source.vocab_size={vocab_size} is of byte pairs, and the tokens are {tokens}; use "
                 "data.source.vocab_size=null"
             )
-        if on_bad not in ("error", "skip"):
-            raise ValueError(f"on_bad={on_bad!r}: error or skip was expected")
-        if context_length < 1:
-            raise ValueError(f"context_length={context_length}: at least 1 token was expected, such as 128")
-        if stride is not None and not 1 <= stride <= context_length:
-            raise ValueError(f"stride={stride}: 1 to context_length={context_length} was expected, or null")
+        if context_length < 1 or not (stride is None or 1 <= stride <= context_length):
+            raise ValueError(
+                f"context_length={context_length}, stride={stride}: expected 1 or more, stride up to it"
+            )
         self._root, self._pattern = None if root is None else Path(root), pattern
         self._length, self._stride = context_length, stride or context_length
         self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE
@@ -286,35 +273,25 @@ class TextFiles:
         return "files" if len(texts) >= _FEW_FILES else "tail"
 
     def _divided(self, texts: list[Text]) -> dict[str, list[Text]]:
-        how = self._how(texts)
+        how, shares, subsets = self._how(texts), dict(self._shares), dict[str, list[Text]]()
         if how == "folders":
-            subsets = {
-                name: [text for text in texts if text.name.startswith(f"{name}/")] for name in _SUBSETS
-            }
-            if sum(map(len, subsets.values())) < len(texts) or not subsets["train"]:
+            for name in _SUBSETS:
+                if found := [text for text in texts if text.name.startswith(f"{name}/")]:
+                    subsets[name], shares[name] = found, 0.0
+            if sum(map(len, subsets.values())) < len(texts) or "train" not in subsets:
                 raise DataError(
                     f"{self._where}: files in folders train, val and test were expected, and no others",
                     hint="data.source.split_by=files",
                 )
-            return self._with_shares({subset: some for subset, some in subsets.items() if some})
-        if how == "files":
-            subsets = by_files(texts, self._shares, self._seed)
-            wanted = [subset for subset in _SUBSETS if subset == "train" or self._shares[subset]]
-            if lacking := [subset for subset in wanted if subset not in subsets]:
-                raise DataError(
-                    f"{self._where}: {counted(len(texts), 'file')} are too few, {lacking[0]} gets none",
-                    hint="data.source.split_by=tail cuts the text itself",
-                )
-            return subsets
-        return by_tail(texts, self._shares)
-
-    def _with_shares(self, subsets: dict[str, list[Text]]) -> dict[str, list[Text]]:
-        """Folders, and what has no folder of its own as a share of the training texts."""
-        shares = {subset: 0.0 if subset in subsets else self._shares[subset] for subset in ("val", "test")}
-        if not any(shares.values()):
-            return subsets
-        texts = subsets["train"]
-        cut = by_files(texts, shares, self._seed) if len(texts) >= _FEW_FILES else by_tail(texts, shares)
+            texts = subsets["train"]  # what has no folder is a share of it
+            how = "files" if len(texts) >= _FEW_FILES else "tail"
+        cut = by_files(texts, shares, self._seed) if how == "files" else by_tail(texts, shares)
+        lacking = [name for name in _SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
+        if lacking and how == "files":
+            raise DataError(
+                f"{self._where}: {counted(len(texts), 'file')} are too few, {lacking[0]} gets none",
+                hint="data.source.split_by=tail cuts the text itself",
+            )
         return {**subsets, **cut}
 
     def _samples(
@@ -329,7 +306,15 @@ class TextFiles:
             tokens[starts[-1] : end] = one
             tokens[end] = END
             starts.append(end + 1)
-        self._tell_unknown(subset, codec, tokens)
+        if isinstance(codec, Alphabet) and (
+            number := int(torch.isin(tokens, torch.tensor(codec.never)).sum())
+        ):
+            told = (
+                f"data.source.tokens=characters: {number:,} of {len(tokens):,} characters of the {subset} "
+                "subset are not in the training subset: each counts as the same unknown one, and as no byte; "
+                "data.source.tokens=bytes has none"
+            )
+            self.notes = (*self.notes, told)
         length, stride = self._length, self._stride if subset == "train" else self._length
         count = 1 + (len(tokens) - 1 - length) // stride
         if count < 1:
@@ -349,18 +334,6 @@ class TextFiles:
             token_bytes=run_lengths(codec.token_bytes),
         )
 
-    def _tell_unknown(self, subset: str, codec: Alphabet | Tokenizer, tokens: Tensor) -> None:
-        has_unknown = isinstance(codec, Alphabet) and codec.characters is not None
-        number = int((tokens == UNKNOWN).sum()) if has_unknown else 0
-        if number:
-            which = f"{number:,} of {len(tokens):,} characters of the {subset} subset"
-            self.notes = (
-                *self.notes,
-                f"data.source.tokens=characters: {which} are not in the training subset: each counts "
-                "as the same unknown one, and as no byte; "
-                "data.source.tokens=bytes has none",
-            )
-
 
 def _encoded(codec: Alphabet | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
     """Token ids of a text, which is taken in blocks of whole lines where it is long."""
@@ -379,14 +352,16 @@ def _said(subsets: Mapping[str, Sequence[Text]], how: str) -> list[str]:
     sizes = {subset: f"{sum(len(one.text) for one in some):,}" for subset, some in subsets.items()}
     told = ", ".join(f"{subset} {size}" for subset, size in sizes.items())
     notes = [f"characters of text: {told}" + (f" (split by {how})" if len(subsets) > 1 else "")]
-    train = {hashlib.sha256(one.text.encode()).digest() for one in subsets.get("train", ())}
-    for subset in ("val", "test"):
-        same = [one for one in subsets.get(subset, ()) if hashlib.sha256(one.text.encode()).digest() in train]
-        if same:
-            notes.append(
-                f"{counted(len(same), 'file')} of the {subset} subset, such as {same[0].name}, "
-                "have the text of a training file"
-            )
+    train = {one.text for one in subsets.get("train", ())}
+    same = {
+        subset: [one.name for one in subsets.get(subset, ()) if one.text in train] for subset in _SUBSETS[1:]
+    }
+    notes += [
+        f"{counted(len(names), 'file')} of the {subset} subset, such as {names[0]}, have the text of a "
+        "training file"
+        for subset, names in same.items()
+        if names
+    ]
     return notes
 
 
@@ -401,14 +376,8 @@ class _Windows(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
     @override
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(self._count))]
         token = index * self._stride

@@ -77,7 +77,7 @@ class TextTable:
         sheet: str | None = None,
     ) -> None:
         if missing not in ("error", "drop"):
-            raise ValueError(f"missing={missing!r}: error or drop was expected")
+            raise ValueError(f"missing={missing!r}: expected error or drop")
         self._table = Table(
             path,
             target,

