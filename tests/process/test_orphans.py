@@ -68,18 +68,6 @@ def family() -> Iterator[tuple[subprocess.Popen[str], int]]:
         os.kill(child, signal.SIGKILL)
 
 
-def test_descendants_and_marks_are_found(family: tuple[subprocess.Popen[str], int]) -> None:
-    parent, child = family
-    assert orphans.descendants(parent.pid) == [child]
-    assert orphans.descendants(os.getpid()).count(child) == 1
-    assert orphans.mark_of(child, NAME) == "mine"
-    assert orphans.mark_of(child, "NO_SUCH_VARIABLE") == ""
-    parent.kill()
-    parent.wait()
-    assert orphans.descendants(parent.pid) == []
-    assert orphans.mark_of(parent.pid, NAME) == ""
-
-
 def test_what_has_the_mark_ends_and_nothing_else(family: tuple[subprocess.Popen[str], int]) -> None:
     parent, child = family
     orphans.kill_marked(NAME, "another's")
@@ -114,11 +102,3 @@ def test_an_orphan_is_adopted() -> None:
     )
     (orphan,) = done.stdout.split()
     until(lambda: is_gone(int(orphan)), 20)
-
-
-def test_killing_nobody_does_nothing(family: tuple[subprocess.Popen[str], int]) -> None:
-    parent, child = family
-    parent.kill()
-    parent.wait()
-    orphans.kill(parent.pid)
-    assert not is_gone(child)

@@ -35,12 +35,6 @@ def test_only_a_run_that_came_to_its_end_is_not_run_again(status: str, known: bo
         assert (outcome.status, outcome.metrics) == (status, {"val/loss": 0.5})
 
 
-def test_what_was_never_begun_or_is_damaged_is_to_be_run(tmp_path: Path) -> None:
-    assert recovered(tmp_path / "none") is None
-    (tmp_path / "record.json").write_text("{")
-    assert recovered(tmp_path) is None
-
-
 def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release, hold = os.pipe()
     ready, tell = os.pipe()

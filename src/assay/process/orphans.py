@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import IO, Any, Final
 
 import psutil
@@ -38,11 +37,7 @@ def adopt() -> None:
 
 def children() -> list[int]:
     """Process ids of the children of this process."""
-    own = Path(f"/proc/self/task/{threading.get_native_id()}/children")
-    try:
-        return [int(pid) for pid in own.read_text(encoding="ascii").split()]
-    except OSError:  # another system, or a kernel without this list
-        return [child.pid for child in psutil.Process().children()]
+    return [child.pid for child in psutil.Process().children()]
 
 
 def descendants(pid: int) -> list[int]:

@@ -73,17 +73,12 @@ def made(
         return kind(**values, **given)
     except AssayError:
         raise
-    except ValueError as error:
-        name = str(error).partition("=")[0]
-        full = f"{key}.{name}" if name in names else key
-        raise ConfigError(
-            str(error), key=full, hint="assay configs hydra/launcher shows what there is"
-        ) from error
     except Exception as error:  # whatever a constructor of the user's own raises
+        name = str(error).partition("=")[0]
         raise ConfigError(
-            f"{kind.__module__}.{kind.__qualname__} cannot be made: {one_line_of(error)}",
-            key=key,
-            hint="--debug shows the traceback",
+            f"{kind.__qualname__}: {one_line_of(error)}",
+            key=f"{key}.{name}" if name in names else key,
+            hint="assay configs hydra/launcher shows what there is; --debug shows the traceback",
         ) from error
 
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
-_LOOK_EVERY: Final = 1.0
 _CAUSES: Final = {
     "exception": "",
     "machine": "",
@@ -52,8 +51,6 @@ class _Row:
     run_dir: Path
     epochs: int = 0
     started: float = field(default_factory=time.monotonic)
-    looked: float = 0.0
-    progress: str = ""
 
 
 @final
@@ -177,12 +174,11 @@ class SweepProgress:
         # What does not fit on the screen would scroll it with each refresh.
         fitting = max(1, self._console.height - 4)
         for number, row in list(self._rows.items())[:fitting]:
-            if now - row.looked > _LOOK_EVERY:
-                row.looked, row.progress = now, last_progress(row.run_dir, self._objective.name, row.epochs)
+            progress = last_progress(row.run_dir, self._objective.name, row.epochs)
             table.add_row(
                 f"[cyan]● {number}[/cyan]",
                 escape(self._label(row.job)),
-                row.progress or "[dim]starting[/dim]",
+                progress or "[dim]starting[/dim]",
                 f"[dim]{now - row.started:.0f} s[/dim]",
             )
         return Group(table, self._summary())
@@ -191,17 +187,15 @@ class SweepProgress:
         counts = self._counts
         order = ("finished", "pruned", "failed", "running", "waiting")
         shown = (status for status in order if counts[status] or status == "finished")
-        said = "  ".join(f"{counts[status]} {status}" for status in shown)
-        return Text(f"{said}{self._time_left()}", style="bold")
-
-    def _time_left(self) -> str:
-        left = self._counts["waiting"] + self._counts["running"]
+        text = "  ".join(f"{counts[status]} {status}" for status in shown)
+        left = counts["waiting"] + counts["running"]
         if not self._seconds or not left:
-            return ""
+            return Text(text, style="bold")
         each = sum(self._seconds) / len(self._seconds)
         now = time.monotonic()
         spent = sum(min(each, now - row.started) for row in self._rows.values())
-        return f"  about {duration(max(0.0, left * each - spent) / self._slots)} left"
+        time_left = duration(max(0.0, left * each - spent) / self._slots)
+        return Text(f"{text}  about {time_left} left", style="bold")
 
 
 @contextmanager
@@ -222,31 +216,21 @@ def shown(console: Console) -> Iterator[None]:
 
 def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     """How far a run is: its epoch, and the last score."""
-    try:
-        with (run_dir / "metrics.csv").open("rb") as file:
-            header = file.readline()
-            start = file.tell()
-            file.seek(0, 2)
-            at = max(start, file.tell() - _TAIL)
-            file.seek(at)
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    if at > start:  # begins within a row
-        lines = lines[1:]
-    columns = header.decode(errors="replace").strip().split(",")
     epoch = score = ""
-    for row in csv.reader(lines):
-        values = dict(zip(columns, row, strict=False))
-        epoch, score = values.get("epoch") or epoch, values.get(name) or score
+    with suppress(OSError), (run_dir / "metrics.csv").open("rb") as file:
+        header = file.readline()
+        if (at := os.fstat(file.fileno()).st_size - _TAIL) > file.tell():
+            file.seek(at)
+            file.readline()  # the rest of a row
+        lines = (header + file.read()).decode(errors="replace").splitlines()
+        for row in csv.DictReader(lines):
+            epoch, score = row.get("epoch") or epoch, row.get(name) or score
     if not epoch.isdigit():
         return ""
-    try:
-        shown = f"  {name} {format_score(name, float(score))}" if score else ""
-    except ValueError:  # a row that is being written
-        shown = ""
-    of = f"/{epochs}" if epochs > 0 else ""
-    return f"epoch {int(epoch) + 1}{of}{shown}"
+    text = f"epoch {int(epoch) + 1}{f'/{epochs}' if epochs > 0 else ''}"
+    with suppress(ValueError):  # a row that is being written
+        text += f"  {name} {format_score(name, float(score))}"
+    return text
 
 
 def why(outcome: Outcome) -> str:

@@ -297,10 +297,9 @@ class Scheduler:
         if outcome.cause == "cannot_write":  # nor could any other job
             self._no_room = self._no_room or first_line(outcome.reason)
         if self._stop.name or self._no_room:
-            failed = outcome.status == "failed"
-            return (
-                Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds) if failed else outcome
-            )
+            if outcome.status != "failed":
+                return outcome
+            return Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds)
         if outcome.status == "interrupted":  # somebody else told this job alone to stop
             return replace(outcome, status="failed", cause="killed")
         return outcome

@@ -63,24 +63,21 @@ class Setting:
 def setting_of(
     directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
 ) -> Setting:
-    """Where a sweep goes on."""
+    """Where a sweep goes on, and refuse what its directory asks for and the person has not typed."""
     here = Path.cwd()
     began = Path(journal.header["cwd"])
     recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
     is_there = began.is_absolute() and began.is_dir()
     at_home = not is_there or began.samefile(here)
-    own = is_there and at_home and recorded is not None and _is_own(recorded, here, directory)
     flags: list[str] = []
-    if recorded is not None and config_dir is None and not own:
-        flags.append(f"--config-dir {shlex.quote(str(recorded))}")
-    typed_now = _keys(overrides)
-    words = [
-        word
-        for word in merged(journal.commands)
-        if (key := word.partition("=")[0].lstrip("+~")) == _SEARCH_PATH and key not in typed_now
-    ]
-    recorded_packages = typed_packages(merged(journal.commands))
-    missing = [name for name in recorded_packages if name not in trust(overrides).packages]
+    if recorded is not None and config_dir is None:
+        whole = recorded.resolve()  # of the project that the person stands in, and not of the sweep
+        in_project = whole.is_relative_to(here.resolve()) and not whole.is_relative_to(directory.resolve())
+        if not (is_there and at_home and in_project):
+            flags.append(f"--config-dir {shlex.quote(str(recorded))}")
+    before, typed_now = merged(journal.commands), _keys(overrides)
+    words = [word for word in before if _key(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
+    missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
     go = ""
@@ -106,16 +103,13 @@ def merged(commands: Sequence[Sequence[str]]) -> list[str]:
     """What was typed, first to last, as one command: a later override takes the place of an earlier one."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
-        key = override.partition("=")[0].lstrip("+~")
-        overrides_by_key.pop(key, None)
-        overrides_by_key[key] = override
+        overrides_by_key.pop(_key(override), None)
+        overrides_by_key[_key(override)] = override
     return list(overrides_by_key.values())
 
 
-def _is_own(folder: Path, here: Path, directory: Path) -> bool:
-    """Whether a recorded config folder is of the project that the person stands in, and not of the sweep."""
-    whole = folder.resolve()
-    return whole.is_relative_to(here.resolve()) and not whole.is_relative_to(directory.resolve())
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
 
 
 def _keys(overrides: Sequence[str]) -> set[str]:
@@ -124,7 +118,7 @@ def _keys(overrides: Sequence[str]) -> set[str]:
         try:
             keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([word])}
         except HydraException:
-            keys.add(word.partition("=")[0].lstrip("+~"))
+            keys.add(_key(word))
     return keys
 
 
@@ -276,15 +270,8 @@ def _known_jobs(
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had."""
     if not sweep.search.ahead:
-        kept = (
-            job_record
-            for _, job_record in sorted(journal.jobs.items())
-            if not _is_over(job_record, again=again)
-        )
-        return {
-            job_record.number: sweep.composer.job(job_record.overrides, job_record.number)
-            for job_record in kept
-        }, {}
+        kept = [one for _, one in sorted(journal.jobs.items()) if not _is_over(one, again=again)]
+        return {one.number: sweep.composer.job(one.overrides, one.number) for one in kept}, {}
     numbers: dict[str, list[int]] = {}
     for number, job_record in sorted(journal.jobs.items(), reverse=True):
         numbers.setdefault(job_record.fingerprint, []).append(number)
@@ -306,10 +293,8 @@ def _known_jobs(
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
-    left = [
-        job_record for job_record in unfinished(journal) if job_record.number in jobs and job_record.attempts
-    ]
-    places = {job_record.number: Path(jobs[job_record.number].config["run_dir"]) for job_record in left}
+    left = [one.number for one in unfinished(journal) if one.number in jobs and one.attempts]
+    places = {number: Path(jobs[number].config["run_dir"]) for number in left}
     wait_for(places.values())
     for number, run_dir in places.items():
         outcome = recovered(run_dir)

@@ -326,20 +326,18 @@ class SlurmLauncher(Launcher):
         self._queue = SlurmQueue(is_local=self._executor.cluster == "local")
         self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
         self._jobs_at_once = jobs_at_once
-        own = {
-            "partition": partition,
-            "account": account,
-            "qos": qos,
-            "signal_delay_s": signal_delay_s,
-            "setup": setup or None,
-            "additional_parameters": additional_parameters or None,
-        }
-        self._parameters: dict[str, Any] = {
+        parameters = {
             "timeout_min": time,
-            **({"mem_gb": mem_gb} if mem_gb is not None else {}),
-            **{f"slurm_{name}": value for name, value in own.items() if value is not None},
-            **({"local_setup": setup} if setup else {}),
+            "mem_gb": mem_gb,
+            "local_setup": setup,
+            "slurm_partition": partition,
+            "slurm_account": account,
+            "slurm_qos": qos,
+            "slurm_signal_delay_s": signal_delay_s,
+            "slurm_setup": setup,
+            "slurm_additional_parameters": additional_parameters,
         }
+        self._parameters = {name: value for name, value in parameters.items() if value not in (None, [], {})}
         self._running: dict[int, _Submitted] = {}
         self._jobs: list[Any] = []  # submitit's
         self._asked = 0.0

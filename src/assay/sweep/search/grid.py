@@ -118,23 +118,18 @@ def _name(key: str, parsed: Mapping[str, Override]) -> str:
 def _check_zip(
     values: Mapping[str, Sequence[str]], groups: Sequence[Sequence[str]], parsed: Mapping[str, Override]
 ) -> None:
-    seen: set[str] = set()
     swept = [key for key, override in parsed.items() if override.is_sweep_override()]
+    zipped = [key for group in groups for key in group]
+    for key in zipped:
+        if key not in swept or zipped.count(key) > 1:
+            plain = key.lstrip("+")
+            what = "is zipped twice" if key in swept else f"is not swept{did_you_mean(plain, swept, '; ')}"
+            raise ConfigError(f"{plain} {what}", key=_KEY, hint=f"{plain}=a,b,c, and each key once")
     for group in groups:
-        for key in group:
-            if key not in swept:
-                plain = key.lstrip("+")
-                raise ConfigError(
-                    f"{plain} is not swept{did_you_mean(plain, swept, '; ')}", key=_KEY, hint=f"{plain}=a,b,c"
-                )
-            if key in seen:
-                raise ConfigError(f"{key} is zipped twice", key=_KEY, hint="name each key once")
-            seen.add(key)
-        lengths = {key: len(values[key]) for key in group}
-        if len(set(lengths.values())) > 1:
-            lengths_in_words = " and ".join(f"{key} has {length}" for key, length in lengths.items())
+        if len({len(values[key]) for key in group}) > 1:
+            lengths = " and ".join(f"{key} has {len(values[key])}" for key in group)
             raise ConfigError(
-                f"values that move together must be equally many: {lengths_in_words}",
+                f"values that move together must be equally many: {lengths}",
                 key=_KEY,
                 hint="give each of them one value per job",
             )
@@ -151,6 +146,8 @@ class NestedSearch(Search):
     without inner folds, and tested on the outer fold, which no job has seen before. Varma and Simon, "Bias in
     error estimation when using cross-validation for model selection" (BMC Bioinformatics 2006).
     """
+
+    ahead = False
 
     def __init__(
         self,
@@ -170,12 +167,7 @@ class NestedSearch(Search):
         self._objective = objective
         parsed = parse(overrides, params, config_loader)
         override = parsed.get(_FOLD)
-        if override is None:
-            folds: tuple[str, ...] = ("",)
-        elif override.is_sweep_override():
-            folds = tuple(f"{_FOLD}={value}" for value in discrete(override))
-        else:
-            folds = (as_typed(_FOLD, override),)
+        folds = _values(_FOLD, override) if override is not None else [""]
         others = [line for line in overrides if line.partition("=")[0] != _FOLD]
         self._inner = {fold: _jobs(make([*others, *([fold] if fold else [])])) for fold in folds}
         self._proposed: set[str] = set()
@@ -187,12 +179,6 @@ class NestedSearch(Search):
         """Jobs in all: of the inner folds, and one for each outer fold and seed."""
         finals = sum(len({_of(job, _SEED) for job in jobs.values()}) for jobs in self._inner.values())
         return sum(map(len, self._inner.values())) + finals
-
-    @property
-    @override
-    def ahead(self) -> bool:
-        """Never: what an outer fold tests depends on its inner ones."""
-        return False
 
     @override
     def samples(self) -> list[tuple[str, ...]]:
@@ -237,9 +223,9 @@ class NestedSearch(Search):
         for token, job in jobs.items():
             scores.setdefault(_configuration(job), []).append(self._scores[token])
         means = {
-            configuration: math.fsum(own) / len(own)
+            configuration: math.fsum(score for score in told if score is not None) / len(told)
             for configuration, told in scores.items()
-            if len(own := [score for score in told if score is not None]) == len(told)
+            if None not in told
         }
         if not means:
             return {}

@@ -32,9 +32,11 @@ class Search(ABC):
 
     Attributes:
         learns: Whether it is told scores: it is made with the objectives and the sweep's directory.
+        ahead: Whether all jobs are known before the first one has ended.
     """
 
     learns: ClassVar[bool] = False
+    ahead: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -52,11 +54,6 @@ class Search(ABC):
         Args:
             known: Every proposal of the journal, in order. The sweep runs those without an end again itself.
         """
-
-    @property
-    def ahead(self) -> bool:
-        """Whether all jobs are known before the first one has ended."""
-        return True
 
     def samples(self) -> list[tuple[str, ...]]:
         """Jobs that stand for all others when a sweep is checked, where these are not known ahead."""

@@ -119,22 +119,19 @@ def parse(
         )
     parser = OverridesParser.create(config_loader=config_loader)
     parsed: dict[str, Override] = {}
-    for key, value in _flat(params or {}):
-        line = f"{key}={value if isinstance(value, str) else as_override(value)}"
+    given = [
+        (f"{key}={value if isinstance(value, str) else as_override(value)}", f"hydra.sweeper.params.{key}")
+        for key, value in _flat(params or {})
+    ]
+    for line, key in [*given, *((line, "") for line in overrides)]:
         try:
             override = parser.parse_overrides([line])[0]
         except HydraException as error:
             raise ConfigError(
-                f"{value!r} is not a sweep: {first_line(error).rstrip('.')}",
-                key=f"hydra.sweeper.params.{key}",
-                hint=f"{key}: choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
+                f"{line} cannot be parsed: {first_line(error).rstrip('.')}",
+                key=key,
+                hint="KEY=a,b, choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
             ) from error
-        parsed[override.get_key_element()] = override
-    for line in overrides:
-        try:
-            override = parser.parse_overrides([line])[0]
-        except HydraException as error:
-            raise ConfigError(f"{line} cannot be parsed: {first_line(error).rstrip('.')}") from error
         parsed[override.get_key_element()] = override
     for key, override in parsed.items():
         _check(key, override, config_loader)
@@ -231,22 +228,17 @@ def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> 
     sweep: Any = override.value()
     if not override.is_sweep_override():
         return
+    tags = sorted(set(getattr(sweep, "tags", ())) - set(_TAGS))
+    problem, hint = "", f"{key}=a,b,c"
     if isinstance(sweep, Glob) and config_loader is None:
-        raise ConfigError("glob() is not known here", key=key, hint=f"{key}=a,b,c")
-    values: list[Any] = list(sweep.list) if isinstance(sweep, ChoiceSweep) else []
-    if any(isinstance(value, Sweep) for value in values):
-        raise ConfigError(
-            f"{override.input_line} is a sweep among values",
-            key=key,
-            hint="write every value: a=1,2,x; or range(1,3) alone",
-        )
-    tags = sweep.tags if isinstance(sweep, IntervalSweep | RangeSweep) else set()
-    unknown = [tag for tag in sorted(tags) if tag not in _TAGS]
-    if unknown:
-        raise ConfigError(
-            f"there is no tag {unknown[0]!r}{did_you_mean(unknown[0], _TAGS, '; ')}",
-            key=key,
-            hint=f"there is: {', '.join(_TAGS)}",
-        )
-    if not isinstance(sweep, IntervalSweep) and not discrete(override):
-        raise ConfigError(f"{override.input_line} has no values", key=key, hint=f"{key}=range(0, 3)")
+        problem = "glob() is not known here"
+    elif isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
+        problem = f"{override.input_line} is a sweep among values"
+        hint = "write every value: a=1,2,x; or range(1,3) alone"
+    elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
+        problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
+        hint = f"there is: {', '.join(_TAGS)}"
+    elif not isinstance(sweep, IntervalSweep) and not discrete(override):
+        problem = f"{override.input_line} has no values"
+    if problem:
+        raise ConfigError(problem, key=key, hint=hint)

@@ -13,21 +13,17 @@ import importlib
 import json
 import os
 import pkgutil
-import re
 import select
 import signal
 import socket
 import struct
 import sys
 import time
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
-from assay.errors import ConfigError
 from assay.files.control_groups import kills
-from assay.paths import CONF_DIR
 from assay.process import orphans
 from assay.record.outcome import Outcome
 from assay.sweep.job_spec import JobSpec
@@ -53,8 +49,6 @@ _MODULES: Final = (
     "torchvision.models",
     "torchvision.transforms.v2",
 )
-_INTERPOLATION: Final = re.compile(r"[^\s:]*\$\{[^}]*\}[^\s#]*")
-_TARGET: Final = re.compile(r"^( *)_target_: (\S+)$", re.MULTILINE)
 
 
 def preload() -> None:
@@ -66,8 +60,6 @@ def preload() -> None:
         for module in pkgutil.iter_modules(package.__path__, f"assay.{group}."):
             with suppress(ImportError):  # of an extra that is not installed
                 importlib.import_module(module.name)
-    _look_up_options()
-    _look_up_plugins()
     from assay.record import provenance
 
     provenance.packages()
@@ -80,33 +72,6 @@ def preload_study() -> None:
     with suppress(ImportError):
         for name in ("optuna", "optuna.storages", "sqlalchemy.dialects.sqlite", "alembic"):
             importlib.import_module(name)
-
-
-def _look_up_options() -> None:
-    """Find the classes that assay's own options name, and parse their interpolations once: parsers learn."""
-    from omegaconf import grammar_parser
-
-    from assay.targets.resolve import resolve
-
-    for path in sorted(CONF_DIR.glob("*/*.yaml")):
-        text = path.read_text(encoding="utf-8")
-        for written in _INTERPOLATION.findall(text):
-            with suppress(Exception):  # only part of a value, such as one with spaces
-                grammar_parser.parse(written)
-        group = path.parent.name
-        for indent, target in _TARGET.findall(text):
-            key = f"{group}.x" if group in ("callbacks", "logger", "metrics") else group
-            with suppress(ConfigError, ImportError):
-                resolve(f"{key}.x" if indent else key, target)
-
-
-def _look_up_plugins() -> None:
-    """Have libraries find the extensions that they look for when they are first used."""
-    from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]  # it has no stubs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        train_test_split([0, 1, 2, 3], random_state=0)
 
 
 JOB: Final = "ASSAY_JOB"
