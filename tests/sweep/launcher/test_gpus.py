@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,12 +38,3 @@ def test_the_least_used_comes_first() -> None:
     assert not gpus.free(1)
     gpus.give_back(("b",))
     assert gpus.lease(1) == ("b",)
-
-
-@pytest.mark.parametrize("ids", [[], ["a"]])
-def test_more_than_there_are_are_never_free(ids: list[str]) -> None:
-    assert not Gpus(ids).free(2)
-
-
-def test_an_id_given_twice_is_one_gpu() -> None:
-    assert Gpus(["a", "a"]).ids == ["a"]
