@@ -213,33 +213,33 @@ class Table:
     ) -> None:
         if task != "auto":
             task_of(task)
-        if text not in ("exclude", "hash"):
-            raise ValueError(f"text={text!r}: exclude or hash was expected")
-        if not 1 <= text_features <= MOST_BUCKETS:
-            raise ValueError(f"text_features={text_features}: 1 to {MOST_BUCKETS:,} was expected")
-        if missing not in ("error", "impute"):
-            raise ValueError(f"missing={missing!r}: error or impute was expected")
-        if len(separator) != 1 and separator not in (r"\s+", AUTO):  # pandas would take a regular expression
-            raise ValueError(
-                rf"separator={separator!r}: one character, \s+ for white space, or auto, was expected"
-            )
-        if (len(decimal) != 1 and decimal != AUTO) or decimal == separator != AUTO:
-            raise ValueError(f"decimal={decimal!r}: a character other than the separator was expected")
+        # pandas would take a regular expression as the separator, and it may never end.
+        plain_separator = len(separator) == 1 or separator in (r"\s+", AUTO)
+        plain_decimal = decimal == AUTO or (len(decimal) == 1 and decimal != separator)
+        for name, value, is_right, wanted in (
+            ("separator", separator, plain_separator, r"one character, \s+ for white space, or auto"),
+            ("text", text, text in ("exclude", "hash"), "exclude or hash"),
+            ("text_features", text_features, 1 <= text_features <= MOST_BUCKETS, f"1 to {MOST_BUCKETS:,}"),
+            ("missing", missing, missing in ("error", "impute"), "error or impute"),
+            ("decimal", decimal, plain_decimal, "a character other than the separator"),
+            (
+                "max_categories",
+                max_categories,
+                max_categories is None or max_categories > 0,
+                "1 or more, or null",
+            ),
+        ):
+            if not is_right:
+                raise ValueError(f"{name}={value!r}: expected {wanted}")
         try:
             codecs.lookup(encoding)
         except LookupError as error:
-            raise ValueError(
-                f"encoding={encoding!r}: the name of one, such as utf-8 or latin-1, was expected"
-            ) from error
-        if max_categories is not None and max_categories < 1:
-            raise ValueError(
-                f"max_categories={max_categories}: a number of at least 1, or null, was expected"
-            )
+            raise ValueError(f"encoding={encoding!r}: expected a name such as utf-8 or latin-1") from error
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         self.targets = [] if target is None else _names("target", target)
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
             wanted = "null" if target is not None else "the name of a column"
-            raise ValueError(f"target={target!r}: {wanted} was expected for task={task!r}")
+            raise ValueError(f"target={target!r}: expected {wanted} for task={task!r}")
         self._asked_of_columns = Asked(
             targets=self.targets,
             features=None if features is None else _names("features", features),
@@ -409,7 +409,7 @@ def _option(subset: str) -> str:
 def _names(option: str, given: Any) -> list[str]:
     names = [given] if isinstance(given, str | int | float) else list(given or ())
     if option == "target" and not names:
-        raise ValueError(f"{option}={given!r}: the name of a column, or a list of them, was expected")
+        raise ValueError(f"{option}={given!r}: expected the name of a column, or a list of them")
     return [str(name) for name in names]
 
 
