@@ -71,7 +71,7 @@ class Generation(Task):
         return (1, _SIDE, _SIDE)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         return Pictures(outputs)
 
     @override

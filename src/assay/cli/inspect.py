@@ -77,15 +77,14 @@ def data(
 
             job = Checker(config_dir).job(typed)
             from assay.compose.origin import located
-            from assay.report.data_page import look
-            from assay.report.survey import show
+            from assay.report.data_page import look, print_survey
         with located(job.overrides, config_dir):
             survey = look(job, out)
         document.say("data", survey)
         document.next = [f"assay train {shlex.join(job.overrides)}"]
         if as_json:
             return
-        show(console, survey)
+        print_survey(console, survey)
         page = f"[bold]page[/bold]  {escape(str(out or '--out data.html writes one, with samples'))}"
         console.print(page, soft_wrap=True)
         console.print(f"[bold]next[/bold]  {escape(document.next[0])}", soft_wrap=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import rich.box
+import rich.table
 import torch
 from omegaconf import OmegaConf
+from rich.markup import escape
 
 from assay.build.datamodule import describe, open_data
 from assay.build.node import build
@@ -29,11 +32,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.compose.job_composer import Job
-    from assay.report.survey import ColumnSurvey, Survey, Values
+    from assay.report.survey import Survey, Values
+    from assay.terminal import Console
 
     _Samples = list[tuple[str, str, Shown]]
 
 _SAMPLES: Final = 24
+_MOST_PRINTED: Final = 20
+"""Rows of a table on a terminal; the page has all."""
 _TEACHER: Final = "assay.augment.teacher.Teacher"
 
 
@@ -136,19 +142,50 @@ def data_page(
     sections = [
         Section("warnings", "What to look at", _notes(survey)),
         Section("subsets", "Subsets", [_cards(survey), _subsets(survey)]),
-        Section("classes", "Classes", _classes(survey)),
-        Section("targets", "Targets", _targets(survey)),
-        Section("columns", "Columns", _columns(survey), "Of the training rows, as they stand in the file."),
+        Section("classes", "Classes", [*_classes(survey)]),
+        Section("targets", "Targets", [*_targets(survey)]),
+        Section(
+            "columns", "Columns", [*_columns(survey)], "Of the training rows, as they stand in the file."
+        ),
         Section("samples", "Samples", [block for title in samples for block in _samples(title, samples)]),
     ]
     facts = [survey.task, survey.in_words, f"inputs {shape}", " ".join(overrides)]
     return Page("Data", survey.name, sections, facts=[fact for fact in facts if fact])
 
 
+def print_survey(console: Console, survey: Survey) -> None:
+    """Print the same on a terminal, the first rows of each table."""
+    shape = "×".join(map(str, survey.input_shape))
+    console.print(f"[bold]{escape(survey.name)}[/bold]  {survey.task}, {survey.in_words}, inputs {shape}")
+    for table in (_subsets(survey), *_classes(survey), *_targets(survey), *_columns(survey)):
+        _print(console, table)
+    for label, sentences in (("note", survey.notes), ("warning", survey.warnings)):
+        for sentence in sentences:
+            console.print(f"[yellow]{label}:[/yellow] {escape(sentence)}")
+
+
+def _print(console: Console, table: Table) -> None:
+    rows = [[in_a_line(cell.text) for cell in row] for row in table.cells]
+    used = [at for at in range(len(table.columns)) if any(row[at] for row in rows)]
+    shown = rich.table.Table(
+        box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+    )
+    for at in used:
+        name = table.columns[at]
+        side: Any = "right" if name in table.numeric else "left"
+        shown.add_column(
+            name, justify=side, overflow="fold", no_wrap=name in (*table.numeric, "distribution")
+        )
+    for row in rows[:_MOST_PRINTED]:
+        shown.add_row(*(escape(row[at]) for at in used))
+    console.print(shown)
+    if len(rows) > _MOST_PRINTED:
+        console.print(f"{len(rows) - _MOST_PRINTED} more")
+
+
 def _notes(survey: Survey) -> list[Block]:
-    warnings: list[Block] = [Note(sentence, "warn") for sentence in survey.warnings]
-    found = [*warnings, *(Note(sentence) for sentence in survey.notes)]
-    return found or [Note("Nothing stands out.", "good")]
+    notes = [*(Note(one, "warn") for one in survey.warnings), *map(Note, survey.notes)]
+    return [*notes] or [Note("Nothing stands out.", "good")]
 
 
 def _cards(survey: Survey) -> Cards:
@@ -159,35 +196,36 @@ def _subsets(survey: Survey) -> Table:
     rows = [
         (
             one.name,
+            f"{one.num_samples:,}",
             number(one.num_equal),
             "" if one.name == "train" else number(one.in_training),
-            str(len(one.unreadable)),
-            "tokens" if one.lengths else "values",
+            str(len(one.unreadable) or ""),
             *_values(one.lengths or one.inputs),
         )
         for one in survey.subsets
     ]
-    columns = ("subset", "copies", "in training, too", "not readable", "of inputs", *_VALUES)
+    columns = ("subset", "samples", "copies", "in training", "not readable", *_VALUES)
     read = max(one.num_read for one in survey.subsets)
+    values = "Tokens of a text" if any(one.lengths for one in survey.subsets) else "Values of inputs"
     caption = (
-        "copies: samples that equal an earlier one of the subset. ?: they would have to be read. "
-        f"Values are those before the transforms, of {'up to ' if read == MOST_READ else ''}{read:,} samples."
+        "copies: samples that equal an earlier one of the subset. in training: samples that training has, "
+        "too. ?: they would have to be read. "
+        f"{values} before the transforms, of {'up to ' if read == MOST_READ else ''}{read:,} samples."
     )
-    return Table(columns, rows, caption, numeric=frozenset(columns[1:4]) | _NUMERIC)
+    return Table(columns, rows, caption, numeric=frozenset(columns[1:5]))
 
 
-_VALUES: Final = ("lowest", "mean", "highest", "distribution")
-_NUMERIC: Final = frozenset(_VALUES[:3])
+_VALUES: Final = ("values", "distribution")
 
 
-def _values(values: Values | None) -> list[Cell | str]:
+def _values(values: Values | None) -> list[str]:
     if values is None:
-        return [""] * len(_VALUES)
-    numbers = (values.low, values.mean, values.high)
-    return [*(Cell(number_text(one, 5), one) for one in numbers), histogram(values.histogram)]
+        return ["", ""]
+    low, mean, high = (number_text(one) for one in (values.low, values.mean, values.high))
+    return [f"{low} to {high}, mean {mean}", histogram(values.histogram)]
 
 
-def _classes(survey: Survey) -> list[Block]:
+def _classes(survey: Survey) -> list[Table]:
     counts = survey.subsets[0].class_counts
     if not survey.class_names or not counts:
         return []
@@ -212,38 +250,29 @@ def _classes(survey: Survey) -> list[Block]:
     ]
 
 
-def _targets(survey: Survey) -> list[Block]:
+def _targets(survey: Survey) -> list[Table]:
     names = dict(enumerate(survey.target_names))
     rows: list[list[Cell | str]] = [
         [names.get(at, f"target {at}"), one.name, *_values(values)]
         for one in survey.subsets
         for at, values in enumerate(one.targets)
     ]
-    return [Table(("target", "subset", *_VALUES), rows, numeric=_NUMERIC)] if rows else []
+    return [Table(("target", "subset", *_VALUES), rows)] if rows else []
 
 
-def _columns(survey: Survey) -> list[Block]:
-    rows: list[list[Cell | str]] = [
-        [
-            in_a_line(one.name),
-            one.kind,
-            Cell(f"{one.num_missing:,}", one.num_missing, "warn" if one.num_missing else ""),
-            Cell(f"{one.num_different:,}", one.num_different, "warn" if one.num_different < 2 else ""),
-            *_of_column(one),
-            ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in one.frequent.items()),
-        ]
-        for one in survey.columns
-    ]
-    columns = ("column", "kind", "missing", "different", *_VALUES, "most frequent")
-    numeric = frozenset(("missing", "different")) | _NUMERIC
+def _columns(survey: Survey) -> list[Table]:
+    rows: list[list[Cell | str]] = []
+    for one in survey.columns:
+        values, drawn = _values(one.values)
+        if one.span:
+            values = f"{one.span[0]} to {one.span[1]}"
+        frequent = ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in one.frequent.items())
+        missing = Cell(f"{one.num_missing:,}", one.num_missing, "warn" if one.num_missing else "")
+        different = Cell(f"{one.num_different:,}", one.num_different, "warn" if one.num_different < 2 else "")
+        rows.append([in_a_line(one.name), one.kind, missing, different, values or frequent, drawn])
+    columns = ("column", "kind", "missing", "different", *_VALUES)
+    numeric = frozenset(("missing", "different"))
     return [Table(columns, rows, numeric=numeric, filtered=len(rows) > 20)] if rows else []
-
-
-def _of_column(column: ColumnSurvey) -> list[Cell | str]:
-    low, mean, high, drawn = _values(column.values)
-    if column.span:
-        low, mean, high = column.span[0], "", column.span[1]
-    return [low, mean, high, drawn]
 
 
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:

@@ -4,12 +4,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
 from assay.analysis.objective import baseline_in_words, described_metric, format_score
 from assay.analysis.read_runs import read_curves
 from assay.errors import AssayError
-from assay.figure.figure import Figure, Heatmap
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
 """Of each status."""
 _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
-_LARGEST_MATRIX: Final = 10_000
 _HOW_SAID: Final = "With what the model said, and what is right where the two differ."
 _MOST_COLOURS: Final = 60
 _LARGEST_PICTURES: Final = 600_000
@@ -86,7 +82,12 @@ def run_page(run_dir: Path) -> Page:
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)
     predictions, missing = _predictions(run_dir)
-    curves, no_curves = _curves(run_dir)
+    curves: Mapping[str, Curve] = {}
+    no_curves = ""
+    try:
+        curves = read_curves(run_dir)
+    except AssayError as error:
+        no_curves = f"There are no learning curves: {error.message}"
     at_best = at_epoch(curves, record.best)
     tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
     kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
@@ -121,7 +122,9 @@ def run_page(run_dir: Path) -> Page:
         Section(
             "predictions",
             "Predictions",
-            _judged(record, predictions, missing, values.get("data.source.target", "")),
+            [Note(f"There is nothing to draw: {missing}", "warn")]
+            if predictions is None
+            else _drawn(lambda: _judged_figures(predictions, values.get("data.source.target", ""))),
         ),
         Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
@@ -133,7 +136,6 @@ def run_page(run_dir: Path) -> Page:
 
 
 def _ending(record: RunRecord, status: str) -> list[Block]:
-    """What is to be known before the scores are read."""
     if status == "running":
         return [Note("This run is still going on: what is shown is what it has written so far.", "warn")]
     outcome = record.outcome
@@ -221,13 +223,6 @@ def _interval(score: Score) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def _curves(run_dir: Path) -> tuple[dict[str, Curve], str]:
-    try:
-        return read_curves(run_dir), ""
-    except AssayError as error:
-        return {}, f"There are no learning curves: {error.message}"
-
-
 def _training(
     run_dir: Path,
     num_train: str,
@@ -249,43 +244,20 @@ def _training(
     return blocks
 
 
-def _judged(record: RunRecord, predictions: Predictions | None, missing: str, target: str) -> list[Block]:
-    if predictions is None:
-        return [Note(f"There is nothing to draw: {missing}", "warn"), *_matrices(record)]
-    return _drawn(lambda: _judged_figures(predictions, target))
-
-
 def _judged_figures(predictions: Predictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         return [
             Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
         ]
-    figures = [_named(one, target) for one in task.figures(predictions)]
+    figures = [
+        replace(one, x_label=f"predicted {target}", y_label=f"true {target}")  # as the user calls it
+        if target and one.y_label == TRUE_CLASS
+        else one
+        for one in task.figures(predictions)
+    ]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     return [Figures(figures)] if figures else [Note(none, "warn")]
-
-
-def _named(figure: Figure, target: str) -> Figure:
-    """A confusion matrix with the user's name of what is predicted."""
-    if not target or figure.y_label != TRUE_CLASS:
-        return figure
-    return replace(figure, x_label=f"predicted {target}", y_label=f"true {target}")
-
-
-def _matrices(record: RunRecord) -> list[Block]:
-    """Confusion matrices that the run's metrics have left in the record, where predictions are missing."""
-    figures = []
-    for number, (name, rows) in enumerate(record.matrices.items()):
-        try:
-            matrix = np.array(rows, dtype=float)
-        except (TypeError, ValueError):
-            continue
-        if matrix.ndim == 2 and 0 < matrix.size <= _LARGEST_MATRIX:
-            names = [[str(index) for index in range(size)] for size in matrix.shape]
-            heatmap = Heatmap(matrix, names[1], names[0], shows_values=matrix.shape[0] <= 16)
-            figures.append(Figure(f"matrix_{number}", name, (heatmap,), "predicted class", TRUE_CLASS))
-    return [Figures(figures)] if figures else []
 
 
 def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
@@ -321,68 +293,58 @@ def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
 
 
 def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions | None) -> list[Block]:
-    told, is_worst = _Told(predictions), samples[0].reason == "worst"
-    order = task_of(predictions.task).worst_is(predictions) if is_worst and predictions is not None else ""
-    pictures = [one for one in samples if one.picture is not None]
-    small = [one for one in pictures if len(one.picture or b"") <= _LARGEST_PICTURES // len(pictures)]
-    left_out = len(pictures) - len(small)
+    is_worst, task = samples[0].reason == "worst", None
+    said: dict[str, tuple[str, str, Tone]] = {one.key: ("", one.key, "") for one in samples}
+    if predictions is not None:
+        task = task_of(predictions.task)
+        right = task.is_right(predictions) if predictions.targets is not None else None
+        for at, key in enumerate(predictions.keys):
+            if key in said:
+                tone: Tone = "" if right is None or right[at] else "bad"
+                said[key] = task.said(predictions, at), key, tone
+    order = task.worst_is(predictions) if is_worst and task and predictions else ""
+    legend = task.legend(predictions) if task and predictions else []
+    pictures = [(one.key, one.picture) for one in samples if one.picture is not None]
+    small = [(key, png) for key, png in pictures if len(png) <= _LARGEST_PICTURES // len(pictures)]
     blocks: list[Block] = []
-    legend = [] if predictions is None else task_of(predictions.task).legend(predictions)
     if small and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     if small:
+        left_out = len(pictures) - len(small)
         caption = f"{left_out} pictures are too large for a page." if left_out else ""
-        cards = [Picture(one.picture or b"", *told.of(one.key)) for one in small]
+        cards = [Picture(png, *said[key]) for key, png in small]
         blocks.append(Pictures(title, cards, f"{order} {caption}".strip(), are_wide=bool(legend)))
-    texts = [one for one in samples if isinstance(one.row and one.row.get(_TOKENS), list)]
+    rows = [(one, one.row) for one in samples if one.picture is None and one.row is not None]
+    texts = [(one, row) for one, row in rows if isinstance(row.get(_TOKENS), list)]
     if texts:
-        passages = [Passage(*told.of(one.key)[:2], _marked(one, predictions)) for one in texts]
+        passages = [
+            Passage(*said[one.key][:2], _marked(one.key, row[_TOKENS], predictions)) for one, row in texts
+        ]
         blocks.append(Passages(title, passages, f"{order} {_MARKED}".strip()))
-    written = [str(one.row["text"]) for one in samples if one.reason == "generated" and one.row]
-    blocks += [Code(text, title) for text in written]
-    rows = [one for one in samples if one.picture is None and one.row is not None]
-    rows = [one for one in rows if one not in texts and one.reason != "generated"]
-    if rows:
-        columns = list(dict.fromkeys(name for one in rows for name in one.row or {}))
-        table: list[list[Cell | str]] = []
-        for one in rows:
-            said, key, tone = told.of(one.key)
-            values = [one.row.get(name) if one.row else None for name in columns]
-            table.append(
-                [key, Cell(said, tone=tone), *("" if value is None else _text(value) for value in values)]
-            )
+    blocks += [Code(str(row["text"]), title) for one, row in rows if one.reason == "generated"]
+    plain = [(one.key, row) for one, row in rows if (one, row) not in texts and one.reason != "generated"]
+    if plain:
+        columns = list(dict.fromkeys(name for _, row in plain for name in row))
+        table: list[list[Cell | str]] = [
+            [key, Cell(said[key][0], tone=said[key][2]), *(_text(row.get(name)) for name in columns)]
+            for key, row in plain
+        ]
         blocks.append(Table(("sample", "the model said", *columns), table, order, title=title))
     return blocks
 
 
-def _marked(sample: KeptSample, predictions: Predictions | None) -> list[tuple[str, int, str]]:
+def _marked(key: str, pieces: list[str], predictions: Predictions | None) -> list[tuple[str, int, str]]:
     """Tokens, how strongly each is marked, and its surprisal in words."""
-    pieces: list[str] = (sample.row or {})[_TOKENS]
-    if predictions is None or sample.key not in predictions.keys:
+    if predictions is None or key not in predictions.keys:
         return [(piece, 0, "") for piece in pieces]
-    bits = predictions.outputs[predictions.keys.index(sample.key)].tolist()
+    bits = predictions.outputs[predictions.keys.index(key)].tolist()
     return [
         (piece or "\u220e", min(9, int(bit)), f"{bit:.2f} bits")
         for piece, bit in zip(pieces, bits, strict=False)
     ]
 
 
-class _Told:
-    """What is said of a sample by its key."""
-
-    def __init__(self, predictions: Predictions | None) -> None:
-        self._predictions = predictions
-        self._index = {} if predictions is None else {key: at for at, key in enumerate(predictions.keys)}
-        judge = None if predictions is None or predictions.targets is None else task_of(predictions.task)
-        self._right = None if judge is None or predictions is None else judge.is_right(predictions)
-
-    def of(self, key: str) -> tuple[str, str, Tone]:
-        if self._predictions is None or key not in self._index:
-            return "", key, ""
-        at = self._index[key]
-        tone: Tone = "" if self._right is None or self._right[at] else "bad"
-        return task_of(self._predictions.task).said(self._predictions, at), key, tone
-
-
 def _text(value: Any) -> str:
+    if value is None:
+        return ""
     return number_text(value, 6) if isinstance(value, float) else str(value)

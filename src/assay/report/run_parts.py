@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -90,41 +91,44 @@ def memory_figures(curves: Mapping[str, Curve]) -> list[Figure]:
         name: curve for name, curve in curves.items() if name.startswith(_STATS) and _MEMORY.search(name)
     }
     shown = {name: curve for name, curve in found.items() if "batch_end" in name} or found
-    of_device = [_line(_short(name), curve, 2**-20) for name, curve in shown.items() if "bytes" in name]
-    of_machine = [_line(_short(name), curve) for name, curve in shown.items() if "bytes" not in name]
     figures = []
-    if of_device:
-        figures.append(Figure("memory", "Memory of the device", tuple(of_device), "step", "MiB"))
-    if of_machine:
-        figures.append(
-            Figure("memory_of_machine", "Memory of the machine", tuple(of_machine), "step", "percent")
-        )
+    for name, title, unit, of_device in (
+        ("memory", "Memory of the device", "MiB", True),
+        ("memory_of_machine", "Memory of the machine", "percent", False),
+    ):
+        lines = [
+            _line(key.rpartition("/")[2].removeprefix("cpu_"), curve, 2**-20 if of_device else 1.0)
+            for key, curve in shown.items()
+            if ("bytes" in key) == of_device
+        ]
+        figures += [Figure(name, title, tuple(lines), "step", unit)] if lines else []
     return figures
 
 
 def throughput_figure(log: str, num_train: int) -> Figure | None:
     """Training samples per second in each epoch, by the times in the log; of fewer than two epochs none."""
-    ends: list[tuple[int, float]] = []
-    for at, epoch in _EPOCH.findall(log):
-        try:
-            ends.append((int(epoch), datetime.fromisoformat(at).timestamp()))
-        except ValueError:  # a damaged line
-            continue
+    ends = [(int(epoch), time) for at, epoch in _EPOCH.findall(log) if (time := time_of(at)) is not None]
     spent = [
-        (epoch, end - before)
-        for (previous, before), (epoch, end) in zip(ends[:-1], ends[1:], strict=True)  # noqa: RUF007 - a list
+        (epoch, (end - before).total_seconds())
+        for (previous, before), (epoch, end) in pairwise(ends)
         if epoch == previous + 1 and end > before
     ]
     if not spent:
         return None
-    epochs, seconds = (np.array(column, dtype=float) for column in zip(*spent, strict=True))
-    if num_train:
-        line = Line("", epochs, num_train / seconds)
-        title, label = "Throughput", "training samples per second"
-    else:
-        line, title, label = Line("", epochs, seconds), "Time of each epoch", "seconds"
+    epochs, seconds = np.array(spent, dtype=float).T
     caption = "From the end of one epoch to the end of the next, validation and checkpoints included."
-    return Figure("throughput", title, (line,), "epoch", label, caption=caption)
+    title, label, values = "Time of each epoch", "seconds", seconds
+    if num_train:
+        title, label, values = "Throughput", "training samples per second", num_train / seconds
+    return Figure("throughput", title, (Line("", epochs, values),), "epoch", label, caption=caption)
+
+
+def time_of(text: str) -> datetime | None:
+    """The time of a line of a log; None of a damaged one."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _upright(kept: tuple[str, int] | None, lines: Sequence[Line]) -> list[Line]:
@@ -159,10 +163,6 @@ def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int,
 
 def _line(name: str, curve: Curve, factor: float = 1.0) -> Line:
     return Line(name, np.asarray(curve.steps), np.asarray(curve.values, dtype=float) * factor)
-
-
-def _short(name: str) -> str:
-    return name.rpartition("/")[2].removeprefix("cpu_")
 
 
 def _not_finite(lines: Sequence[Line]) -> str:
@@ -270,45 +270,34 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
 def config_sources(values: Mapping[str, str], record: RunRecord) -> list[tuple[str, str, str, str]]:
     """Key, value, where it came from, and in which of four ways: `typed`, `follows`, `option`, `default`."""
     again = (str(word) for entry in record.resumed for word in entry.get("overrides", ()))
-    typed = _typed([*record.overrides, *again])
+    typed = {
+        word.partition("=")[0].lstrip("+~").partition("@")[0]: word for word in (*record.overrides, *again)
+    }
     return [(key, value, *_source(key, typed, record)) for key, value in values.items()]
 
 
 def _source(key: str, typed: Mapping[str, str], record: RunRecord) -> tuple[str, str]:
     whole = key.partition("[")[0]
     parts = whole.split(".")
-    for end in range(len(parts), 0, -1):
-        above = ".".join(parts[:end])
-        if above in typed and above not in record.choices:
-            return typed[above], "typed"
+    above = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    above = [one for one in above if one not in record.choices]
+    if word := next((typed[one] for one in above if one in typed), ""):
+        return word, "typed"
     if whole in record.interpolations:
         return record.interpolations[whole], "follows"
     if parts[0] == "spec":
         return "the data", "follows"
-    for end in range(len(parts), 0, -1):
-        above = ".".join(parts[:end])
-        if above in record.set_by and above not in record.choices:
-            option = record.set_by[above]
-            return option, "typed" if option.partition("=")[0] in typed else "option"
+    if option := next((record.set_by[one] for one in above if one in record.set_by), ""):
+        return option, "typed" if option.partition("=")[0] in typed else "option"
     groups = _INTO_TRAINER if parts[0] == "trainer" else (f"{parts[0]}/{'/'.join(parts[1:2])}", parts[0])
-    chosen = [(group, record.choices[group]) for group in groups if record.choices.get(group)]
+    chosen = [group for group in groups if record.choices.get(group)]
+    chosen = chosen if parts[0] == "trainer" else chosen[:1]
     if not chosen:
         return "default", "default"
-    if parts[0] != "trainer":
-        chosen = chosen[:1]
-    by_hand = any(group in typed for group, _ in chosen)
-    told = (f"{group}={_text(option)}{_chosen_by(group, record)}" for group, option in chosen)
-    return " ".join(told), "typed" if by_hand else "option"
-
-
-def _chosen_by(group: str, record: RunRecord) -> str:
-    return f" of {record.set_by[group]}" if group in record.set_by else ""
-
-
-def _typed(overrides: Sequence[str]) -> dict[str, str]:
-    """What was typed, by the key or group before the equals sign."""
-    return {override.partition("=")[0].lstrip("+~").partition("@")[0]: override for override in overrides}
-
-
-def _text(option: Any) -> str:
-    return f"[{','.join(map(str, option))}]" if isinstance(option, list) else str(option)
+    told = []
+    for group in chosen:
+        option = record.choices[group]
+        text = f"[{','.join(map(str, option))}]" if isinstance(option, list) else str(option)
+        of = f" of {record.set_by[group]}" if group in record.set_by else ""
+        told.append(f"{group}={text}{of}")
+    return " ".join(told), "typed" if any(group in typed for group in chosen) else "option"

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import pandas as pd
 import torch
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from assay.data.loaders import KeyedDataset, input_of
 from assay.data.samples import Samples, Unfitted
@@ -18,9 +15,8 @@ from assay.data.subset import hashes_of, row_numbers
 from assay.data.tabular.column_kind import days_since_1970, is_number
 from assay.data.transforms import Transforms
 from assay.errors import DataError
-from assay.quoting import counted, number_text
+from assay.quoting import counted
 from assay.task.task_of import task_of
-from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
 
     from assay.data.data_module import DataModule
     from assay.data.subset import Subset
-    from assay.terminal import Console
 
 
 SUBSETS: Final = ("train", "val", "test")
@@ -346,93 +341,6 @@ def bar(share: float, width: int) -> str:
     """A bar from left to right."""
     eighths = round(8 * width * share)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip() or ("▏" if share > 0 else "")
-
-
-_MOST: Final = 20
-"""Rows of a table; the page has all."""
-_BAR: Final = 10
-
-
-def show(console: Console, survey: Survey) -> None:
-    """Print it."""
-    shape = "×".join(map(str, survey.input_shape))
-    console.print(f"[bold]{escape(survey.name)}[/bold]  {survey.task}, {survey.in_words}, inputs {shape}")
-    console.print(_subsets(survey))
-    if survey.class_names and survey.subsets[0].class_counts:
-        console.print(_classes(survey))
-    for at, values in enumerate(survey.subsets[0].targets):
-        name = survey.target_names[at] if at < len(survey.target_names) else f"target {at}"
-        console.print(f"[bold]{escape(in_a_line(name))}[/bold]  {_values(values)}")
-    if survey.columns:
-        console.print(_table_of_columns(survey.columns))
-    for label, sentences in (("note", survey.notes), ("warning", survey.warnings)):
-        for sentence in sentences:
-            console.print(f"[yellow]{label}:[/yellow] {escape(sentence)}")
-
-
-def _table(*columns: str, left: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
-    for at, column in enumerate(columns):
-        table.add_column(column, justify="left" if at < left else "right", overflow="fold", max_width=24)
-    return table
-
-
-def _subsets(survey: Survey) -> Table:
-    inputs = [] if survey.columns else ["inputs"]
-    table = _table("", "samples", "copies", "in train", *inputs, left=1)
-    for one in survey.subsets:
-        values = one.lengths or one.inputs
-        told = "" if values is None else _range(values)
-        table.add_row(
-            one.name,
-            f"{one.num_samples:,}",
-            number(one.num_equal),
-            "" if one.name == "train" else number(one.in_training),
-            *([f"{told} tokens" if one.lengths else told] if inputs else []),
-        )
-    return table
-
-
-def _classes(survey: Survey) -> Table:
-    table = _table("class", "", *(one.name for one in survey.subsets), left=2)
-    counts = survey.subsets[0].class_counts
-    order = sorted(range(len(counts)), key=lambda at: -counts[at])
-    for at in order[:_MOST]:
-        name = escape(in_a_line(survey.class_names[at]))
-        own = [f"{one.class_counts[at]:,}" for one in survey.subsets]
-        table.add_row(name, bar(counts[at] / (max(counts) or 1), _BAR), *own)
-    if len(order) > _MOST:
-        table.add_row(f"{len(order) - _MOST} more", "")
-    return table
-
-
-def _table_of_columns(columns: Sequence[ColumnSurvey]) -> Table:
-    table = _table("column", "values", "", left=3)
-    table.columns[1].max_width, table.columns[2].no_wrap = None, True
-    for one in columns[:_MOST]:
-        missing = f"; {one.num_missing:,} missing" if one.num_missing else ""
-        drawn = "" if one.values is None else histogram(one.values.histogram)
-        table.add_row(escape(in_a_line(one.name)), f"{_said(one)}{missing}", drawn)
-    if len(columns) > _MOST:
-        table.add_row(f"{len(columns) - _MOST} more", "", "")
-    return table
-
-
-def _said(column: ColumnSurvey) -> str:
-    if column.span:
-        return f"{column.span[0]} to {column.span[1]}"
-    if column.values is not None:
-        return f"{_range(column.values)}, mean {number_text(column.values.mean)}"
-    listed = ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in column.frequent.items())
-    return escape(f"{column.num_different:,} different: {listed}" if listed else "nothing")
-
-
-def _values(values: Values) -> str:
-    return f"{_range(values)}, mean {number_text(values.mean)}  {histogram(values.histogram)}"
-
-
-def _range(values: Values) -> str:
-    return f"{number_text(values.low)} to {number_text(values.high)}"
 
 
 def number(count: int | None) -> str:

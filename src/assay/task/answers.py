@@ -49,7 +49,7 @@ def scores_of(task: Task, predictions: Predictions) -> list[Score]:
     return list(found)
 
 
-def typed_by(task: Task, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+def typed_by(task: Task, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
     """`task.typed`."""
     found = _answer(task.typed, outputs, kind, names)
     if not isinstance(found, PredictionBatch):

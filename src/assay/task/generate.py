@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, final
 
 import numpy as np
 from typing_extensions import override
@@ -52,12 +52,14 @@ class TextPrediction:
 
 @final
 @dataclass(frozen=True, eq=False)
-class TextPredictions(PredictionBatch[TextPrediction]):
+class TextPredictions(PredictionBatch):
     """How N texts go on.
 
     Attributes:
         predictions: Objects `[N]`, a `TextPrediction` each.
     """
+
+    sample_ndim: ClassVar[int] = 0
 
     predictions: NDArray[Any]
 
@@ -68,10 +70,9 @@ class TextPredictions(PredictionBatch[TextPrediction]):
         array[:] = predictions
         return cls(array)
 
-    @property
     @override
-    def outputs(self) -> NDArray[Any]:
-        return self.predictions
+    def in_words(self) -> str:
+        return str(self.predictions.item())
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -83,13 +84,8 @@ class TextPredictions(PredictionBatch[TextPrediction]):
         }
 
     @override
-    def _one(self, outputs: Any) -> TextPrediction:
-        one: TextPrediction = outputs
-        return one
-
-    @override
-    def _several(self, outputs: NDArray[Any]) -> TextPredictions:
-        return TextPredictions(outputs)
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index) if isinstance(index, slice) else self.predictions[index]
 
 
 class Codec(Protocol):

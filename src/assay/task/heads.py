@@ -29,7 +29,7 @@ class Head:
 
     def of(self, outputs: Any) -> Any:
         """Its part of all outputs."""
-        return outputs[:, self.start : self.start + self.num_outputs]
+        return outputs[..., self.start : self.start + self.num_outputs]
 
 
 def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:

@@ -101,7 +101,7 @@ class LanguageModelling(Task):
         return (*spec["input_shape"], num_outputs)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         raise ValueError("a language model is asked for how a text goes on, not for the logits of it")
 
     @override

@@ -59,7 +59,7 @@ class Multilabel(Task):
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         from assay.task.prediction.prediction_batch import EmbeddingPredictions, LabelPredictions
 
         if kind == "embeddings" or outputs.shape[1] != len(names):

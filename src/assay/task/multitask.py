@@ -98,7 +98,7 @@ class Multitask(Task):
         return len(spec["class_names"])
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         from assay.task.prediction.prediction_batch import MultitaskPredictions
 
         return MultitaskPredictions(outputs, names)

@@ -60,7 +60,7 @@ class FromInputs(Task):
         return torch.arange(num_samples) % size if size else torch.zeros(num_samples, 0, dtype=torch.int64)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         from assay.task.prediction.prediction_batch import EmbeddingPredictions
 
         return EmbeddingPredictions(outputs)

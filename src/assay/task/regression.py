@@ -72,7 +72,7 @@ class Regression(Task):
         return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(num_samples, size)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         from assay.task.prediction.prediction_batch import EmbeddingPredictions, ValuePredictions
 
         return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)

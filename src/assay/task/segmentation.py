@@ -144,7 +144,7 @@ class Segmentation(Task):
         return outputs
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         from assay.task.prediction.mask_prediction import MaskPredictions
 
         return MaskPredictions(outputs, names, kind)

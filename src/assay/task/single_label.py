@@ -116,7 +116,7 @@ class SingleLabel(Task):
         return torch.cat([1 - columns, columns], 1)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         from assay.task.prediction.prediction_batch import ClassPredictions, EmbeddingPredictions
 
         if kind == "embeddings" or outputs.shape[1] != len(names):

@@ -230,7 +230,7 @@ class Task(ABC):
         return outputs.reshape(outputs.shape[0], -1) if kind == "probabilities" else outputs
 
     @abstractmethod
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch[Any]:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
         """Predictions as a user asks them, with the columns that they have in a table.
 
         Args:

@@ -128,8 +128,6 @@ def test_what_is_missing_or_damaged_becomes_a_marked_box(
     render(page)
     if damage != "samples.parquet" or content is not None:
         assert any(damage in note for note in notes(page))
-    if damage == "predictions.parquet":
-        assert any(figure.title == "test/confusion_matrix" for figure in page.figures)
 
 
 def test_a_log_and_a_record_of_somebody_elses(run_dir: Path) -> None:

@@ -15,13 +15,9 @@ from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 import assay
 from assay.errors import DataError
 from assay.task.prediction.prediction_batch import (
-    ClassPrediction,
     ClassPredictions,
-    EmbeddingPrediction,
     EmbeddingPredictions,
-    LabelPrediction,
     LabelPredictions,
-    ValuePrediction,
     ValuePredictions,
 )
 
@@ -58,7 +54,7 @@ def test_files_of_pictures(name: str, photos: Path, request: pytest.FixtureReque
             before = picture.size, picture.getexif().get(0x0112)
             one = predictor(picture)
             assert before == (picture.size, picture.getexif().get(0x0112)), "the user's stays as it is"
-        assert isinstance(one, ClassPrediction)
+        assert isinstance(one, ClassPredictions)
         np.testing.assert_allclose(one.probabilities, row, atol=1e-6)
         np.testing.assert_allclose(predictor(file).probabilities, row, atol=1e-6)
     whole = predictor(photos)
@@ -74,7 +70,7 @@ def test_rows_of_a_table(kind_run: Trained, table: Path, form: str) -> None:
     shuffled = frame.iloc[rows][frame.columns[::-1]].drop(columns=["kind", "price", "customer_id"])
     np.testing.assert_allclose(predictor(shuffled).probabilities, expected, atol=1e-6)
     one = predictor(frame.iloc[rows[3]])
-    assert isinstance(one, ClassPrediction)
+    assert isinstance(one, ClassPredictions)
     np.testing.assert_allclose(one.probabilities, expected[3], atol=1e-6)
     again = predictor(frame.iloc[rows[3]].to_dict())
     assert (again.label, again.top_k(1)[0][0]) == (one.label, one.label)
@@ -90,7 +86,7 @@ def test_values_in_their_own_unit(price_run: Trained, table: Path) -> None:
     assert found.names == ("price", "rooms")
     assert expected[:, 0].mean() > 100_000
     one = found[0]
-    assert isinstance(one, ValuePrediction)
+    assert isinstance(one, ValuePredictions)
     assert str(one) == f"price {expected[0, 0]:,.0f}, rooms {expected[0, 1]:.6g}"
     with pytest.raises(ValueError, match="size 1"):
         one.value  # noqa: B018 - the point
@@ -105,7 +101,7 @@ def test_labels_of_arrays_with_channels_last(label_run: Trained, arrays: Path) -
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)
     np.testing.assert_allclose(predictor(arrays / "inputs.npy").probabilities[rows], expected, atol=1e-6)
     one = predictor(pixels[rows[0]])
-    assert isinstance(one, LabelPrediction)
+    assert isinstance(one, LabelPredictions)
     names = np.array(["odd", "large", "threes"])
     assert one.labels == tuple(names[expected[0] > 0.5])
     np.testing.assert_allclose(
@@ -137,7 +133,7 @@ def test_embeddings(embedding_run: Trained) -> None:
     assert isinstance(found, EmbeddingPredictions)
     np.testing.assert_allclose(found.vectors, expected, atol=1e-5)
     one = predictor(images[0])
-    assert isinstance(one, EmbeddingPrediction)
+    assert isinstance(one, EmbeddingPredictions)
     assert one.vector.shape == (4,)
     with pytest.raises(DataError, match="not trained on files of pictures"):
         predictor(Image.new("L", (8, 8)))

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from assay.task.prediction.prediction_batch import (
-    ClassPrediction,
     ClassPredictions,
     MultitaskPredictions,
-    ValuePrediction,
     ValuePredictions,
 )
 
@@ -34,8 +32,8 @@ def test_of_one_sample(predictions: MultitaskPredictions) -> None:
     assert len(predictions) == 3
     one = predictions[1]
     kind, size = one["kind"], one["size"]
-    assert isinstance(kind, ClassPrediction)
-    assert isinstance(size, ValuePrediction)
+    assert isinstance(kind, ClassPredictions)
+    assert isinstance(size, ValuePredictions)
     assert (kind.label, float(size)) == ("b", 2.5)
     assert str(one) == "kind: b 0.9000, a 0.1000; size 2.5"
     assert [str(sample) for sample in predictions[:2]] == [str(predictions[0]), str(one)]

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from assay.task.prediction.prediction_batch import (
-    ClassPrediction,
-    EmbeddingPrediction,
-    LabelPrediction,
-    ValuePrediction,
-    probabilities_of,
+    ClassPredictions,
+    EmbeddingPredictions,
+    LabelPredictions,
+    ValuePredictions,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def numbers(*values: float) -> NDArray[np.float32]:
 
 
 def test_a_class() -> None:
-    one = ClassPrediction(numbers(0.1, 0.7, 0.2), NAMES)
+    one = ClassPredictions(numbers(0.1, 0.7, 0.2), NAMES)
     assert (one.index, one.label) == (1, "b\x1b[31m")
     assert one.probability == pytest.approx(0.7)
     assert [name for name, _ in one.top_k(2)] == ["b\x1b[31m", "c"]
@@ -35,22 +34,15 @@ def test_a_class() -> None:
 
 
 def test_labels() -> None:
-    one = LabelPrediction(numbers(0.6, 0.5, 0.9), NAMES)
+    one = LabelPredictions(numbers(0.6, 0.5, 0.9), NAMES)
     assert one.labels == ("a", "c"), "above 0.5, not at it"
     assert str(one) == "a 0.6000, b\\x1b[31m 0.5000, c 0.9000"
 
 
 def test_values_and_embeddings() -> None:
-    assert float(ValuePrediction(numbers(2.5), ("price",))) == 2.5
-    two = ValuePrediction(numbers(2.5, 3), ("price", "rooms"))
+    assert float(ValuePredictions(numbers(2.5), ("price",))) == 2.5
+    two = ValuePredictions(numbers(2.5, 3), ("price", "rooms"))
     assert str(two) == "price 2.5, rooms 3"
     with pytest.raises(ValueError, match="size 1"):
         two.value  # noqa: B018 - the point
-    assert str(EmbeddingPrediction(numbers(1, 2))) == "[1. 2.]"
-
-
-def test_scores_are_not_called_probabilities() -> None:
-    assert probabilities_of(numbers(0.5), "probabilities") == numbers(0.5)
-    for form in (ClassPrediction, LabelPrediction):
-        with pytest.raises(AttributeError, match="says no probabilities"):
-            form(numbers(4, 5, 6), NAMES, "scores").probabilities  # noqa: B018 - the point
+    assert str(EmbeddingPredictions(numbers(1, 2))) == "[1. 2.]"

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Predictor(nn.Module):
     """What `assay.load` returns: the model behind everything that its run's data does to raw input.
 
-    Call it with one sample or several in any form that `Preprocess` takes. The answer is typed, of a single
-    sample a `ClassPrediction`, `LabelPrediction`, `ValuePrediction` (in the target's own unit),
-    `EmbeddingPrediction` or `ReconstructionPrediction`, of several a sequence of these with the arrays they
-    share, such as `ClassPredictions`.
+    Call it with one sample or several in any form that `Preprocess` takes. The answer is typed:
+    `ClassPredictions`, `LabelPredictions`, `ValuePredictions` (in the target's own unit),
+    `EmbeddingPredictions` or `ReconstructionPredictions`, with arrays `[N, …]` of several samples, `[…]` of
+    a single one.
 
     Its three steps can be had one by one: `postprocess(model(preprocess(raw)))`.
 
@@ -195,7 +195,7 @@ class Predictor(nn.Module):
         probabilities = None if self.task is None else self.task.probabilities(self.loss)
         return outputs if probabilities is None else probabilities(outputs)
 
-    def typed(self, outputs: Tensor) -> PredictionBatch[Any]:
+    def typed(self, outputs: Tensor) -> PredictionBatch:
         """Predictions of postprocessed outputs.
 
         Args:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import colorsys
 import io
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 from PIL import Image
 from typing_extensions import override
 
-from assay.task.prediction.prediction_batch import PredictionBatch, probabilities_of
-from assay.terminal import printable
+from assay.task.prediction.prediction_batch import MOST_COLUMNS, PredictionBatch, probabilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,74 +76,24 @@ def _png(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-_MOST_COLUMNS = 100
 _MOST_SAID = 3
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class MaskPrediction:
-    """The class of each pixel of one picture.
+class MaskPredictions(PredictionBatch):
+    """The classes of the pixels of N pictures, or of one: `mask`, `shares`, `png`.
 
     Attributes:
-        scores: Float32 `[C, H, W]` in the size that the model works in: probabilities, or where the run's
-            loss says none, what the model returned.
-        class_names: C of them.
-        kind: `probabilities`, or `scores`.
-        size: Height and width of the picture as it was given.
-    """
-
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
-    size: tuple[int, int] | None = None
-
-    @property
-    def mask(self) -> NDArray[np.uint8]:
-        """Class of each pixel, uint8 `[height, width]` of the picture: the nearest that was predicted."""
-        found: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
-        if self.size is None or self.size == found.shape:
-            return found
-        rows, columns = (
-            np.minimum(((np.arange(wanted) + 0.5) * there / wanted).astype(int), there - 1)
-            for wanted, there in zip(self.size, found.shape, strict=True)
-        )
-        return found[np.ix_(rows, columns)]
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[C, H, W]`."""
-        return probabilities_of(self.scores, self.kind)
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Share of the picture's pixels that each class has."""
-        counts = np.bincount(self.mask.reshape(-1), minlength=len(self.class_names))
-        return dict(zip(self.class_names, (counts / counts.sum()).tolist(), strict=True))
-
-    def png(self) -> bytes:
-        """The mask as a PNG file: its pixels are the indices of the classes, shown in colours."""
-        return mask_png(self.mask)
-
-    def __str__(self) -> str:
-        ordered = sorted(self.shares.items(), key=lambda share: -share[1])
-        told = ", ".join(f"{name} {100 * share:.1f} %" for name, share in ordered[:_MOST_SAID] if share)
-        return printable(told)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class MaskPredictions(PredictionBatch[MaskPrediction]):
-    """The classes of the pixels of N pictures.
-
-    Attributes:
-        scores: Float32 `[N, C, H, W]`, see `MaskPrediction`.
+        scores: Float32 `[N, C, H, W]` or `[C, H, W]` in the size that the model works in: probabilities, or
+            where the run's loss says none, what the model returned.
         class_names: C of them.
         kind: `probabilities`, or `scores`.
         sizes: Height and width of each picture as it was given; empty: as the model works in.
     """
 
     file_suffix: ClassVar[str] = ".png"
+    sample_ndim: ClassVar[int] = 3
 
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
@@ -158,14 +107,39 @@ class MaskPredictions(PredictionBatch[MaskPrediction]):
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[N, C, H, W]`."""
+        """As `scores`."""
         return probabilities_of(self.scores, self.kind)
+
+    @property
+    def mask(self) -> NDArray[np.uint8]:
+        """Class of each pixel of one picture, in its size: the nearest that was predicted."""
+        found: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
+        rows, columns = (
+            np.minimum(((np.arange(wanted) + 0.5) * there / wanted).astype(int), there - 1)
+            for wanted, there in zip(self.sizes[0] if self.sizes else found.shape, found.shape, strict=True)
+        )
+        return found[np.ix_(rows, columns)]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of the pixels of one picture that each class has."""
+        counts = np.bincount(self.mask.reshape(-1), minlength=len(self.class_names))
+        return dict(zip(self.class_names, (counts / counts.sum()).tolist(), strict=True))
+
+    def png(self) -> bytes:
+        """The mask of one picture as a PNG file: its pixels are the classes, shown in colours."""
+        return mask_png(self.mask)
+
+    @override
+    def in_words(self) -> str:
+        ordered = sorted(self.shares.items(), key=lambda share: -share[1])
+        return ", ".join(f"{name} {100 * share:.1f} %" for name, share in ordered[:_MOST_SAID] if share)
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         shares = [one.shares for one in self]
         best = [max(found, key=lambda name: found[name]) for found in shares]
-        names = self.class_names if len(self.class_names) <= _MOST_COLUMNS else ()
+        names = self.class_names if len(self.class_names) <= MOST_COLUMNS else ()
         return {"prediction": best} | {f"share {name}": [found[name] for found in shares] for name in names}
 
     @override
@@ -174,17 +148,9 @@ class MaskPredictions(PredictionBatch[MaskPrediction]):
 
     @override
     def file_of(self, index: int) -> bytes:
-        return self[index].png()
-
-    @overload
-    def __getitem__(self, index: int) -> MaskPrediction: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> MaskPredictions: ...
+        return bytes(self[index].png())
 
     @override
-    def __getitem__(self, index: int | slice) -> MaskPrediction | MaskPredictions:
-        if isinstance(index, slice):
-            return MaskPredictions(self.scores[index], self.class_names, self.kind, self.sizes[index])
-        size = self.sizes[index] if self.sizes else None
-        return MaskPrediction(self.scores[index], self.class_names, self.kind, size)
+    def __getitem__(self, index: Any) -> Any:
+        sizes = self.sizes[index if isinstance(index, slice) else slice(index, index + 1 or None)]
+        return replace(super().__getitem__(index), sizes=sizes)

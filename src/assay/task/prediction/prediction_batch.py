@@ -1,12 +1,11 @@
-"""What a model says of new samples: single predictions, and several as a sequence of them."""
+"""What a model says of new samples: a class per kind of prediction, of one sample or of several."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from typing_extensions import override
@@ -16,190 +15,31 @@ from assay.task.heads import heads_of
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from assay.task.prediction.predictions import Kind
 
-
-def indices_of(scores: NDArray[np.float32], kind: Kind, threshold: float) -> NDArray[np.int64]:
-    """Classes of N samples, int64 `[N]`."""
-    if scores.shape[1] == 2 and kind == "probabilities" and threshold != 0.5:
-        return (scores[:, 1] >= threshold).astype(np.int64)
-    indices: NDArray[np.int64] = scores.argmax(1)
-    return indices
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ClassPrediction:
-    """The class of one sample.
-
-    Attributes:
-        scores: Float32 `[C]`: probabilities, or where the run's loss says none, what the model returned.
-        class_names: C of them.
-        kind: `probabilities`, or `scores`.
-        threshold: Of two classes, the probability from which on it is the second one.
-    """
-
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
-    threshold: float = 0.5
-
-    @property
-    def index(self) -> int:
-        """Index of the class with the highest score, or by the threshold."""
-        return int(indices_of(self.scores[None], self.kind, self.threshold)[0])
-
-    @property
-    def label(self) -> str:
-        """Name of that class."""
-        return self.class_names[self.index]
-
-    @property
-    def probability(self) -> float:
-        """Of that class."""
-        return float(self.probabilities[self.index])
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[C]`."""
-        return probabilities_of(self.scores, self.kind)
-
-    def top_k(self, k: int = 3) -> list[tuple[str, float]]:
-        """The k most likely classes, each with its score."""
-        best = np.argsort(-self.scores, kind="stable")[:k]
-        return [(self.class_names[index], float(self.scores[index])) for index in best]
-
-    def __str__(self) -> str:
-        return printable(", ".join(f"{name} {score:.4f}" for name, score in self.top_k()))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LabelPrediction:
-    """Which labels one sample has.
-
-    Attributes:
-        scores: Float32 `[L]`: the probability of each label, or where the run's loss says none, what the
-            model returned.
-        class_names: L of them, of labels.
-        kind: `probabilities`, or `scores`.
-    """
-
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of the labels with a probability above 0.5."""
-        return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[L]`."""
-        return probabilities_of(self.scores, self.kind)
-
-    def __str__(self) -> str:
-        pairs = zip(self.class_names, self.scores, strict=True)
-        return printable(", ".join(f"{name} {score:.4f}" for name, score in pairs))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ValuePrediction:
-    """The targets of one sample, in their own unit.
-
-    Attributes:
-        values: Float32 `[T]`.
-        names: T of them, of targets.
-    """
-
-    values: NDArray[np.float32]
-    names: tuple[str, ...]
-
-    @property
-    def value(self) -> float:
-        """Of the only target."""
-        return float(self.values.item())
-
-    def __float__(self) -> float:
-        return self.value
-
-    def __str__(self) -> str:
-        pairs = zip(self.names, self.values, strict=True)
-        return printable(", ".join(f"{name} {number_text(value, 6)}" for name, value in pairs))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class EmbeddingPrediction:
-    """Where a model puts one sample.
-
-    Attributes:
-        vector: Float32 `[D]`.
-    """
-
-    vector: NDArray[np.float32]
-
-    def __str__(self) -> str:
-        return str(self.vector)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ReconstructionPrediction:
-    """What a model makes of one sample, of which it keeps only the latent vector.
-
-    Attributes:
-        error: Mean squared difference to the sample, both normalised as the model sees them: how unlike the
-            training data the sample is.
-        latent: Float32 `[L]`; empty of a model without an `encode`.
-        reconstruction: Float32 of the sample's shape, in its own unit, bytes as 0 to 1.
-    """
-
-    error: float
-    latent: NDArray[np.float32]
-    reconstruction: NDArray[np.float32]
-
-    def __str__(self) -> str:
-        return f"error {number_text(self.error, 6)}"
-
-
-def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
-    """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
-    return probabilities > 0.5
-
-
-def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
-    """The scores, where they are probabilities."""
-    if kind != "probabilities":
-        raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
-    return scores
-
-
-One = TypeVar("One")
 MOST_COLUMNS = 100
 """Classes or labels of which a table has a column each."""
 _SHOWN = 10
 
 
-class PredictionBatch(ABC, Sequence[One], Generic[One]):
-    """Predictions of several samples: a sequence of single ones over the array they share.
+class PredictionBatch(ABC):
+    """Predictions of several samples, or of one: indexed by a number it is the same of that sample.
 
-    Each is a frozen dataclass whose first field is that array, `[N, …]`; the others hold for all samples.
+    Each is a frozen dataclass whose first field is an array over the samples, `[N, …]`, or that of one,
+    `[…]`; the others hold for all samples.
 
     Attributes:
         file_suffix: Of the files that predictions are written to beside a table; empty for none.
-        single: The class of one prediction, with the same fields; None where `_one` says what it is.
+        sample_ndim: Dimensions of the array of one sample.
     """
 
     file_suffix: ClassVar[str] = ""
-    single: ClassVar[Any] = None
+    sample_ndim: ClassVar[int] = 1
 
     @property
     def outputs(self) -> NDArray[np.float32]:
@@ -215,7 +55,11 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
             top_k: Of classes, how many to name.
         """
 
-    def resized(self, sizes: Sequence[tuple[int, int]]) -> PredictionBatch[One]:
+    @abstractmethod
+    def in_words(self) -> str:
+        """What is said of one sample."""
+
+    def resized(self, sizes: Sequence[tuple[int, int]]) -> PredictionBatch:
         """The same for pictures of other sizes; only masks know a difference.
 
         Args:
@@ -232,17 +76,6 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
         """
         raise NotImplementedError(f"{type(self).__name__} has no files of number {index}")
 
-    def _one(self, outputs: NDArray[np.float32]) -> One:
-        _, *shared = vars(self).values()
-        one: One = self.single(outputs, *shared)
-        return one
-
-    def _several(self, outputs: NDArray[np.float32]) -> Self:
-        kind: Any = type(self)
-        _, *shared = vars(self).values()
-        several: Self = kind(outputs, *shared)
-        return several
-
     def to_frame(self, top_k: int = 3) -> pd.DataFrame:
         """A table of one row per sample.
 
@@ -253,41 +86,60 @@ class PredictionBatch(ABC, Sequence[One], Generic[One]):
 
         return pd.DataFrame(dict(self.columns(top_k)))
 
-    @override
     def __len__(self) -> int:
         return len(self.outputs)
 
-    @overload
-    def __getitem__(self, index: int) -> One: ...
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
 
-    @overload
-    def __getitem__(self, index: slice) -> PredictionBatch[One]: ...
-
-    @override
-    def __getitem__(self, index: int | slice) -> One | PredictionBatch[One]:
-        return (
-            self._several(self.outputs[index]) if isinstance(index, slice) else self._one(self.outputs[index])
-        )
+    def __getitem__(self, index: Any) -> Any:
+        if self.outputs.ndim == self.sample_ndim:
+            raise TypeError("this is the prediction of one sample, which has no index")
+        kind: Any = type(self)
+        return kind(self.outputs[index], *list(vars(self).values())[1:])
 
     def __str__(self) -> str:
+        if self.outputs.ndim == self.sample_ndim:
+            return printable(self.in_words())
         rows = [f"{row}  {one}" for row, one in enumerate(self[:_SHOWN])]
         more = [f"… {len(self):,} in all"] if len(self) > _SHOWN else []
         return "\n".join([*rows, *more]) or "no predictions"
 
 
+def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
+    return probabilities > 0.5
+
+
+def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
+    """The scores, where they are probabilities."""
+    if kind != "probabilities":
+        raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
+    return scores
+
+
+def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
+    if len(names) > MOST_COLUMNS:
+        return {}
+    return {f"{word} {name}": scores[:, at] for at, name in enumerate(names)}
+
+
+def _listed(pairs: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {score:.4f}" for name, score in pairs)
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class ClassPredictions(PredictionBatch[ClassPrediction]):
-    """Classes of N samples.
+class ClassPredictions(PredictionBatch):
+    """Classes of N samples, or of one: `index`, `label`, `probability`.
 
     Attributes:
-        scores: Float32 `[N, C]`, see `ClassPrediction`.
+        scores: Float32 `[N, C]` or `[C]`: probabilities, or where the run's loss says none, what the model
+            returned.
         class_names: C of them.
         kind: `probabilities`, or `scores`.
-        threshold: As of `ClassPrediction`.
+        threshold: Of two classes, the probability from which on it is the second one.
     """
-
-    single = ClassPrediction
 
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
@@ -296,8 +148,10 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
 
     @property
     def indices(self) -> NDArray[np.int64]:
-        """Int64 `[N]`: of the class with the highest score, or by the threshold."""
-        return indices_of(self.scores, self.kind, self.threshold)
+        """Of the class with the highest score, or by the threshold."""
+        if self.scores.shape[-1] == 2 and self.kind == "probabilities" and self.threshold != 0.5:
+            return np.asarray(self.scores[..., 1] >= self.threshold, dtype=np.int64)
+        return np.asarray(self.scores.argmax(-1))
 
     @property
     def labels(self) -> list[str]:
@@ -306,12 +160,34 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[N, C]`."""
+        """As `scores`."""
         return probabilities_of(self.scores, self.kind)
 
-    def top_k(self, k: int = 3) -> list[list[tuple[str, float]]]:
-        """The k most likely classes of each sample."""
-        return [one.top_k(k) for one in self]
+    @property
+    def index(self) -> int:
+        """Of the class of one sample."""
+        return int(self.indices)
+
+    @property
+    def label(self) -> str:
+        """Name of the class of one sample."""
+        return self.class_names[self.index]
+
+    @property
+    def probability(self) -> float:
+        """Of the class of one sample."""
+        return float(self.probabilities[self.index])
+
+    def top_k(self, k: int = 3) -> list[Any]:
+        """The k most likely classes, each with its score; of several samples a list of these."""
+        if self.scores.ndim > 1:
+            return [one.top_k(k) for one in self]
+        best = np.argsort(-self.scores, kind="stable")[:k]
+        return [(self.class_names[index], float(self.scores[index])) for index in best]
+
+    @override
+    def in_words(self) -> str:
+        return _listed(self.top_k())
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -330,54 +206,69 @@ class ClassPredictions(PredictionBatch[ClassPrediction]):
 
 @final
 @dataclass(frozen=True, eq=False)
-class LabelPredictions(PredictionBatch[LabelPrediction]):
-    """Labels of N samples.
+class LabelPredictions(PredictionBatch):
+    """Labels of N samples, or of one.
 
     Attributes:
-        scores: Float32 `[N, L]`, see `LabelPrediction`.
+        scores: Float32 `[N, L]` or `[L]`: the probability of each label, or where the run's loss says none,
+            what the model returned.
         class_names: L of them, of labels.
         kind: `probabilities`, or `scores`.
     """
-
-    single = LabelPrediction
 
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
 
     @property
-    def labels(self) -> list[tuple[str, ...]]:
-        """Names of the labels of each sample with a probability above 0.5."""
-        return [one.labels for one in self]
+    def labels(self) -> Any:
+        """Names of the labels with a probability above 0.5, a tuple for each sample."""
+        if self.scores.ndim > 1:
+            return [one.labels for one in self]
+        return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """Float32 `[N, L]`."""
+        """As `scores`."""
         return probabilities_of(self.scores, self.kind)
+
+    @override
+    def in_words(self) -> str:
+        return _listed(zip(self.class_names, self.scores, strict=True))
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         if self.kind != "probabilities":
             return _each("score", self.class_names, self.scores)
-        return {"prediction": [";".join(found) for found in self.labels]} | _each(
-            "probability", self.class_names, self.scores
-        )
+        said = {"prediction": [";".join(labels) for labels in self.labels]}
+        return said | _each("probability", self.class_names, self.scores)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class ValuePredictions(PredictionBatch[ValuePrediction]):
-    """Targets of N samples, in their own unit.
+class ValuePredictions(PredictionBatch):
+    """Targets of N samples, or of one, in their own unit.
 
     Attributes:
-        values: Float32 `[N, T]`.
+        values: Float32 `[N, T]` or `[T]`.
         names: T of them, of targets.
     """
 
-    single = ValuePrediction
-
     values: NDArray[np.float32]
     names: tuple[str, ...]
+
+    @property
+    def value(self) -> float:
+        """Of the only target of one sample."""
+        return float(self.values.item())
+
+    def __float__(self) -> float:
+        return self.value
+
+    @override
+    def in_words(self) -> str:
+        pairs = zip(self.names, self.values, strict=True)
+        return ", ".join(f"{name} {number_text(value, 6)}" for name, value in pairs)
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -388,16 +279,23 @@ class ValuePredictions(PredictionBatch[ValuePrediction]):
 
 @final
 @dataclass(frozen=True, eq=False)
-class EmbeddingPredictions(PredictionBatch[EmbeddingPrediction]):
-    """Where a model puts N samples.
+class EmbeddingPredictions(PredictionBatch):
+    """Where a model puts N samples, or one.
 
     Attributes:
-        vectors: Float32 `[N, D]`.
+        vectors: Float32 `[N, D]` or `[D]`.
     """
 
-    single = EmbeddingPrediction
-
     vectors: NDArray[np.float32]
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """Of one sample."""
+        return self.vectors
+
+    @override
+    def in_words(self) -> str:
+        return str(self.vectors)
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -406,11 +304,11 @@ class EmbeddingPredictions(PredictionBatch[EmbeddingPrediction]):
 
 @final
 @dataclass(frozen=True, eq=False)
-class ReconstructionPredictions(PredictionBatch[ReconstructionPrediction]):
-    """What a model makes of N samples.
+class ReconstructionPredictions(PredictionBatch):
+    """What a model makes of N samples, or of one, of which it keeps only the latent vector.
 
     Attributes:
-        rows: Float32 `[N, 1 + L + D]`: error, latent vector, flattened reconstruction.
+        rows: Float32 `[N, 1 + L + D]` or `[1 + L + D]`: error, latent vector, flattened reconstruction.
         shape: Of one sample, D values in all.
     """
 
@@ -418,64 +316,50 @@ class ReconstructionPredictions(PredictionBatch[ReconstructionPrediction]):
     shape: tuple[int, ...]
 
     @property
-    def errors(self) -> NDArray[np.float32]:
-        """Float32 `[N]`, see `ReconstructionPrediction`."""
-        return self.rows[:, 0]
+    def errors(self) -> Any:
+        """Mean squared difference to the sample, both normalised as the model sees them."""
+        return self.rows[..., 0]
 
     @property
     def latents(self) -> NDArray[np.float32]:
-        """Float32 `[N, L]`."""
-        return self.rows[:, 1 : self.rows.shape[1] - math.prod(self.shape)]
+        """Float32 `[N, L]`; empty of a model without an `encode`."""
+        return self.rows[..., 1 : self.rows.shape[-1] - math.prod(self.shape)]
 
     @property
     def reconstructions(self) -> NDArray[np.float32]:
-        """Float32 `[N, *shape]`."""
-        return self.rows[:, self.rows.shape[1] - math.prod(self.shape) :].reshape(-1, *self.shape)
+        """Float32 `[N, *shape]`, in the sample's own unit, bytes as 0 to 1."""
+        flat = self.rows[..., self.rows.shape[-1] - math.prod(self.shape) :]
+        return flat.reshape(*flat.shape[:-1], *self.shape)
+
+    @property
+    def error(self) -> float:
+        """Of one sample."""
+        return float(self.errors)
+
+    @property
+    def latent(self) -> NDArray[np.float32]:
+        """Of one sample."""
+        return self.latents
+
+    @property
+    def reconstruction(self) -> NDArray[np.float32]:
+        """Of one sample."""
+        return self.reconstructions
+
+    @override
+    def in_words(self) -> str:
+        return f"error {number_text(self.error, 6)}"
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        latents = self.latents
-        columns = {f"latent_{at}": latents[:, at] for at in range(latents.shape[1])}
-        return {"reconstruction_error": self.errors} | columns
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> ReconstructionPrediction:
-        one = self._several(outputs[None])
-        return ReconstructionPrediction(float(one.errors[0]), one.latents[0], one.reconstructions[0])
-
-
-def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
-    if len(names) > MOST_COLUMNS:
-        return {}
-    return {f"{word} {name}": scores[:, at] for at, name in enumerate(names)}
+        latents = {f"latent_{at}": column for at, column in enumerate(self.latents.T)}
+        return {"reconstruction_error": self.errors} | latents
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class MultitaskPrediction:
-    """All targets of one sample.
-
-    Attributes:
-        targets: By the name of the target, a `ClassPrediction` or a `ValuePrediction`.
-    """
-
-    targets: Mapping[str, ClassPrediction | ValuePrediction]
-
-    def __getitem__(self, target: str) -> ClassPrediction | ValuePrediction:
-        return self.targets[target]
-
-    def __str__(self) -> str:
-        said = (
-            f"{name}: {one}" if isinstance(one, ClassPrediction) else str(one)
-            for name, one in self.targets.items()
-        )
-        return "; ".join(said)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class MultitaskPredictions(PredictionBatch[MultitaskPrediction]):
-    """All targets of N samples.
+class MultitaskPredictions(PredictionBatch):
+    """All targets of N samples, or of one; indexed by its name, the predictions of one target.
 
     Attributes:
         values: Float32 `[N, all outputs]`: probabilities of classes, numbers in their own unit.
@@ -488,6 +372,17 @@ class MultitaskPredictions(PredictionBatch[MultitaskPrediction]):
     def of(self, target: str) -> ClassPredictions | ValuePredictions:
         """Predictions of one target."""
         return self._by_target()[target]
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        return self.of(index) if isinstance(index, str) else super().__getitem__(index)
+
+    @override
+    def in_words(self) -> str:
+        return "; ".join(
+            f"{name}: {one.in_words()}" if isinstance(one, ClassPredictions) else one.in_words()
+            for name, one in self._by_target().items()
+        )
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -504,8 +399,3 @@ class MultitaskPredictions(PredictionBatch[MultitaskPrediction]):
             else ValuePredictions(head.of(self.values), (head.name,))
             for head in heads_of(self.names)
         }
-
-    @override
-    def _one(self, outputs: NDArray[np.float32]) -> MultitaskPrediction:
-        several = MultitaskPredictions(outputs[None], self.names)
-        return MultitaskPrediction({name: one[0] for name, one in several._by_target().items()})
