@@ -17,19 +17,19 @@ from assay.task.figures.class_figures import (
 )
 
 
-def test_several_decisions_are_ranked_at_once_as_scikit_learn_ranks_each() -> None:
+def test_decisions_are_ranked_as_scikit_learn_ranks_each() -> None:
     generator = np.random.default_rng(0)
     scores = np.column_stack([generator.random(50), generator.random(50).round(1), np.full(50, 0.5)])
     positive = generator.random((50, 3)) < 0.4
     for weights in (np.ones(50), generator.integers(0, 3, 50).astype(float)):
-        areas, precisions = Ranking(scores, positive).scores(weights)
+        columns = zip(scores.T, positive.T, strict=True)
+        areas, precisions = zip(*(Ranking(*one).scores(weights) for one in columns), strict=True)
         for truth, said, area, precision in zip(positive.T, scores.T, areas, precisions, strict=True):
             assert area == pytest.approx(sk.roc_auc_score(truth, said, sample_weight=weights))
             assert precision == pytest.approx(sk.average_precision_score(truth, said, sample_weight=weights))
-    positive[:, 1], positive[:, 2] = True, False
-    areas, precisions = Ranking(scores, positive).scores(np.ones(50))
-    assert list(np.isnan(areas)) == [False, True, True]
-    assert list(np.isnan(precisions)) == [False, False, True]
+    for none_or_all, precise in ((True, False), (False, True)):
+        area, precision = Ranking(scores[:, 0], np.full(50, none_or_all)).scores(np.ones(50))
+        assert np.isnan([area, precision]).tolist() == [True, precise]
 
 
 def test_the_calibration_error_is_its_formula() -> None:

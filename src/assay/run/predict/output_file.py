@@ -134,11 +134,11 @@ class SidecarFiles:
         self.what, self._folder, self._unfinished = what, folder, unfinished
         self._names: set[str] = set()
 
-    def add(self, inputs: Sequence[str], found: PredictionBatch[Any]) -> list[str]:
+    def add(self, inputs: Sequence[str], found: PredictionBatch) -> list[str]:
         """Write a file for each prediction, called as its input; returns their places."""
         return [self._write(Path(name).stem, found, at) for at, name in enumerate(inputs)]
 
-    def _write(self, stem: str, found: PredictionBatch[Any], at: int) -> str:
+    def _write(self, stem: str, found: PredictionBatch, at: int) -> str:
         name, number = f"{stem}{found.file_suffix}", 1
         while name.casefold() in self._names:  # which some file systems hold for the same
             number += 1

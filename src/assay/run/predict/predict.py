@@ -29,75 +29,6 @@ if TYPE_CHECKING:
     from assay.run.predict.output_file import SidecarFiles
     from assay.run.predict.predictor import Predictor
     from assay.run.predict.preprocess import Preprocess
-<<<<<<< HEAD
-=======
-    from assay.task.prediction.prediction_batch import PredictionBatch
-
-    _Write = Callable[[PredictionBatch], Mapping[str, Any]]
-
-
-@final
-class Beside:
-    """Writes the files of predictions."""
-
-    def __init__(self, folder: Path, unfinished: Path, what: str) -> None:
-        self.folder, self._unfinished, self.what = folder, unfinished, what
-        self._names: set[str] = set()
-        self._is_finished = False
-
-    def add(self, inputs: Sequence[str], found: PredictionBatch) -> list[str]:
-        """Write a file for each prediction, called as its input."""
-        return [
-            self._write(Path(name).stem, found.file_of(at), found.file_suffix)
-            for at, name in enumerate(inputs)
-        ]
-
-    def _write(self, stem: str, content: bytes, suffix: str) -> str:
-        name, number = f"{stem}{suffix}", 1
-        while name.casefold() in self._names:  # which some file systems hold for the same
-            number += 1
-            name = f"{stem}_{number}{suffix}"
-        self._names.add(name.casefold())
-        (self._unfinished / name).write_bytes(content)
-        return f"{self.folder.name}/{name}"
-
-    def finish(self) -> None:
-        """Put the files where they will be, if there are any: before the table that names them."""
-        if self._names:
-            self.folder.mkdir(parents=True)
-            self._unfinished.rename(self.folder)  # an empty folder is replaced
-            self._is_finished = True
-
-    def undo(self) -> None:
-        """Take away what `finish` has put there."""
-        if self._is_finished:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-@contextmanager
-def writing_beside(table: Path, what: str) -> Iterator[Beside]:
-    """Open a folder of files beside a table; `Beside.finish` puts it there, a failure leaves nothing."""
-    folder = table.with_name(f"{table.stem}_{what}s")
-    if os.path.lexists(folder):
-        raise ConfigError(
-            f"{folder} is there already, with other predictions",
-            key="--out",
-            hint="remove it, or choose another name",
-        )
-    existing = next(one for one in folder.absolute().parents if one.is_dir())
-    try:
-        with temporary_folder(existing / folder.name) as unfinished:
-            beside = Beside(folder, unfinished, what)
-            try:
-                yield beside
-            except BaseException:
-                beside.undo()
-                raise
-    except OSError as error:
-        why = cannot_write(error) or error.strerror or str(error)
-        raise AssayError(f"{folder} cannot be written: {why}", hint="nothing was left there") from error
-
->>>>>>> 7cd32737 (Have one class for a prediction and for several, and one form for the tables of a survey)
 
 _FLAT, _NUMBERS = 4096, 1 << 20
 """Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
@@ -284,7 +215,6 @@ def _frame(
     if not finite.all():
         errors[at[~finite]] = "the model's output is not finite"
         at, outputs = at[finite], outputs[torch.from_numpy(finite)]
-<<<<<<< HEAD
     if predictor.kind is None:
         columns = _own_columns(outputs)
     else:
@@ -294,16 +224,6 @@ def _frame(
         columns = dict(found.columns(top_k))
         if files is not None:
             columns[files.what] = files.add([inputs[row] for row in at.tolist()], found)
-=======
-    sizes = [size for size, good in zip(block.sizes, finite, strict=True) if good] if block.sizes else ()
-
-    def write(found: PredictionBatch) -> dict[str, Any]:
-        if files is None:
-            return {}
-        return {files.what: files.add([inputs[row] for row in at.tolist()], found)}
-
-    columns = dict(_columns(predictor, outputs, top_k, sizes, write))
->>>>>>> 7cd32737 (Have one class for a prediction and for several, and one form for the tables of a survey)
     rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
     if len(at) == len(block.inputs):
         frame = pd.DataFrame(rows | columns)

@@ -26,52 +26,41 @@ _WHOLE: Final = (-0.02, 1.02)
 
 _MOST_DECISIONS: Final = 100_000
 """Decisions whose order is asked of each draw; more take longer than a reader waits."""
+_MOST_RANKINGS: Final = 50
 
 
 @final
 class Ranking:
-    """AUROC and average precision of weighted samples, sorted once, for each of several decisions."""
+    """AUROC and average precision of one decision over weighted samples, sorted once."""
 
     def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
-        self._order = np.argsort(-scores.T, axis=1, kind="stable")
-        self._positive = np.take_along_axis(positive.T, self._order, 1)
-        values = np.take_along_axis(scores.T, self._order, 1)
-        last_that_ties = np.ones(values.shape, bool)
-        last_that_ties[:, :-1] = values[:, 1:] != values[:, :-1]
-        self._ends = np.flatnonzero(last_that_ties)  # of samples that tie, one decision after the other
-        self._begins = np.searchsorted(self._ends, np.arange(len(values)) * values.shape[1])
+        self._order = np.argsort(-scores, kind="stable")
+        ranked = scores[self._order]
+        self._positive = positive[self._order]
+        self._ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of samples that tie
 
-    def scores(self, weights: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def scores(self, weights: NDArray[Any]) -> tuple[float, float]:
         """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds."""
         ordered = weights[self._order]
-        true = np.cumsum(ordered * self._positive, 1).ravel()[self._ends]
-        both = np.cumsum(ordered, 1).ravel()[self._ends]
+        true, both = (np.cumsum(of)[self._ends] for of in (ordered * self._positive, ordered))
         false = both - true
-        all_true, all_false = (sums[np.append(self._begins[1:], 0) - 1] for sums in (true, false))
-        new_true, new_false = self._steps(true), self._steps(false)
+        new_true, new_false = (np.diff(sums, prepend=0) for sums in (true, false))
         with np.errstate(divide="ignore", invalid="ignore"):
-            areas = np.add.reduceat(new_false * (true - new_true / 2), self._begins) / (all_true * all_false)
-            parts = np.where(both > 0, new_true * true / both, 0)
-            return areas, np.add.reduceat(parts, self._begins) / all_true
-
-    def _steps(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """By how much each sum is more than the one before it."""
-        steps = np.diff(sums, prepend=0)
-        steps[self._begins] = sums[self._begins]
-        return steps
+            area = new_false @ (true - new_true / 2) / (true[-1] * false[-1])
+            precision = np.where(both > 0, true / both, 0)
+            return float(area), float(new_true @ precision / true[-1])
 
 
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
     """Unweighted mean of the AUROC of several decisions, such as one class against the rest."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
-    at_once = max(1, _MOST_DECISIONS // max(1, len(scores)))  # more take much memory
-    some = [kinds[begin : begin + at_once] for begin in range(0, len(kinds), at_once)]
-    rankings = [Ranking(scores[:, columns], positive[:, columns]) for columns in some]
+    rankings = [Ranking(scores[:, kind], positive[:, kind]) for kind in kinds]
+    is_large = positive.size > _MOST_DECISIONS or len(rankings) > _MOST_RANKINGS
 
     def mean(weights: NDArray[Any]) -> float:
-        if not rankings or (positive.size > _MOST_DECISIONS and (weights != 1).any()):
+        if not rankings or (is_large and (weights != 1).any()):
             return float("nan")
-        areas = np.concatenate([ranking.scores(weights)[0] for ranking in rankings])
+        areas = [ranking.scores(weights)[0] for ranking in rankings]
         return float(np.nanmean(areas)) if np.isfinite(areas).any() else float("nan")
 
     return mean
@@ -157,7 +146,7 @@ def calibration(
                 Line("model", mean, share, low=low, high=high),
             ),
             f"predicted probability {what}",
-            "how often it was so",
+            "observed frequency",
             x_range=_WHOLE,
             y_range=_WHOLE,
             caption=f"Expected calibration error {error:.4f}, over {NUM_BINS} bins of equal width. The "
@@ -193,7 +182,6 @@ def _in_brackets(lines: Sequence[Line], what: str) -> str:
 
 TRUE_CLASS: Final = "true class"
 """Label of the rows of a confusion matrix."""
-_COUNTS: Final = "confusion_matrix"
 _MOST_IN_MATRIX: Final = 50
 _MOST_BARS: Final = 30
 _MOST_CURVES: Final = 10
@@ -207,7 +195,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
     hit = np.where(said == targets, targets, -1)
     chances = predictions.kind == "probabilities"
     loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
-    order = Ranking(outputs[:, 1:], targets[:, None] == 1) if num_classes == 2 else None
+    order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
     auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
     second = f" of {predictions.class_names[1]}" if order is not None else ""
 
@@ -219,7 +207,7 @@ def class_scores(predictions: Predictions) -> list[Score]:
             f1 = 2 * true / (are + claimed)
         scores = {"accuracy": true.sum() / weights.sum()}
         if order is not None:
-            [area], [average_precision] = order.scores(weights)
+            area, average_precision = order.scores(weights)
             scores |= {f"f1{second}": f1[1], f"precision{second}": precision[1], f"recall{second}": recall[1]}
             scores |= {"auroc": area, f"average precision{second}": average_precision}
         else:
@@ -251,7 +239,12 @@ def class_figures(predictions: Predictions) -> list[Figure]:
     worst = np.argsort(np.where(support > 0, f1, np.inf), kind="stable")
     figures = [
         *confusion_figures(matrix, names),
-        _per_class({"precision": precision, "recall": recall, "F1": f1}, support, names, worst),
+        _each(
+            "per_class",
+            "Precision, recall and F1 per class",
+            {"precision": precision, "recall": recall, "F1": f1},
+            ("classes", names, support, worst),
+        ),
     ]
     curves = labels[1:] if num_classes == 2 else np.sort(worst[:_MOST_CURVES])
     hits = [(names[label], targets == label, outputs[:, label]) for label in curves]
@@ -263,7 +256,7 @@ def class_figures(predictions: Predictions) -> list[Figure]:
         if num_classes == 2:
             figures += calibration(chances, truth, f"of {names[1]}", (names[1], names[0]))
         else:
-            figures += calibration(chances, truth, "of the class that was said")
+            figures += calibration(chances, truth, "of the predicted class")
     return figures
 
 
@@ -286,39 +279,29 @@ def _calibrated(outputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[A
 
 
 def _matrices(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
-    errors = matrix.sum(0) + matrix.sum(1) - 2 * matrix.diagonal()
-    caption = "Rows are what was right, columns what the model said."
+    caption = "Rows: true class; columns: predicted class."
+    shown = np.arange(len(names))
     if len(names) > _MOST_IN_MATRIX:
+        errors = matrix.sum(0) + matrix.sum(1) - 2 * matrix.diagonal()
         shown = np.sort(np.argsort(-errors, kind="stable")[:_MOST_IN_MATRIX])
         caption += f" The {_MOST_IN_MATRIX} of {len(names)} classes with the most errors."
-    else:
-        shown = np.arange(len(names))
     with np.errstate(invalid="ignore"):
         shares = matrix / matrix.sum(1, keepdims=True)
     chosen = tuple(names[label] for label in shown)
-    wide = len(chosen) > 12
+    add_up = f"{caption} Each row adds up to 100 %: the diagonal is the recall."
     return [
         Figure(
             name,
             title,
-            (
-                Heatmap(
-                    values[np.ix_(shown, shown)], chosen, chosen, len(chosen) <= 16, is_share=name != _COUNTS
-                ),
-            ),
+            (Heatmap(of[np.ix_(shown, shown)], chosen, chosen, len(chosen) <= 16, is_share=of is shares),),
             "predicted class",
             TRUE_CLASS,
-            is_wide=wide,
+            is_wide=len(chosen) > 12,
             caption=told,
         )
-        for name, title, values, told in (
-            (_COUNTS, "Confusion matrix", matrix, caption),
-            (
-                "confusion_matrix_normalised",
-                "Confusion matrix, share of each true class",
-                shares,
-                f"{caption} Each row adds up to 100 %: the diagonal is the recall.",
-            ),
+        for name, title, of, told in (
+            ("confusion_matrix", "Confusion matrix", matrix, caption),
+            ("confusion_matrix_normalised", "Confusion matrix, share of each true class", shares, add_up),
         )
     ]
 
@@ -341,35 +324,43 @@ def _confusions(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list
     return [Figure("confusions", "Most frequent confusions", (bars,), "true → predicted", unit)]
 
 
-def _per_class(
-    scores: dict[str, NDArray[Any]], support: NDArray[Any], names: tuple[str, ...], worst: NDArray[Any]
+def _each(
+    name: str,
+    title: str,
+    values: dict[str, NDArray[Any]],
+    things: tuple[str, Sequence[str], NDArray[Any], NDArray[Any]],
 ) -> Figure:
+    """Bars of each class or label: shares, or numbers of samples."""
+    what_they_are, names, support, worst = things
     shown, caption = np.arange(len(names)), ""
     if len(names) > _MOST_BARS:
         shown = worst[:_MOST_BARS]
-        caption = f"The {_MOST_BARS} of {len(names)} classes with the lowest F1."
-    labels = [names[label] for label in shown]
+        caption = f"The {_MOST_BARS} of {len(names)} {what_they_are} with the lowest F1."
+    labels = [names[at] for at in shown]
+    are_shares = all(of.dtype.kind == "f" for of in values.values())
+
+    def text(at: int, what: str, value: Any) -> str:
+        written = f"{100 * value:.2f} %" if are_shares else f"{value:,}"
+        return f"{names[at]}: {what} {written}, {support[at]:,} samples"
+
     bars = tuple(
-        Bars(
-            name,
-            labels,
-            values[shown],
-            texts=[f"{names[at]}: {name} {100 * values[at]:.2f} %, {support[at]:,} samples" for at in shown],
-        )
-        for name, values in scores.items()
+        Bars(what, labels, of[shown], texts=[text(at, what, of[at]) for at in shown])
+        for what, of in values.items()
     )
+    shares, y_range, y_label = ("y", (0, 1.02), "") if are_shares else ("", None, "samples")
     return Figure(
-        "per_class",
-        "Precision, recall and F1 per class",
+        name,
+        title,
         bars,
-        shares="y",
-        y_range=(0, 1.02),
+        "",
+        y_label,
+        shares=shares,
+        y_range=y_range,
         is_wide=len(labels) > 6,
         caption=caption,
     )
 
 
-_MOST_LABEL_BARS: Final = 30
 _MOST_LABEL_CURVES: Final = 8
 
 
@@ -409,35 +400,17 @@ def label_figures(predictions: Predictions) -> list[Figure]:
     names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
     precision, recall, f1, support = precision_recall_fscore_support(targets, said, zero_division=0.0)
     worst = np.argsort(f1, kind="stable")
-    shown = np.arange(len(names)) if len(names) <= _MOST_LABEL_BARS else worst[:_MOST_LABEL_BARS]
-    some = len(shown) < len(names)
-    caption = f"The {_MOST_LABEL_BARS} of {len(names)} labels with the lowest F1." if some else ""
-    labels = [names[label] for label in shown]
-
-    def bars(name: str, values: NDArray[Any]) -> Bars:
-        written = [f"{100 * one:.2f} %" if values.dtype.kind == "f" else f"{one:,}" for one in values]
-        texts = [f"{names[at]}: {name} {written[at]}, on in {support[at]:,} samples" for at in shown]
-        return Bars(name, labels, values[shown], texts=texts)
-
-    scores = tuple(bars(*one) for one in (("precision", precision), ("recall", recall), ("F1", f1)))
-    errors = (
-        bars("said, but is not", (said & ~targets).sum(0)),
-        bars("is, but was not said", (~said & targets).sum(0)),
-    )
+    scores = {"precision": precision, "recall": recall, "F1": f1}
+    errors = {
+        "false positives": (said & ~targets).sum(0),
+        "false negatives": (~said & targets).sum(0),
+    }
     curves = np.sort(worst[:_MOST_LABEL_CURVES])
     decisions = [(names[label], targets[:, label], predictions.outputs[:, label]) for label in curves]
-    wide = len(labels) > 6
+    labels = "labels", names, support, worst
     return [
-        Figure(
-            "per_label",
-            "Precision, recall and F1 per label",
-            scores,
-            shares="y",
-            y_range=(0, 1.02),
-            is_wide=wide,
-            caption=caption,
-        ),
-        Figure("label_errors", "Errors per label", errors, y_label="samples", is_wide=wide, caption=caption),
+        _each("per_label", "Precision, recall and F1 per label", scores, labels),
+        _each("label_errors", "Errors per label", errors, labels),
         *ranking_figures(decisions, "" if len(curves) == len(names) else "the labels with the lowest F1"),
         *calibration(
             predictions.outputs.astype(float).ravel(),
