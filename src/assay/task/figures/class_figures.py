@@ -336,7 +336,7 @@ def _each(
     if len(names) > _MOST_BARS:
         shown = worst[:_MOST_BARS]
         caption = f"The {_MOST_BARS} of {len(names)} {what_they_are} with the lowest F1."
-    labels = [names[at] for at in shown]
+    labels = [names[at] for at in shown.tolist()]
     are_shares = all(of.dtype.kind == "f" for of in values.values())
 
     def text(at: int, what: str, value: Any) -> str:
@@ -344,7 +344,7 @@ def _each(
         return f"{names[at]}: {what} {written}, {support[at]:,} samples"
 
     bars = tuple(
-        Bars(what, labels, of[shown], texts=[text(at, what, of[at]) for at in shown])
+        Bars(what, labels, of[shown], texts=[text(at, what, of[at]) for at in shown.tolist()])
         for what, of in values.items()
     )
     shares, y_range, y_label = ("y", (0, 1.02), "") if are_shares else ("", None, "samples")
