@@ -17,6 +17,9 @@ FINE += [
     ("callbacks.log._target_", "hydra.experimental.callbacks.LogJobReturnCallback"),
     ("job.name", "my-job_2"),
     ("job.env_set.OMP_NUM_THREADS", "1"),
+    ("job_logging.handlers.file.filename", "${hydra.runtime.output_dir}/${hydra.job.name}.log"),
+    ("job_logging.handlers.console.stream", "ext://sys.stderr"),
+    ("job_logging.formatters.simple.()", "colorlog.ColoredFormatter"),
 ]
 BAD: list[tuple[str, Any]] = [
     ("launcher._target_", "os.system"),
@@ -29,6 +32,12 @@ BAD: list[tuple[str, Any]] = [
     ("job.name", "../../x"),
     ("job.env_set.LD_PRELOAD", "x.so"),
     ("job.env_set.PATH", "/x"),
+    ("job_logging.handlers.file.class", "logging.handlers.SocketHandler"),
+    ("job_logging.handlers.file.filename", "/etc/passwd"),
+    ("job_logging.handlers.file.filename", "../x.log"),
+    ("job_logging.handlers.console.stream", "ext://os.environ"),
+    ("hydra_logging.formatters.simple.()", "os.system"),
+    ("job_logging.x", "cfg://handlers"),
 ]
 
 

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assay.targets.annotation import Made, accepts, as_typed, example_of, in_words
 
@@ -57,23 +55,6 @@ Name = typing.NewType("Name", str)
 def test_accepts(annotation: object, good: list[object], bad: list[object]) -> None:
     assert all(accepts(annotation, value) for value in good)
     assert not any(accepts(annotation, value) for value in bad)
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(PLAIN)
-def test_a_union_accepts_what_a_part_accepts(value: object) -> None:
-    for one, two in ((int, str), (float, type(None)), (list[int], bool)):
-        assert accepts(one | two, value) == (accepts(one, value) or accepts(two, value))
-
-
-@given(st.lists(st.integers() | st.text()))
-def test_a_list_is_judged_by_its_members(values: list[object]) -> None:
-    assert accepts(list[int], values) == all(isinstance(value, int) for value in values)
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,6 @@ def node(target: str) -> dict[str, Any]:
         ),
         ("lightning.pytorch.loggers.CometLogger", ["comet_ml"], "pip install comet-ml"),
         ("lightning.pytorch.callbacks.RichProgressBar", ["rich"], "pip install rich"),
-        (
-            "torchmetrics.detection.MeanAveragePrecision",
-            ["pycocotools", "faster_coco_eval"],
-            "pip install pycocotools",
-        ),
         ("torchvision.datasets.SVHN", ["scipy"], "pip install scipy"),
     ],
 )

@@ -45,6 +45,18 @@ _CALLBACKS = (
     "hydra.experimental.callbacks.PickleJobInfoCallback",
 )
 _SEARCH = re.compile(r"optuna\.(samplers|pruners)\.[A-Z]\w*", re.ASCII)
+_HANDLERS = (
+    "logging.NullHandler",
+    "logging.StreamHandler",
+    "logging.FileHandler",
+    "logging.handlers.RotatingFileHandler",
+    "logging.handlers.TimedRotatingFileHandler",
+)
+_FACTORIES = ("colorlog.ColoredFormatter",)
+_STREAMS = ("ext://sys.stdout", "ext://sys.stderr")
+_LOG_FILE = re.compile(
+    r"(\$\{hydra\.runtime\.output_dir\}/)?(\$\{hydra\.job\.name\}|[\w-]+)(\.\w+)?", re.ASCII
+)
 _JOB_NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """A name in the run's directory: a logger's format could put any text into any other file."""
 _VARIABLES = re.compile(
@@ -66,6 +78,9 @@ def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
     name = OmegaConf.select(node, "job.name")
     if name is not None and not _JOB_NAME.fullmatch(str(name)):
         raise ConfigError(f"{name!r} is not a plain name", key="hydra.job.name", hint="hydra.job.name=assay")
+    for part in ("job_logging", "hydra_logging"):
+        for entry, value in _entries(node, part):
+            _check_logging(entry, value)
     for name in OmegaConf.select(node, "job.env_set") or {}:
         if not _VARIABLES.fullmatch(str(name)):
             raise ConfigError(
@@ -108,4 +123,26 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
             f"{target!r} is not something that Hydra may call here",
             key=entry.key,
             hint=f"{group}={' or '.join(names)}" if names else f"~{place}",
+        )
+
+
+def _check_logging(entry: Entry, resolved: Any) -> None:
+    name, value = str(entry.name), entry.raw
+    text = value if isinstance(value, str) else ""
+    fine = {
+        "class": text in _HANDLERS,
+        "()": text in _FACTORIES,
+        "filename": _LOG_FILE.fullmatch(text) is not None,
+        ".": False,
+    }.get(name, True)
+    if "://" in text:
+        fine = text in _STREAMS
+    elif "${" in text and name != "filename":
+        fine = fine and not (isinstance(resolved, str) and "://" in resolved)
+    if not fine:
+        shown = text or f"{name!r}"
+        raise ConfigError(
+            f"{shown} is not something that a logging config may hold here",
+            key=entry.key,
+            hint="hydra/job_logging=none hydra/hydra_logging=none; every run writes its log.txt",
         )

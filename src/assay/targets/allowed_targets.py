@@ -298,7 +298,7 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
 
 def _guess(target: str) -> str:
     """What was probably meant: the same name in a place that is spelled nearly alike."""
-    name = target.rpartition(".")[2]
-    places = [*EXACT, *FUNCTIONS, *(f"{place}.{name}" for place in PLACES)]
+    tails = [".".join(target.split(".")[-count:]) for count in (2, 1)]
+    places = [*EXACT, *FUNCTIONS, *(f"{place}.{tail}" for tail in tails for place in PLACES)]
     meant = [one for one in difflib.get_close_matches(target, places, n=1, cutoff=0.8) if one != target]
     return f"; did you mean {meant[0]!r}?" if meant else ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Packages = tuple[tuple[str, ...], ...]
 """All of these are needed; of each, one of its names."""
-_SCIPY, _COCO, _FIDELITY = (("scipy",),), (("pycocotools", "faster_coco_eval"),), (("torch_fidelity",),)
+_SCIPY: Packages = (("scipy",),)
 _NEEDS: Mapping[str, Mapping[str, Packages]] = {
     "lightning": {
         "TensorBoardLogger": (("tensorboard", "tensorboardX"),),
@@ -30,22 +30,6 @@ _NEEDS: Mapping[str, Mapping[str, Packages]] = {
         "BitsandbytesPrecision": (("bitsandbytes",),),
         "TransformerEnginePrecision": (("transformer_engine",),),
         "XLAProfiler": (("torch_xla",),),
-    },
-    "torchmetrics": {
-        "MeanAveragePrecision": _COCO,
-        "FrechetInceptionDistance": _FIDELITY,
-        "InceptionScore": _FIDELITY,
-        "KernelInceptionDistance": _FIDELITY,
-        "MemorizationInformedFrechetInceptionDistance": _FIDELITY,
-        "PerceptualEvaluationSpeechQuality": (("pesq",),),
-        "ShortTimeObjectiveIntelligibility": (("pystoi",),),
-        "SpeechReverberationModulationEnergyRatio": (("gammatone",), ("torchaudio",)),
-        "NonIntrusiveSpeechQualityAssessment": (("librosa",), ("requests",)),
-        "DeepNoiseSuppressionMeanOpinionScore": (("librosa",), ("onnxruntime",), ("requests",)),
-        "BERTScore": (("transformers",),),
-        "InfoLM": (("transformers",),),
-        "CLIPScore": (("transformers",),),
-        "ROUGEScore": (("nltk",),),
     },
     "torchvision": {
         "LSUN": (("lmdb",),),
