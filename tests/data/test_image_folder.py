@@ -12,7 +12,7 @@ from torchvision.datasets import ImageFolder as Reference  # type: ignore[import
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.image_folder import ImageFolder
-from assay.data.images import read_bytes, read_image, size_of, verify
+from assay.data.images import read_image, size_of, verify
 from assay.data.samples import Samples, Stream
 from assay.errors import ConfigError, DataError
 
@@ -127,18 +127,6 @@ def reference_pixels(image: Image.Image, mode: str) -> torch.Tensor:
     return v2.functional.pil_to_tensor(image.convert(mode))  # type: ignore[no-any-return]  # torchvision ships no types
 
 
-@pytest.mark.parametrize("suffix", ["png", "bmp", "tiff", "webp", "jpg"])
-@pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("GRAY", 1)])
-def test_formats(tmp_path: Path, suffix: str, mode: str, channels: int) -> None:
-    smooth = np.linspace(0, 255, 24 * 24 * 3).reshape(24, 24, 3).astype(np.uint8)
-    path = tmp_path / f"image.{suffix}"
-    Image.fromarray(smooth).save(path, lossless=suffix == "webp")
-    image = read_image(str(path), mode)
-    assert (image.dtype, image.shape) == (torch.uint8, (channels, 24, 24))
-    expected = reference_pixels(Image.fromarray(smooth), "RGB" if mode == "RGB" else "L")
-    assert (image.int() - expected.int()).abs().max() <= (6 if suffix == "jpg" else 1)
-
-
 @pytest.mark.parametrize("kind", ["L", "P", "RGBA", "LA", "I;16", "1"])
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("GRAY", 1)])
 def test_modes(tmp_path: Path, kind: str, mode: str, channels: int) -> None:
@@ -155,12 +143,6 @@ def test_modes(tmp_path: Path, kind: str, mode: str, channels: int) -> None:
     else:
         expected = reference_pixels(color.convert(kind), "RGB" if mode == "RGB" else "L")
         assert (image.int() - expected.int()).abs().max() <= 1
-
-
-def test_scaling_is_torchvisions(tmp_path: Path) -> None:
-    path = tmp_path / "image.png"
-    Image.fromarray(pixels(20, 30)).save(path)
-    assert torch.equal(read_image(str(path), size=(7, 9)), v2.Resize([7, 9])(read_image(str(path))))
 
 
 def truncated(path: Path, suffix: str) -> None:
@@ -325,36 +307,6 @@ def test_a_changed_pixel_is_other_data(
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     digests.append(digest())
     assert digests[0] == digests[1] != digests[2]
-
-
-def test_what_is_remembered_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.data.images._FEW", 0)
-    monkeypatch.setattr("assay.data.images._SETTLED", 0.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    root = tmp_path / "pictures"
-    write(root, {"a": 3})
-    (root / "a" / "bad.png").touch()
-    read: list[str] = []
-
-    def counted(path: str) -> bytes:
-        read.append(Path(path).name)
-        return read_bytes(path)
-
-    monkeypatch.setattr("assay.data.images.read_bytes", counted)
-
-    def look() -> list[str]:
-        read.clear()
-        ImageFolder(str(root), in_memory=False, on_bad="skip").read()
-        return sorted(read)
-
-    assert look() == ["00.png", "01.png", "02.png", "bad.png"]
-    assert look() == ["bad.png"]
-    Image.fromarray(pixels()).save(root / "a" / "01.png")
-    assert look() == ["01.png", "bad.png"]
-    [remembered] = (tmp_path / "cache" / "assay" / "pictures").iterdir()
-    for content in (b"", b"[]", b'{"a/00.png": 1}', b"\xff"):
-        remembered.write_bytes(content)
-        assert len(look()) == 4
 
 
 def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

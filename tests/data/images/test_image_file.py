@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.images import (
@@ -56,48 +56,10 @@ def test_gray_and_scaled() -> None:
     assert torch.equal(scaled, F.resize(F.pil_to_tensor(PICTURE), [4, 5], antialias=True))
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_upright(orientation: int) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    content = packed(exif=exif)
-    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    found = decode(content, "RGB", None)
-    np.testing.assert_array_equal(found.permute(1, 2, 0).numpy(), np.asarray(upright))
-    assert verify(content) == tuple(found.shape[1:])
-
-
 def test_16_bits_become_8() -> None:
     wide = np.array([[0, 256, 257], [32768, 65279, 65535]], dtype=np.uint16)
     found = decode(packed(Image.fromarray(wide)), "GRAY", None)
     np.testing.assert_array_equal(found[0].numpy(), wide // 257)
-
-
-@pytest.mark.parametrize("values", [np.full((3, 3), 70_000, np.int32), np.full((3, 3), 0.5, np.float32)])
-def test_32_bits_are_refused(values: np.ndarray) -> None:
-    content = packed(Image.fromarray(values), "TIFF")
-    for read in (lambda: decode(content, "RGB", None), lambda: verify(content)):
-        with pytest.raises(ValueError, match="32 bits"):
-            read()
-
-
-@pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP", "PNG"])
-def test_several_frames(kind: str) -> None:
-    frames = [Image.fromarray(np.roll(PIXELS, n, 0)) for n in range(3)]
-    content = packed(frames[0], kind, save_all=True, append_images=frames[1:])
-    assert has_several_frames(content)
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-def test_half_a_file_is_found_out(kind: str, tmp_path: Path) -> None:
-    content = packed(PICTURE.resize((200, 200)), kind)
-    half = content[: len(content) // 2]
-    path = tmp_path / "half.png"
-    path.write_bytes(half)
-    with pytest.raises(ValueError, match="truncated"):
-        verify(half)
-    with pytest.raises(DataError, match=r"half\.png cannot be read as an image: .*truncated"):
-        read_image(str(path))
 
 
 def test_what_is_not_a_picture(tmp_path: Path) -> None:

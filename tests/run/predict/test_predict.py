@@ -50,7 +50,7 @@ def test_a_folder_of_pictures(
     found = predicted(photo_run, photos, out=tmp_path / "found.parquet", batch_size=batch_size)
     assert (found.num_samples, found.num_failed, found.rows) == (48, 0, [])
     frame = pd.read_parquet(tmp_path / "found.parquet")
-    files = [file for file, _ in photo_run.datamodule.source._list("all", photos)]
+    files = [one.path for one in photo_run.datamodule.source._list_subset("all", photos)]
     assert frame["input"].tolist() == files
     expected = two_columns(said_in_test(photo_run))
     tested = frame.iloc[rows_of_test(photo_run)]
