@@ -34,8 +34,8 @@ def loaded(run: Trained) -> Predictor:
 
 
 def files_of_test(run: Trained, root: Path) -> list[str]:
-    files = run.datamodule.source._list("all", root)
-    return [files[row][0] for row in rows_of_test(run)]
+    files = run.datamodule.source._list_subset("all", root)
+    return [files[row].path for row in rows_of_test(run)]
 
 
 @pytest.mark.parametrize("name", ["photo_run", "cropped_run"])
