@@ -103,20 +103,14 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
         return _verdict("majority", score, points, outputs, predictions)
     order = [rows[key] for key in predictions.keys]
     subsets = {name: _read(data, name) for name in ("train", "val", "test")}
-    train, val, test = (subsets[name] for name in ("train", "val", "test"))
+    train, val, test = subsets.values()
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
-    names = [asked]
-    if asked == "auto":
-        names = _suited(data, is_real=is_real, several=train.targets.ndim > 1)
-    tried: dict[str, float] = {}
-    fitted = {}
-    for name in names:
-        predict = _fit(name, train, size, is_real=is_real)
-        fitted[name] = predict
-        if len(names) > 1 and len(val.targets):
-            tried[name] = points(val.targets, predict(val))[0]
-    name = max(tried, key=lambda one: tried[one]) if tried else names[0]
+    names = _suited(data, is_real=is_real, several=train.targets.ndim > 1) if asked == "auto" else [asked]
+    fitted = {name: _fit(name, train, size, is_real=is_real) for name in names}
+    name = names[0]
+    if len(names) > 1 and len(val.targets):
+        name = max(names, key=lambda one: points(val.targets, fitted[one](val))[0])
     return _verdict(name, score, points, fitted[name](test)[order], predictions)
 
 
@@ -195,7 +189,7 @@ def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     simplest = "mean" if is_real else "majority"
     if data.spec.vocab_size:
         return [simplest] if is_real or "train" not in data.splits.raw else ["tfidf", simplest]
-    if _are_pictures(data):
+    if len(data.spec.input_shape) == 3:
         return ["linear", simplest]
     if data.spec.num_features > _MOST_FEATURES:
         return [simplest]
@@ -203,10 +197,6 @@ def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
         return ["linear", simplest]
     of_series = ["last_value"] if is_real and isinstance(data.encoder, type(None)) else []
     return ["gradient_boosting", "linear", *of_series, simplest]
-
-
-def _are_pictures(data: DataModule) -> bool:
-    return len(data.spec.input_shape) == 3
 
 
 def _read(data: DataModule, name: str) -> _Subset:
@@ -239,7 +229,7 @@ def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
 
 
 def _flat(data: DataModule, inputs: Tensor) -> Tensor:
-    if _are_pictures(data) and inputs[0, 0].numel() > _SIDE**2:
+    if len(data.spec.input_shape) == 3 and inputs[0, 0].numel() > _SIDE**2:
         inputs = adaptive_avg_pool2d(inputs.float(), _SIDE)
     return inputs.flatten(1).float()
 

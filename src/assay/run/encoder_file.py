@@ -38,16 +38,14 @@ def read_tokenizer(run_dir: Path, sha256: str, *, pretrained: bool = False) -> T
         data = read_whole(path)
         if hashlib.sha256(data).hexdigest() == sha256:
             return pretrained_tokenizer(data) if pretrained else Tokenizer.from_json(data)
-    except FileNotFoundError as error:
-        raise AssayError(
-            f"{path} is not there: what makes token ids of the run's texts is not known",
-            hint="restore it from a copy",
-        ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-    raise AssayError(
-        f"{path} is damaged or was changed: it is not as its SHA-256 in encoder.json says",
-        hint="restore it from a copy",
+    raise _damaged(path)
+
+
+def _damaged(path: Path) -> AssayError:
+    return AssayError(
+        f"{path} is damaged or was changed: it is not as its SHA-256 says", hint="restore it from a copy"
     )
 
 
@@ -57,7 +55,11 @@ FILE = "encoder.json"
 def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:
     """Keep what the encoder of a table or of texts has learned."""
     if isinstance(encoder, Alphabet | Tokenizer):
-        plain: dict[str, Any] = {"codec": _codec_as_plain(run_dir, encoder)}
+        plain: dict[str, Any] = {"codec": {"kind": "bpe"}}
+        if isinstance(encoder, Alphabet):
+            plain["codec"] = encoder.as_plain()
+        else:
+            plain["codec"]["tokenizer_sha256"] = write_tokenizer(run_dir, encoder)
     elif isinstance(encoder, TextEncoder):
         sha256 = write_tokenizer(run_dir, encoder.tokenizer)
         plain = {"text": {**encoder.as_plain(), "tokenizer_sha256": sha256}}
@@ -80,22 +82,21 @@ def read_encoder(
         if isinstance(plain, dict) and isinstance(plain.get("columns"), list):
             return TableEncoder.from_plain(plain)
         if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
-            return _codec_of_plain(run_dir, codec)
+            if codec.get("kind") == "bpe":
+                return read_tokenizer(run_dir, str(codec.get("tokenizer_sha256")))
+            return Alphabet.from_plain(codec)
         if isinstance(plain, dict) and isinstance(text := plain.get("text"), dict):
             digest, pretrained = str(text.get("tokenizer_sha256")), bool(text.get("pretrained"))
             return TextEncoder.from_plain(text, read_tokenizer(run_dir, digest, pretrained=pretrained))
     except FileNotFoundError as error:
         if must_be:
             raise AssayError(
-                f"{path} is not there: what the run's columns or texts are turned into is not known",
-                hint="restore it from a copy",
+                f"{path} is missing: it says how columns or texts are encoded", hint="restore it from a copy"
             ) from error
         return None
     except (OSError, ValueError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-    raise AssayError(
-        f"{path} is damaged or was changed: it is not as its SHA-256 says", hint="restore it from a copy"
-    )
+    raise _damaged(path)
 
 
 def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
@@ -104,15 +105,3 @@ def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
     if not isinstance(codec, Alphabet | Tokenizer):
         raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
     return codec
-
-
-def _codec_as_plain(run_dir: Path, codec: Alphabet | Tokenizer) -> dict[str, Any]:
-    if isinstance(codec, Alphabet):
-        return codec.as_plain()
-    return {"kind": "bpe", "tokenizer_sha256": write_tokenizer(run_dir, codec)}
-
-
-def _codec_of_plain(run_dir: Path, plain: dict[str, Any]) -> Alphabet | Tokenizer:
-    if plain.get("kind") == "bpe":
-        return read_tokenizer(run_dir, str(plain.get("tokenizer_sha256")))
-    return Alphabet.from_plain(plain)

@@ -39,7 +39,7 @@ from assay.record.secrets import redact_tree
 from assay.run.continuation import threads_of
 from assay.run.encoder_file import read_encoder
 from assay.run.kept_predictions import gathered, predictions_of, warnings_of
-from assay.run.load import checkpoint_path, weights_of
+from assay.run.load import checkpoint_path, must_fit, weights_of
 from assay.run.resume import choose_device, parsed_overrides, set_value
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.allowed_targets import check_targets
@@ -272,7 +272,8 @@ def _test(
     )
     leave_signals(trainer)
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
-    _load(assembly.module, path, run_dir)
+    with must_fit(path, "model", run_dir):
+        assembly.module.load_state_dict(weights_of(path))
     with gathered(assembly) as keep, warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="No (positive|negative) samples in targets"
@@ -312,9 +313,10 @@ def _test(
 def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
-    known = [one.name for one in fields(Spec) if one.name in spec]
     values: dict[str, Any] = {
-        name: tuple(spec[name]) if isinstance(spec[name], list) else spec[name] for name in known
+        one.name: tuple(spec[one.name]) if isinstance(spec[one.name], list) else spec[one.name]
+        for one in fields(Spec)
+        if one.name in spec
     }
     try:
         described = Spec(**values)
@@ -346,15 +348,6 @@ def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) 
     data.prepare_data()
     data.setup_for(trained, split, digest)
     return data
-
-
-def _load(module: L.LightningModule, path: Path, run_dir: Path) -> None:
-    try:
-        module.load_state_dict(weights_of(path))
-    except (RuntimeError, TypeError) as error:
-        raise AssayError(
-            f"{path} does not fit the model of {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
-        ) from error
 
 
 def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:

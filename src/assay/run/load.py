@@ -128,7 +128,7 @@ def read_predictor(
     read = _read(run_dir, checkpoint, map_location, trusted_packages)
     loss = None
     if not read.is_own and read.config.get("loss") is not None:
-        with said_of(run_dir / "config.yaml"), _must_fit(read.path, "loss", run_dir):
+        with said_of(run_dir / "config.yaml"), must_fit(read.path, "loss", run_dir):
             loss = build(read.config, "loss")
             loss.load_state_dict(_part_of(read.saved, "loss"))
         loss = loss.to(read.device, read.dtype)
@@ -171,7 +171,7 @@ def _read(
     saved = weights_of(path)
     dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
-    with said_of(run_dir / "config.yaml"), _must_fit(path, "model", run_dir):
+    with said_of(run_dir / "config.yaml"), must_fit(path, "model", run_dir):
         model = _own_module(config, saved) if own else build_trained(config, _part_of(saved, "model"))
     return _Read(config, path, saved, model.to(device, dtype), own, device, dtype)
 
@@ -182,7 +182,8 @@ def _part_of(saved: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tenso
 
 
 @contextmanager
-def _must_fit(path: Path, part: str, run_dir: Path) -> Iterator[None]:
+def must_fit(path: Path, part: str, run_dir: Path) -> Iterator[None]:
+    """Say of weights that do not fit which file and which config they are of."""
     try:
         yield
     except (RuntimeError, TypeError) as error:

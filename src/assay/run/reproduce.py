@@ -195,14 +195,10 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     patch = run_dir / "code.patch"
     if record.patch_sha256 != (hashlib.sha256(read_whole(patch)).hexdigest() if patch.is_file() else ""):
         raise AssayError(f"code.patch in {run_dir} is not the patch that the run's record was made for")
-    told = (
-        "the SHA-256 of the weights is on record"
-        if record.weights_sha256
-        else "nothing is known of the weights"
+    known = (
+        "the SHA-256 of the weights is on record" if record.weights_sha256 else "its weights are not known"
     )
-    return (
-        [f"{', '.join(removed)} {'was' if len(removed) == 1 else 'were'} removed; {told}"] if removed else []
-    )
+    return [f"removed: {', '.join(removed)}; {known}"] if removed else []
 
 
 def _config(run_dir: Path) -> DictConfig:

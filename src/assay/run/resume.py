@@ -58,26 +58,12 @@ if TYPE_CHECKING:
 
 
 _FIXED: Final = (
-    "model",
-    "data",
-    "seed",
-    "module",
-    "param_groups",
-    "finetune",
-    "metrics",
-    "recipe",
-    "spec",
-    "run_dir",
-    "name",
-    TRUSTED,
+    *("model", "data", "seed", "module", "param_groups", "finetune", "metrics", "recipe", "spec"),
+    *("run_dir", "name", TRUSTED),
 )
 _FREE: Final = ("data.num_workers", "data.pin_memory", "data.persistent_workers", "data.prefetch_factor")
 _LENGTH_ARGUMENTS: Final = (
-    "max_epochs",
-    "max_steps",
-    "max_time",
-    "limit_train_batches",
-    "accumulate_grad_batches",
+    *("max_epochs", "max_steps", "max_time", "limit_train_batches", "accumulate_grad_batches"),
 )
 _OF_LENGTH: Final = (
     "spec.total_steps",

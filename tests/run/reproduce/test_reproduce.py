@@ -195,7 +195,7 @@ def test_identical_from_a_fresh_clone_whose_code_has_gone_on(
     notes = [line for line in same.splitlines() if line.startswith("note: ")]
     assert len(notes) == 2
     assert f"note: packages: torch 2.0.0 then, {importlib.metadata.version('torch')} now" in notes
-    assert any("last.ckpt were removed; the SHA-256 of the weights is on record" in note for note in notes)
+    assert any("last.ckpt; the SHA-256 of the weights is on record" in note for note in notes)
     assert "Traceback" not in same
     assert not list(scratch.iterdir()), "a run that is the same is not kept"
     after = clone.content(), {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
