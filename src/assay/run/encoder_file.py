@@ -91,7 +91,7 @@ def read_encoder(
     except FileNotFoundError as error:
         if must_be:
             raise AssayError(
-                f"{path} is missing: it says how columns or texts are encoded", hint="restore it from a copy"
+                f"{path} is not there: it says how columns are encoded", hint="restore it from a copy"
             ) from error
         return None
     except (OSError, ValueError, RecursionError) as error:
