@@ -204,7 +204,7 @@ class Journal:
             kept = {key: value for key, value in event.items() if key not in ("event", "crc")}
             self.header = {"cwd": "", "config_dir": "", **kept}
         if kind in ("sweep", "command"):
-            self.commands.append(list(event["overrides"]))
+            self.commands.append(msgspec.convert(event["overrides"], list[str]))
             self.objectives = _objectives(event) or self.objectives
         elif kind == "job":
             self.jobs[event["number"]] = msgspec.convert(event, JobRecord)
