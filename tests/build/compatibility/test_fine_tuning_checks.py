@@ -50,6 +50,16 @@ def test_what_is_probably_a_mistake() -> None:
     assert "finetune=head keeps weights that were never trained" in warnings_of(random, freeze, model)[0]
     assert warnings_of(job(model={"_target_": "mine.Net"}), freeze, model) == []
     assert warnings_of(job(model={"_target_": "assay.load", "run": "a"}), freeze, model) == []
+    assert (
+        "layer_decay changes nothing" in warnings_of(job(param_groups={"layer_decay": 0.5}), freeze, model)[0]
+    )
+    gradual, layered = Gradual(every_n_epochs=3), network()
+    gradual.prepare(layered)
+    said = warnings_of(job("gradual.Gradual"), gradual, layered)
+    assert said == [
+        "finetune=gradual unfreezes the last layers in epoch 6, counted from 0, but trainer.max_epochs=5: "
+        "they stay as they are; finetune.every_n_epochs or finetune.schedule say when"
+    ]
 
 
 def test_what_is_said() -> None:

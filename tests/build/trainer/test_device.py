@@ -54,9 +54,16 @@ def test_is_here(machine: None, accelerator: str, devices: object, precision: st
     [
         (NOTHING, ("gpu", 1, "32-true"), "no GPU", "device=cpu"),
         (NOTHING, ("cuda", -1, "32-true"), "no GPU", "device=cpu"),
+        (ONE_GPU, ("gpu", 2, "32-true"), "1 GPU", "trainer.devices=1"),
+        (FOUR_GPUS, ("gpu", "5", "32-true"), "4 GPU", "trainer.devices=4"),
+        (FOUR_GPUS, ("gpu", [0, 4], "32-true"), "no GPU 4", "trainer.devices=[0]"),
+        (FOUR_GPUS, ("gpu", "0,7", "32-true"), "no GPU 7", "trainer.devices=[0]"),
+        (NOTHING, ("mps", 1, "32-true"), "no Apple GPU", "device=cpu"),
         (APPLE, ("cuda", 1, "32-true"), "no GPU", "device=cpu"),
         (NOTHING, ("cpu", 1, "16-mixed"), "precision=fp16", "precision=bf16"),
         (NOTHING, ("auto", 1, "16-true"), "precision=fp16", "precision=bf16"),
+        (APPLE, ("mps", 1, "64-true"), "no double precision", "device=cpu"),
+        (APPLE, ("auto", 1, "64-true"), "no double precision", "device=cpu"),
     ],
     indirect=["machine"],
 )
