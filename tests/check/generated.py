@@ -260,7 +260,7 @@ def _added(config: DictConfig, at: str, node: DictConfig) -> Iterator[tuple[str,
         return  # a built-in does not tell
     by_position = [one.name for one in call.by_position][: given.by_position] if given else []
     for name in call.parameters:
-        if name not in node and name not in by_position and not (given and name in given.by_name):
+        if name not in node and name not in by_position and not (given and name in given.names):
             key = f"{_typed(at)}.{name}"
             owner = str(node._target_) if name in call.own else "handed on"
             for kind, value in _few(call.parameters[name].default):

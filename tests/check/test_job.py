@@ -56,7 +56,7 @@ def test_the_spec_comes_with_the_data(job: DictConfig) -> None:
 @pytest.mark.parametrize(
     "key", ["trainer.accumulate_grad_batches", "trainer.log_every_n_steps", "scheduler.frequency"]
 )
-@pytest.mark.parametrize("value", [0, -1, 0.5])
+@pytest.mark.parametrize("value", [0, -1, 0.5, True, "often"])
 def test_counts(job: DictConfig, key: str, value: object) -> None:
     OmegaConf.update(job, key, value)
     error = refused(job)

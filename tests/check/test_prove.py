@@ -53,7 +53,7 @@ def test_distinct_steps_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None
         taken.append(1)
         return take_step(*args)
 
-    monkeypatch.setattr("assay.check.real_step.take_step", counted)
+    monkeypatch.setattr("assay.check.prove.take_step", counted)
     reports = check_sweep(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
     assert len(reports) == 12
     assert len(taken) == 2
@@ -112,7 +112,7 @@ def test_each_value_of_a_sweep_is_checked_though_its_step_is_known() -> None:
         check_sweep(["data=iris", "optimizer.lr=0.1,0.2,-0.3,0.4", "model.dropout=0.1,1.5"])
     text = str(caught.value)
     assert "5 of 8 jobs cannot run" in text
-    assert "optimizer.lr: Invalid learning rate: -0.3" in text
+    assert "optimizer.lr: -0.3 was given" in text
     assert "model.dropout" in text
     assert "job 4 (data=iris optimizer.lr=-0.3 model.dropout=0.1)" in text
 

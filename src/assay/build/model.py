@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.node import build, build_error
 from assay.build.trainer_options import world_size
@@ -14,6 +14,7 @@ from assay.config.serialize import value_of
 from assay.errors import ConfigError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA, adapted_in, merge
+from assay.layer_depth import lies_in
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
 
@@ -111,6 +112,22 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
                 if "weights" in config.model
                 else "model=timm, torchvision or resnet18 take weights"
             )
+        )
+    epochs = OmegaConf.select(config, "trainer.max_epochs")
+    last = finetune.last_change(model)
+    if isinstance(epochs, int) and 0 < epochs <= last:
+        found.append(
+            f"{option} unfreezes the last layers in epoch {last}, counted from 0, but "
+            f"trainer.max_epochs={epochs}: they stay as they are; finetune.every_n_epochs or "
+            "finetune.schedule say when"
+        )
+    head = {name for name, p in model.named_parameters() if p.requires_grad}
+    if OmegaConf.select(config, "param_groups.layer_decay") and all(
+        lies_in(name, tuple(getattr(model, "head_names", ()))) for name in head
+    ):
+        found.append(
+            f"param_groups.layer_decay changes nothing: {option} trains the head alone, "
+            "which learns with the full lr"
         )
     return found
 

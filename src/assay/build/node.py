@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 _PLAIN_KINDS = (ValueError, TypeError, MisconfigurationException, ModuleNotFoundError)
-_LONGEST = 240
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NAMES = re.compile(r"^(\w+)\b|[`'](\w+)\b|\b(\w+)=")
 """A name at the start, in quotes, or before an equals sign."""
@@ -42,7 +41,7 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         return cause
     if isinstance(cause, OmegaConfBaseException):
         return _dangling(cause, config, key)
-    text = " ".join(str(cause).split())[:_LONGEST] or type(cause).__name__
+    text = " ".join(str(cause).split()) or type(cause).__name__
     node = OmegaConf.select(config, key)
     if isinstance(cause, ModuleNotFoundError):
         return ConfigError(

@@ -89,8 +89,12 @@ def _number(config: DictConfig, name: str, *, whole: bool = False, least: float 
         return _DEFAULTS[name]
     least = 1 if whole else least
     if not (is_whole(value) if whole else is_number(value)) or not least <= value < math.inf:
-        wanted = f"{'an int' if whole else 'a number'} >= {least:g}"
-        raise ConfigError(f"expected {wanted}, got {value}", key=f"model.{key}")
+        wanted = "a whole number of at least 1" if whole else "a number above 0" if least else "a number >= 0"
+        raise ConfigError(
+            f"{value} was given; {wanted} was expected",
+            key=f"model.{key}",
+            hint=f"for example model.{key}={_DEFAULTS[name]:g}",
+        )
     number: float = value
     return number
 

@@ -16,6 +16,8 @@ from assay.errors import ConfigError
 from assay.quoting import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omegaconf import DictConfig
 
 
@@ -97,13 +99,20 @@ def _limited(batches: int, limit: Any) -> int:
     return int(batches * limit) if share else min(batches, int(limit))
 
 
-def check_length(config: DictConfig) -> None:
+def check_length(config: DictConfig) -> list[str]:
     """Refuse a run with less than one batch of something, or without a length where one is asked for."""
     length = run_length(config, config.spec.num_train)
     if length.total_steps is None:
         _check_unbounded(config, length)
+    least = config.trainer.get("min_steps")
+    if is_whole(least) and length.total_steps is not None and least > length.total_steps:
+        raise ConfigError(
+            f"{least} was given, but the run has {length.total_steps:,} steps",
+            key="trainer.min_steps",
+            hint="a larger trainer.max_epochs or trainer.max_steps; min_steps only keeps early stopping away",
+        )
     if config.data.get("_target_") != OUR_DATA:
-        return  # nobody knows the batches of somebody's own
+        return []  # nobody knows the batches of somebody's own
     evaluated = _evaluated(config)
     for name, count in {"train": length.batches, **evaluated}.items():
         _check_limit(config, name, count)
@@ -123,6 +132,7 @@ def check_length(config: DictConfig) -> None:
             hint="trainer.val_check_interval=1.0 for once per epoch; trainer.check_val_every_n_epoch=null "
             "counts the batches of several epochs",
         )
+    return list(_rarely_saved(config, length))
 
 
 def why_no_validation(config: DictConfig) -> tuple[str, str]:
@@ -230,6 +240,33 @@ def _batches_before_validation(interval: Any, length: RunLength) -> int | None:
     if is_whole(interval):
         return interval
     return length.used_batches if interval is None else max(1, int(length.used_batches * interval))
+
+
+def num_validations(config: DictConfig, length: RunLength) -> int | None:
+    """How often a run validates; None where time decides, or nobody knows how long it is."""
+    total = length.total_batches
+    if total is None or not _is_validated(config):
+        return None if total is None else 0
+    within = _batches_before_validation(value_of(config, "trainer.val_check_interval"), length)
+    every = config.trainer.get("check_val_every_n_epoch", 1)
+    if within is None or every is None:
+        return within and total // within
+    epochs, rest = divmod(total, length.used_batches)
+    begun = rest // within if (epochs + 1) % every == 0 else 0
+    return epochs // int(every) * (length.used_batches // within) + begun
+
+
+def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
+    bounds = {
+        "every_n_train_steps": (length.total_steps, "steps"),
+        "every_n_epochs": (length.epochs, "epochs"),
+    }
+    for name in config.get("callbacks") or {}:
+        for argument, (bound, what) in bounds.items():
+            key = f"callbacks.{name}.{argument}"
+            every = value_of(config, key)
+            if is_whole(every) and bound is not None and every > bound:
+                yield f"{key}={every}: nothing will be saved, the run has {bound:,} {what}"
 
 
 def _batches(count: int) -> str:

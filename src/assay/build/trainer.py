@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import build
-from assay.build.trainer_options import is_rank
+from assay.build.trainer_options import is_rank, requested_devices
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -47,10 +47,36 @@ def check_device(trainer: DictConfig) -> None:
             "device: this machine has no GPU that torch can use",
             hint="device=auto or device=cpu; `assay info` says what is here",
         )
+    if accelerator == "mps" and not mps:
+        raise DeviceError(
+            "device=mps: this machine has no Apple GPU that torch can use", hint="device=auto or device=cpu"
+        )
+    if accelerator in ("gpu", "cuda") and cuda:
+        _check_indices(trainer, cuda)
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not cuda and not mps)
     if on_cpu and precision in ("16-mixed", "16-true", "16"):
         raise DeviceError(
             "precision=fp16 needs a GPU; this run is on the CPU", hint="precision=bf16, or device=gpu"
+        )
+    if precision == "64-true" and (accelerator == "mps" or (accelerator == "auto" and mps and not cuda)):
+        raise DeviceError(
+            "precision=fp64: Apple's GPU has no double precision", hint="device=cpu precision=fp64"
+        )
+
+
+def _check_indices(trainer: DictConfig, available: int) -> None:
+    wanted = requested_devices(trainer)
+    if isinstance(wanted, int) and wanted > available:
+        raise DeviceError(
+            f"trainer.devices={wanted}: this machine has {available} GPU(s)",
+            hint=f"trainer.devices={available}",
+        )
+    missing = [index for index in wanted if index >= available] if isinstance(wanted, list) else []
+    if missing:
+        raise DeviceError(
+            f"trainer.devices={wanted}: there is no GPU {missing[0]}; this machine has {available}, "
+            "counted from 0",
+            hint="trainer.devices=[0]",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import zlib
 from pathlib import Path
 from string import Formatter
@@ -11,19 +12,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import lightning.pytorch.callbacks as lightning_callbacks
 import torch
-from lightning.pytorch.accelerators import CPUAccelerator
-from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
+from lightning.pytorch.accelerators import CPUAccelerator, CUDAAccelerator, MPSAccelerator
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint, WeightAveraging
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from assay.build.monitor_mode import monitors
-from assay.build.run_length import why_no_validation
+from assay.build.run_length import num_validations, run_length, why_no_validation
 from assay.build.trainer_options import is_rank, num_local_processes, requested_devices
 from assay.check.output_paths import TEMPORARY, too_long
 from assay.check.trainer import is_lbfgs
+from assay.compose.recipe import is_chosen
 from assay.config.did_you_mean import did_you_mean
+from assay.config.omegaconf_internals import child_node, raw_value
+from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.quoting import counted
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve
@@ -33,39 +40,54 @@ if TYPE_CHECKING:
 
     import lightning as L
 
+    from assay.build.run_length import RunLength
+
+
+_KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
+
 
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
-    """Refuse what Lightning would start processes for by itself, and devices that nothing would use."""
+    """Refuse what Lightning would start processes for by itself."""
     strategy, devices = trainer.strategy, trainer.num_devices
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
-    on_cpu = isinstance(trainer.accelerator, CPUAccelerator)
-    several = "device=ddp_cpu" if on_cpu else "device=ddp"
+    gpus = not isinstance(trainer.accelerator, CPUAccelerator)
     if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
         raise ConfigError(
             f"{shown} starts processes by itself, which cannot work from a config; assay starts those of ddp",
             key="trainer.strategy",
-            hint=f"trainer.strategy=auto for one device; {several} for several",
+            hint="trainer.strategy=auto for one device; "
+            + ("device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"),
         )
-    if on_cpu != (strategy.root_device.type == "cpu"):
+    kind = _KINDS.get(type(trainer.accelerator))
+    if kind is not None and strategy.root_device.type != kind:
         raise ConfigError(
-            f"{shown} computes on {strategy.root_device}",
+            f"{shown} computes on {strategy.root_device}, not on {kind}",
             key="trainer.strategy",
             hint="trainer.strategy=auto",
         )
-    asked, started = requested_devices(config.trainer), num_local_processes(config)
+    asked = requested_devices(config.trainer)
     if isinstance(asked, int) and asked != devices:
         raise ConfigError(
             f"{asked} devices were asked for, but {shown} computes on {devices}",
             key="trainer.devices",
             hint=f"trainer.devices={devices}, or trainer.strategy=ddp",
         )
-    if not is_rank() and started != devices:
+    started = num_local_processes(config)
+    if is_rank() or started == devices:
+        return
+    if started == 1:
+        instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
         raise ConfigError(
-            f"{devices} devices need a strategy that assay starts processes for; {shown} starts {started}",
+            f"{devices} devices need a strategy that assay starts their processes for; {shown} is none",
             key="trainer.devices",
-            hint=f"trainer.devices={started}, or {several} trainer.devices={devices}",
+            hint=f"trainer.devices=1, or {instead}",
         )
+    raise ConfigError(
+        f"{asked or 'auto'} means {started} processes to assay and {devices} to Lightning",
+        key="trainer.devices",
+        hint=f"trainer.devices={devices}",
+    )
 
 
 _OTHERWISE: Final = {
@@ -87,12 +109,13 @@ _OTHERWISE: Final = {
     ),
 }
 """Callbacks of Lightning's that do not do here what they say, why, and what does."""
+_OF_A_FILE: Final = ("path", "save_dir", "name", "version", "prefix")
 _LEFT: Final = 0.01
 """Share of the initial weights in an average that is worth a word."""
 
 
 def check_callbacks(config: DictConfig) -> None:
-    """Refuse callbacks that contradict each other."""
+    """Refuse callbacks that contradict each other, and loggers that write into one file."""
     chosen = dict(kinds(config, "callbacks"))
     for key, kind in chosen.items():
         for name, (why, instead) in _OTHERWISE.items():
@@ -108,6 +131,9 @@ def check_callbacks(config: DictConfig) -> None:
     for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
             _check_accumulation(config, key)
+        if _averages(kind):
+            _check_updates(config, key)
+    _check_logs(config)
 
 
 def notes_on(config: DictConfig) -> list[str]:
@@ -174,6 +200,62 @@ def _check_accumulation(config: DictConfig, key: str) -> None:
             )
 
 
+def _check_updates(config: DictConfig, key: str) -> None:
+    node, steps = OmegaConf.select(config, key), OmegaConf.select(config, "spec.total_steps")
+    every = node.get("update_every_n_steps")
+    if steps and isinstance(every, int) and every > max(1, int(steps) // 10):
+        raise ConfigError(
+            f"{every} was given, and the run has {steps} steps: the average would lag a tenth of it",
+            key=f"{key}.update_every_n_steps",
+            hint=f"{key}.update_every_n_steps=1",
+        )
+
+
+def _check_logs(config: DictConfig) -> None:
+    written: dict[tuple[str, ...], str] = {}
+    nodes = config.get("logger") or {}
+    if nodes.get("csv") is None:  # it is there all the same
+        written[_of_file(f"{config.run_dir}/metrics.csv")] = "assay itself"
+    for key, kind in kinds(config, "logger"):
+        node = OmegaConf.select(config, key)
+        values = {name: _text(node, name) for name in _OF_A_FILE if node.get(name) is not None}
+        if not values:
+            continue
+        is_csv = issubclass(kind, CSVLogger) and isinstance(node.get("version"), str)
+        place = _of_csv_logger(node) if is_csv else _place(kind, values)
+        if place in written:
+            raise ConfigError(
+                f"{written[place]} writes the same file already",
+                key=key,
+                hint=f"~{key}, or another place for it",
+            )
+        written[place] = key
+
+
+def _of_csv_logger(node: Any) -> tuple[str, ...]:
+    """The file of Lightning's own; with a number for a version it is a new one."""
+    name = _text(node, "name") if node.get("name", "lightning_logs") else ""
+    folder = Path(_text(node, "save_dir"), name if "name" in node else "lightning_logs", node.version)
+    return _of_file(folder / "metrics.csv")
+
+
+def _of_file(path: str | Path) -> tuple[str, ...]:
+    return (os.path.normpath(path),)
+
+
+def _place(kind: type, values: dict[str, str]) -> tuple[str, ...]:
+    if values.keys() == {"path"}:
+        return _of_file(values["path"])
+    return (kind.__name__, *(f"{name}={value}" for name, value in sorted(values.items())))
+
+
+def _text(node: Any, name: str) -> str:
+    try:
+        return str(node.get(name))
+    except OmegaConfBaseException:
+        return str(raw_value(child_node(node, name)))
+
+
 _COUNTS: Final = ("epoch", "step")
 """What Lightning logs, or has at hand, in every run."""
 
@@ -209,6 +291,60 @@ def no_metric(key: str, metric: str, known: Sequence[str]) -> ConfigError:
     )
 
 
+_OF_LIGHTNING, _OF_TORCH = 3, 10
+"""What `patience` is where a config does not say it."""
+
+
+def out_of_reach(config: DictConfig) -> Iterator[str]:
+    """What waits longer for a metric to improve than the run looks at it, in words."""
+    length = run_length(config, config.spec.num_train)
+    if not length.is_known or length.total_batches is None:
+        return
+    for key, kind in kinds(config, "callbacks"):
+        if issubclass(kind, EarlyStopping):
+            looks = _early_stopping_looks(config, key, length)
+            yield from _said(config, key, looks, _OF_LIGHTNING, "it cannot stop the run", least=1)
+    if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
+        looks = _plateau_looks(config, length)
+        yield from _said(
+            config, "scheduler", looks, _OF_TORCH, "the learning rate cannot be lowered", least=2
+        )
+
+
+def _said(
+    config: DictConfig, key: str, looks: int | None, patience: int, so: str, *, least: int
+) -> Iterator[str]:
+    """The first look sets what is best; so many more have to be no better."""
+    if is_chosen(config, f"{key}.patience"):
+        return  # it follows the length
+    given = value_of(config, f"{key}.patience")
+    patience = given if is_whole(given) else patience
+    if looks is not None and looks < max(1, patience) + least:
+        monitor = value_of(config, f"{key}.monitor")
+        yield f"{key}.patience={patience}: {so}, which looks at {monitor} {counted(looks, 'time')} in all"
+
+
+def _early_stopping_looks(config: DictConfig, key: str, length: RunLength) -> int | None:
+    """At the end of an epoch where each is validated once, else after each validation."""
+    at_epochs = value_of(config, f"{key}.check_on_train_epoch_end")
+    if at_epochs is None:
+        once = value_of(config, "trainer.val_check_interval") in (None, 1.0)
+        at_epochs = once and OmegaConf.select(config, "trainer.check_val_every_n_epoch", default=1) == 1
+    if not at_epochs:
+        return num_validations(config, length)
+    return -(-(length.total_batches or 0) // length.used_batches)
+
+
+def _plateau_looks(config: DictConfig, length: RunLength) -> int:
+    total = length.total_batches or 0
+    every = int(value_of(config, "scheduler.frequency") or 1)
+    if value_of(config, "scheduler.interval") != "step":
+        return -(-total // length.used_batches) // every
+    steps = range(1, (length.total_steps or 0) + 1)
+    return sum(length.batch_of(step) % every == 0 for step in steps)
+
+
+_WIDE: Final = re.compile(r"\d{4,}")
 _FOLDER: Final = "checkpoints"
 _LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXTENSION}"
 _HINT: Final = "'best-{epoch:02d}'"
@@ -216,48 +352,67 @@ _HINT: Final = "'best-{epoch:02d}'"
 
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
     """Refuse a `filename` that no checkpoint can have, and two that write one file."""
+    chosen = [key for key, kind in kinds(config, "callbacks") if issubclass(kind, ModelCheckpoint)]
     written: dict[str, tuple[str, bool]] = {}
-    for key, kind in kinds(config, "callbacks"):
-        if not issubclass(kind, ModelCheckpoint):
-            continue
-        node, at = OmegaConf.select(config, key), f"{key}.filename"
-        path, filename = _path(at, node, names), node.get("filename")
+    for key in chosen:
+        node = OmegaConf.select(config, key)
+        path, filename = _path(f"{key}.filename", node, names), node.get("filename")
         if path == _LAST and node.get("monitor") is not None:
             raise ConfigError(
                 "last.ckpt is what a run that is stopped leaves, and would take the place of the best",
-                key=at,
-                hint=f"{at}=best",
+                key=f"{key}.filename",
+                hint=f"{key}.filename=best",
             )
         counts = not filename and node.get("enable_version_counter", True)  # a second one is called …-v1.ckpt
-        files = [(path, at, f"{at}={_HINT}", counts)]
-        if node.get("save_last"):
-            files.append((_LAST, f"{key}.save_last", f"{key}.save_last=null", False))
-        for file, blamed, hint, numbered in files:
-            if file in written and not (numbered and written[file][1]):
-                raise ConfigError(f"{written[file][0]} writes {file} already", key=blamed, hint=hint)
-            written.setdefault(file, (key, numbered))
+        if path in written and not (counts and written[path][1]):
+            typed = f"{key}.filename" if "filename" in node else f"+{key}.filename"
+            pattern = filename or "{epoch}-{step}"
+            said = f"{pattern}.ckpt" if "{" in pattern else path
+            raise _written_twice(f"{key}.filename", written[path][0], said, f"{typed}={_HINT}")
+        written.setdefault(path, (key, counts))
+    for key in chosen:
+        if OmegaConf.select(config, f"{key}.save_last"):
+            if _LAST in written:
+                raise _written_twice(f"{key}.save_last", written[_LAST][0], _LAST, f"{key}.save_last=null")
+            written[_LAST] = (key, False)
+
+
+def _written_twice(key: str, writer: str, path: str, hint: str) -> ConfigError:
+    return ConfigError(f"{writer} writes {path} already", key=key, hint=hint)
 
 
 def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
     """Where in the folder of checkpoints one would lie, filled in with a number of its own for each name."""
     filename, inserts = node.get("filename"), bool(node.get("auto_insert_metric_name", True))
     values = {name: torch.tensor(count) for count, name in enumerate(_COUNTS, 1)}
+    for name in _fields(key, str(filename or "")):
+        if names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
+            raise no_metric(key, name, [*_COUNTS, *names])
+        values.setdefault(name, torch.tensor(zlib.crc32(name.encode()) / 1000))
     callback = ModelCheckpoint(dirpath=_FOLDER, filename=filename, auto_insert_metric_name=inserts)
     try:
-        for name in filter(None, (field for _, field, _, _ in Formatter().parse(str(filename or "")))):
-            if names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
-                raise no_metric(key, name, [*_COUNTS, *names])
-            values.setdefault(name, torch.tensor(zlib.crc32(name.encode()) / 1000))
         path = callback.format_checkpoint_name(values)
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         raise _refusal(key, str(filename), str(error)) from error
     place = Path(os.path.normpath(path))
     if not place.is_relative_to(str(callback.dirpath)):
-        raise _refusal(key, str(filename), "a file in the run's folder of checkpoints was expected")
+        raise _refusal(key, str(filename), "it is not a name of a file in the run's folder of checkpoints")
     if why := too_long(place.name, TEMPORARY):
         raise _refusal(key, f"{str(filename)[:40]}…", why)
     return str(place.relative_to(str(callback.dirpath)))
 
 
+def _fields(key: str, filename: str) -> Iterator[str]:
+    try:
+        for _, name, form, conversion in Formatter().parse(filename):
+            if name is None:
+                continue
+            if not name or conversion or _WIDE.search(form or ""):
+                raise ValueError(f"{{{name}}} cannot be filled in")
+            yield name
+    except ValueError as error:
+        raise _refusal(key, filename, str(error)) from error
+
+
 def _refusal(key: str, filename: str, why: str) -> ConfigError:
-    return ConfigError(f"cannot use {filename!r}: {why}", key=key, hint=f"{key}={_HINT}")
+    return ConfigError(f"{filename!r} was given; {why}", key=key, hint=f"{key}={_HINT}")

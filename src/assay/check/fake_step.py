@@ -369,7 +369,7 @@ class _Run:
         self._when = when
 
     def optimizer(self) -> torch.optim.Optimizer:
-        made: Any = self._guarded("optimizer", self._module.configure_optimizers)
+        made: Any = self._module.configure_optimizers()
         optimizer: torch.optim.Optimizer = made["optimizer"] if isinstance(made, dict) else made
         return optimizer
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from assay.build.assembly import build_optimization
 from assay.build.node import build_error
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from omegaconf import DictConfig
     from torch.optim import Optimizer
 
     from assay.build.run_length import RunLength
+    from assay.errors import AssayError
 
 
 _UNBOUNDED_EPOCHS = 10
@@ -147,8 +151,53 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
         given = lr_curve(optimizer, None, {}, length, seconds).given
     except Exception as error:
         raise build_error(error, config, key) from error
-    try:
-        made = None if parts["scheduler"] is None else parts["scheduler"](optimizer)
+    before = [dict(group) for group in optimizer.param_groups]
+
+    def followed(scheduler: Any) -> Curve:
+        for group, values in zip(optimizer.param_groups, before, strict=True):
+            group.clear()
+            group.update(values)
+        made = None if scheduler is None else scheduler(optimizer)
         return lr_curve(optimizer, made, parts["schedule"], length, seconds, given=given)
+
+    try:
+        return followed(parts["scheduler"])
     except Exception as error:
-        raise build_error(error, config, "scheduler") from error
+        raise _scheduler_error(error, config, parts["scheduler"], followed) from error
+
+
+def unfinished(config: DictConfig, length: RunLength) -> list[str]:
+    """What a schedule counts that the run is too short for, in words."""
+    node = config.get("scheduler")
+    if not isinstance(node, DictConfig) or length.total_steps is None:
+        return []
+    an_epoch = node.get("interval", "epoch") == "epoch"
+    steps = (
+        length.total_steps // (length.steps_per_epoch if an_epoch else 1) // int(node.get("frequency") or 1)
+    )
+    what = "epochs" if an_epoch else "steps"
+    return [
+        f"scheduler.{name}={count}: this run has {steps:,} {what}, so the schedule will not be finished"
+        for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")
+        if isinstance(count := OmegaConf.select(node, name), int) and count > steps + 1
+    ]
+
+
+def _scheduler_error(
+    error: Exception, config: DictConfig, scheduler: Any, followed: Callable[[Any], Curve]
+) -> AssayError:
+    """With the argument at fault: the one number without which the schedule can be followed."""
+    told = build_error(error, config, "scheduler")
+    given = getattr(scheduler, "keywords", {})
+    if not isinstance(told, ConfigError) or told.key != "scheduler":
+        return told
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        for other in (1, 0.5):
+            with suppress(Exception):
+                followed(partial(scheduler.func, *scheduler.args, **{**given, name: other}))
+                text = str(error) if isinstance(error, ValueError) else "cannot be followed with this value"
+                key = f"scheduler.{name}"
+                return ConfigError(f"{value:g} was given; {text}", key=key, hint=f"for example {key}={other}")
+    return told

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.tree import called_nodes
+from assay.config.tree import called_nodes, walk
 from assay.data.source_info import info_of
 from assay.data.source_paths import SourcePath, check_path, missing
-from assay.errors import ConfigError
+from assay.errors import ConfigError, first_line
+from assay.files.symlinks import TEXTS
+from assay.targets.external_values import WRITING, is_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 _TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
 """Its data sets download where they are told to."""
@@ -86,38 +93,47 @@ def _path(full: str, node: DictConfig, name: str) -> Path | None:
     return Path(value) if isinstance(value, str) else None
 
 
+_KIND: Final = ".ModelCheckpoint"
+_LIBRARIES: Final = ("assay.", "lightning.")
+_FILES: Final = ("path", "file", "filepath")
+"""Arguments of theirs that name a file; other paths are folders."""
+_LOCAL: Final = ("sqlite:///", "file://", "file:")
+_PARTS: Final = ("name", "version", "sub_dir", "filename", "prefix")
+"""Arguments that become a part of a path."""
+_OWN: Final = (*TEXTS, "record.json", "log.txt", ".lock", "checkpoints")
+"""What assay itself writes into a run directory, beside its metrics.csv."""
 _LONGEST_PART: Final = 255
+_LONGEST_PATH: Final = 4095
+_ROOM: Final = 128
+"""Bytes of the longest path below a run directory: a checkpoint's, while it is being written."""
 TEMPORARY: Final = len(f"..{'0' * 12}.tmp")
 """Bytes by which a file's name is longer while it is being written."""
 
 
 def check_output_paths(config: DictConfig) -> None:
-    """Refuse a job that could not write its run directory, or whose checkpoints would lie elsewhere."""
+    """Refuse a job that could not write its run directory, or what its callbacks and loggers are to write."""
     run_dir = str(config.get("run_dir") or "")
     check_folder("hydra.run.dir", run_dir, str(config.get("name")))
-    wanted = os.path.normpath(os.path.join(run_dir, "checkpoints"))  # noqa: PTH118 - nothing is opened
-    for name, node in (config.get("callbacks") or {}).items():
-        if not isinstance(node, DictConfig):
-            continue
-        if "dirpath" not in node and not str(node.get("_target_")).endswith(".ModelCheckpoint"):
-            continue
-        value = _given(node, "dirpath")
-        if value is None or os.path.normpath(str(value)) != wanted:
-            key = f"callbacks.{name}.dirpath"
+    _check_checkpoint_dirs(config, run_dir)
+    for key, value, is_file in _places(config):
+        if not value:
+            what = "file" if is_file else "folder"
+            raise ConfigError(f"it is empty; a {what} was expected", key=key, hint=f"{key}='${{run_dir}}/…'")
+        if why := _why_not(value, is_file=is_file):
+            raise ConfigError(f"{_short(value)}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
+        if is_file and os.path.dirname(value) == run_dir and os.path.basename(value) in _OWN:  # noqa: PTH119, PTH120 - nothing is opened
             raise ConfigError(
-                f"a run keeps its checkpoints in its own directory, not in {value}",
-                key=key,
-                hint=f"{key}='${{run_dir}}/checkpoints', and hydra.run.dir=… for the whole run elsewhere",
+                "the run itself writes this file", key=key, hint=f"{key}='${{run_dir}}/metrics.csv'"
             )
 
 
 def check_folder(key: str, path: str, name: str = "", instead: str = "SOMEWHERE/ELSE") -> None:
     """Refuse a directory for a run or a sweep that cannot be made, or cannot be written to."""
-    if why := _why_not(path):
+    why = _why_not(path, room=_ROOM) if path else "it is empty; a folder was expected"
+    if why:
         if any(map(too_long, name.split("/"))):
             key, instead = "name", "my_experiment"
-        short = repr(path) if len(path) <= 80 else f"'{path[:40]}…{path[-30:]}'"
-        raise ConfigError(f"{short}: {why}" if path else why, key=key, hint=f"{key}={instead}")
+        raise ConfigError(f"{_short(path)}: {why}" if path else why, key=key, hint=f"{key}={instead}")
 
 
 def too_long(part: str, more: int = 0) -> str:
@@ -126,15 +142,87 @@ def too_long(part: str, more: int = 0) -> str:
     return f"a name of {size} bytes; a file system takes {_LONGEST_PART}" if size > _LONGEST_PART else ""
 
 
-def _why_not(path: str) -> str:
-    """Why nothing can be written to a folder; empty where it can."""
-    if not path or "\0" in path:
-        return "expected a folder"
-    there = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
-    if why := next(filter(None, map(too_long, there.parts)), ""):
+def _why_not(path: str, *, is_file: bool = False, room: int = 0) -> str:
+    """Why nothing can be written there; empty where it can."""
+    if "\0" in path:
+        return "it holds a NUL character"
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
+    if why := next(filter(None, map(too_long, whole.parts)), ""):
         return why
+    if (size := len(os.fsencode(whole))) + room > _LONGEST_PATH:
+        return f"a path of {size:,} bytes is too long"
+    if is_file and whole.is_dir():
+        return "this is a folder; a file was expected"
+    there = whole
     while not os.path.lexists(there):
         there = there.parent
-    if not there.is_dir():
-        return f"{there} is not a folder"
-    return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written to"
+    if not there.is_dir() and not (is_file and there == whole and there.is_file()):
+        return "this is not a folder" if there == whole and not is_file else f"{there} is not a folder"
+    return _why_locked(there)
+
+
+def _why_locked(there: Path) -> str:
+    """As the system will say it, where a file or folder cannot be written to."""
+    if os.access(there, os.W_OK | (os.X_OK if there.is_dir() else 0)):
+        return ""
+    read_only = hasattr(os, "statvfs") and os.statvfs(there).f_flag & os.ST_RDONLY
+    return f"{there} cannot be written to: {os.strerror(errno.EROFS if read_only else errno.EACCES)}"
+
+
+def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
+    """Refuse checkpoints that resuming, testing and comparing would not find."""
+    wanted = os.path.normpath(os.path.join(run_dir, "checkpoints"))  # noqa: PTH118 - nothing is opened
+    for key, value in _checkpoint_dirs(config):
+        if value is None or os.path.normpath(str(value)) != wanted:
+            raise ConfigError(
+                f"a run keeps its checkpoints in its own directory, not in {value}",
+                key=key,
+                hint=f"{key}='${{run_dir}}/checkpoints', and hydra.run.dir=… for the whole run elsewhere",
+            )
+
+
+def _checkpoint_dirs(config: DictConfig) -> Iterator[tuple[str, object]]:
+    for name, node in (config.get("callbacks") or {}).items():
+        if isinstance(node, DictConfig) and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND)):
+            key = f"callbacks.{name}.dirpath"
+            try:
+                yield key, OmegaConf.select(config, key)
+            except OmegaConfBaseException as error:
+                raise ConfigError(first_line(error), key=key) from error
+
+
+def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
+    """Key and value of each path that a class of a known library writes to, and whether it is a file's."""
+    for group in WRITING:
+        node = config.get(group)
+        for entry in walk(node, group) if isinstance(node, DictConfig) else ():
+            if not isinstance(entry.parent, DictConfig) or entry.is_container:
+                continue
+            if not str(entry.parent.get("_target_")).startswith(_LIBRARIES):
+                continue  # what somebody's own code does with a path is its own affair
+            name, value = str(entry.name), _value(entry.parent, entry.name)
+            local = next((value[len(one) :] for one in _LOCAL if value and value.startswith(one)), None)
+            if local is not None:
+                yield entry.key, local, value is not None and value.startswith("sqlite")
+            elif value is not None and is_path(name) and "://" not in value:
+                yield entry.key, value, name in _FILES
+            elif value is not None and name in _PARTS and (why := _why_no_part(value)):
+                raise ConfigError(f"{_short(value)}: {why}", key=entry.key, hint=f"{entry.key}=my_name")
+
+
+def _why_no_part(value: str) -> str:
+    if "\0" in value:
+        return "it holds a NUL character"
+    return next(filter(None, map(too_long, value.split("/"))), "")
+
+
+def _value(parent: DictConfig, name: str) -> str | None:
+    try:
+        value = parent[name]
+    except OmegaConfBaseException:  # it waits for the data
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= 80 else f"'{text[:40]}…{text[-30:]}'"

@@ -34,6 +34,7 @@ from assay.check.callbacks import (
     check_monitors,
     check_processes,
     notes_on,
+    out_of_reach,
     scores,
 )
 from assay.check.fake_step import (
@@ -45,25 +46,30 @@ from assay.check.fake_step import (
     model_on_meta,
     module_on_meta,
     new_mode,
+    take_step,
+    try_sizes,
 )
-from assay.check.optimization import follow_lr
+from assay.check.optimization import follow_lr, unfinished
 from assay.check.real_step import (
     FEW,
     batch_sizes,
     bytes_of,
     error_of_step,
-    is_lazy,
+    evaluated,
+    few_of,
     module_of,
     refusal,
-    try_step,
+    try_eval_steps,
 )
 from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.signature import check_signatures
-from assay.check.smoke_batch import Trial, check_in_pieces, try_parts
-from assay.check.trainer import check_manual
+from assay.check.smoke_batch import Trial, check_in_pieces, far_from_targets, try_parts
+from assay.check.trainer import check_loggers, check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.data.data_module import DataModule
 from assay.data.normalize import input_dtype
+from assay.data.training_statistics import target_statistics
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import name_of
@@ -73,11 +79,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import lightning as L
+    from lightning.pytorch.plugins import Precision
 
     from assay.build.datamodule import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]
+    _Scale = tuple[Sequence[float], Sequence[float]]
 
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
@@ -109,7 +117,7 @@ class Prover:
         self._signatures(config, early if stated else tuple(config))
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, own, data_notes), datamodule = self._spec(config, stated)
+            (spec, own, data_notes, targets), datamodule = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
                 found = self._own_module(config, spec, own, datamodule)
             else:
@@ -122,6 +130,7 @@ class Prover:
             notes=[
                 *data_notes,
                 *found.pop("notes", ()),
+                *self._initial_outputs(config, targets),
                 *notes_on(config),
             ],
             targets=chosen_classes(config),
@@ -137,8 +146,8 @@ class Prover:
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str]], L.LightningDataModule | None]:
-        """Spec, batches and notes; the data, if read."""
+    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str], _Scale], L.LightningDataModule | None]:
+        """Spec, batches, notes, mean and deviation of a regression's targets; the data, if read."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
         }
@@ -150,16 +159,27 @@ class Prover:
             nonlocal datamodule
             if stated:
                 stand_in: Any = open_declared(copy_of(config))
-                return stand_in.spec, None, stand_in.splits.notes
+                return stand_in.spec, None, stand_in.splits.notes, ((), ())
             datamodule = open_data(copy_of(config))
             return (
                 getattr(datamodule, "spec", None),
                 own_batches(datamodule),
                 getattr(datamodule, "notes", ()),
+                target_statistics(datamodule.splits) if isinstance(datamodule, DataModule) else ((), ()),
             )
 
         known = pretrained_inputs(config)
         return self._once("data", [data, source, known], look), datamodule
+
+    def _initial_outputs(self, config: DictConfig, targets: _Scale) -> list[str]:
+        """A warning where targets that are not standardised lie far from what an untrained model returns."""
+        if not targets[0] or config.data.get("standardize_targets") or config.module._target_ != OUR_MODULE:
+            return []
+        with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = build(config, "model")
+        note = far_from_targets(model, config.spec.input_shape, *targets)
+        return [note] if note else []
 
     # -- the parts
 
@@ -167,8 +187,7 @@ class Prover:
         self, config: DictConfig, spec: Spec | None, own: OwnBatches | None, *, curve: bool
     ) -> dict[str, Any]:
         describe(config, spec, own)
-        check_length(config)
-        length = run_length(config, config.spec.num_train)
+        warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
         kind = resolve("loss", str(config.loss._target_), trusted_in(config))
         check_fit(config, kind)
@@ -213,7 +232,7 @@ class Prover:
         step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch, sizes))
         if step is not None:
             check_outputs(config, loss, step.outputs)
-            doubts += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
+            warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
         return {
             **_count(model),
             "notes": [*notes_on_length(config), *notes_on_pictures(config), *notes],
@@ -225,7 +244,13 @@ class Prover:
             ),
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
-            "warnings": [*doubts, *followed.warnings()],
+            "warnings": [
+                *doubts,
+                *warned,
+                *followed.warnings(),
+                *unfinished(config, length),
+                *out_of_reach(config),
+            ],
         }
 
     def _own_module(
@@ -235,9 +260,10 @@ class Prover:
         own: OwnBatches | None,
         datamodule: L.LightningDataModule | None,
     ) -> dict[str, Any]:
+        found: list[str] = []
         if spec is not None:
             describe(config, spec, own)
-            check_length(config)
+            found = [*check_length(config), *out_of_reach(config)]
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config, tuple(config))
@@ -247,12 +273,17 @@ class Prover:
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
         check_manual(config, module)
+        if spec is not None and bytes_of(module) <= _LARGE:
+            sizes = few_of(config, batch_sizes(config)[False])
+            made_for = [plain_node(config, "module"), plain_node(config, "spec"), sizes, str(precision)]
+            self._once("eval", made_for, lambda: _eval_steps(config, precision, sizes))
         why = "a LightningModule of your own does its steps as it likes"
         notes = notes_on_hyper_parameters(module, datamodule)
-        return {**_count(module), "notes": notes, "unproven": why}
+        return {**_count(module), "notes": notes, "unproven": why, "warnings": found}
 
     def _look_at_trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
+        check_loggers(config)
         named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
         nodes = [elsewhere(plain_node(config, key), str(config.run_dir)) for key in named]
 
@@ -272,26 +303,30 @@ class Prover:
     ) -> tuple[Step | None, str]:
         """What a step comes to, or why that cannot be said; the other batches are tried, too."""
         precision = self._look_at_trainer(config).precision_plugin
-        if is_lazy(model):
-            error, unproven = None, "the model takes its shape from the first batch"
-        else:
-            module = module_of(
-                config, self._fake(model), self._fake(precision.convert_module(copy.deepcopy(loss)))
-            )
-            try:
-                return try_step(config, module, batch, precision, sizes, self._mode), ""
-            except StepError as failed:
-                error, unproven = failed, f"fake tensors cannot follow it: {failed}"
-                if failed.depends_on_data:
-                    unproven = f"{failed.where or failed.stage}: what it does depends on the data"
-        if bytes_of(model) <= _LARGE:
-            by_values = error is None or error.depends_on_data
-            error = error_of_step(config, loss, batch, precision, sizes)
-            if by_values and error is not None and not error.where.startswith("with a batch"):
-                error = None  # a model may refuse the values of a made-up batch
-        if error is not None and not error.depends_on_data:
-            raise refusal(config, error, batch) from error
-        return None, unproven
+        if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
+            wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
+            if wrong is not None:
+                raise refusal(config, wrong, batch) from wrong
+            return None, "the model takes its shape from the first batch"
+        fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
+        try:
+            module = module_of(config, self._fake(model), fake_loss)
+            step = take_step(module, batch, precision, config.model, self._mode)
+            with self._mode:
+                try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
+                try_sizes(module, evaluated(config, batch), {False: sizes[False]}, precision, config.model)
+            return step, ""
+        except StepError as error:
+            of_values = error.depends_on_data
+            if bytes_of(model) > _LARGE:
+                real = None if of_values else error
+            else:
+                real = error_of_step(config, loss, batch, precision, sizes, of_values=of_values)
+            if real is not None:
+                raise refusal(config, real, batch) from real
+            if of_values:
+                return None, f"{error.where or error.stage}: what it does depends on the data"
+            return None, f"fake tensors cannot follow it: {error}"
 
     def _signatures(self, config: DictConfig, names: Sequence[Any]) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
@@ -340,6 +375,12 @@ def _trial(config: DictConfig, loss: nn.Module) -> Trial:
     return try_parts(config, loss, metrics, augment)
 
 
+def _eval_steps(config: DictConfig, precision: Precision, sizes: Sequence[int]) -> None:
+    base = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train)))
+    module: Any = precision.convert_module(build(config, "module"))
+    try_eval_steps(config, module, precision, few_of(config, [base])[0], sizes)
+
+
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:
     rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1)) * trial.num_views
     spec = config.spec
@@ -358,7 +399,7 @@ def _batch_size(config: DictConfig) -> int:
 
 def _count(model: nn.Module) -> dict[str, int | None]:
     parameters = list(model.parameters())
-    if is_lazy(model):
+    if any(isinstance(p, nn.UninitializedParameter) for p in parameters):
         return {"parameters": None, "trainable": None}
     return {
         "parameters": sum(p.numel() for p in parameters),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+import torch
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from assay.build.assembly import build_optimization
@@ -14,21 +16,22 @@ from assay.build.model import build_model
 from assay.build.node import build
 from assay.build.trainer_options import world_size
 from assay.check.fake_step import StepError, take_step, try_sizes
+from assay.check.smoke_batch import made_up
+from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.data.batch_order import drops_last
 from assay.data.normalize import TargetScale
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError, ConfigError, one_line_of
 from assay.module import Module
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import lightning as L
     from lightning.pytorch.plugins import Precision
-    from omegaconf import DictConfig
 
-    from assay.check.fake_step import Batch, Step
-    from assay.torch_internals import FakeTensorMode
+    from assay.check.fake_step import Batch
 
     Sizes = Mapping[bool, Sequence[int]]
 
@@ -40,51 +43,48 @@ _VALUES = 1 << 20
 
 
 def error_of_step(
-    config: DictConfig, loss: nn.Module, batch: Batch, precision: Precision, sizes: Sizes
+    config: DictConfig,
+    loss: nn.Module,
+    batch: Batch,
+    precision: Precision,
+    sizes: Sizes,
+    *,
+    of_values: bool = False,
+    steps: bool = True,
 ) -> StepError | None:
     """The error of small real batches, if there is one: fake tensors may be at fault themselves."""
-    model = precision.convert_module(build_model(config)[0])
-    module = module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
+    module = _real_module(config, loss, precision)
     base = batch.of_size(*few_of(config, [batch.inputs[0]]))
-    few = {
-        True: few_of(config, sizes[True]),
-        False: few_of(config, sizes[False], base.inputs[0]),
-    }
-    first = {True: [base.inputs[0]]} if is_lazy(model) else {}
     try:
-        try_sizes(module, base, first, precision, config.model)  # gives lazy parameters their shapes
-        try_step(config, module, base, precision, few, None)
+        if steps:
+            take_step(module, base, precision, config.model, None)
+        else:
+            try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
+    except StepError as error:
+        return None if of_values else error
+    try:
+        _try_all(config, module, base, precision, sizes)
     except StepError as error:
         return error
     return None
 
 
-def try_step(  # noqa: PLR0917 - each is a part of the step
-    config: DictConfig,
-    module: Module,
-    batch: Batch,
-    precision: Precision,
-    sizes: Sizes,
-    mode: FakeTensorMode | None,
-) -> Step:
-    """A training step, fake or real, then forward passes of the other batches that there will be."""
-    step = take_step(module, batch, precision, config.model, mode)
-    with mode or nullcontext():
-        try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-        evaluated = replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
-        try_sizes(module, evaluated, {False: sizes[False]}, precision, config.model)
-    return step
+def _real_module(config: DictConfig, loss: nn.Module, precision: Precision) -> Module:
+    model = precision.convert_module(build_model(config)[0])
+    return module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
+
+
+def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precision, sizes: Sizes) -> None:
+    """The other batches of training, and those of evaluation, as far as that takes no time."""
+    try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
+    few = few_of(config, sizes[False], base.inputs[0])
+    try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
 
 
 def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
     """Numbers of samples that are few enough to be computed for real."""
     most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
-
-
-def is_lazy(model: nn.Module) -> bool:
-    """Whether a model takes some of its shapes from the first batch."""
-    return any(isinstance(p, nn.UninitializedParameter) for p in model.parameters())
 
 
 def bytes_of(model: nn.Module) -> int:
@@ -124,16 +124,28 @@ def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
     text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
     if error.stage == "model" and config.spec.get("train_shape"):
-        text += f"; data.transform.train makes samples {list(config.spec.train_shape)}, .eval {shape}"
+        sized, trained = ", ".join(_sizes(config)), list(config.spec.train_shape)
+        text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
+        text += f", see {sized}" if sized else ""
+        hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):
-        key, hint = "loss", "take the mean over samples in its forward"
-    elif error.stage == "backward" and "does not require grad" in str(error):
-        text = "a training step fails: the loss does not depend on the model's parameters"
-        hint = "leave out .detach(), .item() and torch.no_grad() in the model and the loss"
-    elif "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
-        key, hint = "optimizer.fused", "optimizer.fused=null"
+        return ConfigError(
+            "gives several values for a batch; a training step needs a single one",
+            key="loss",
+            hint="take their mean in its forward",
+        )
+    if error.stage == "backward" and "does not require grad" in str(error):
+        return ConfigError(
+            "a training step fails: the loss does not depend on the model's parameters",
+            key=key,
+            hint="leave out .detach(), .item() and torch.no_grad() in the model and the loss",
+        )
+    if error.stage in ("optimizer", "backward"):
+        hint = f"choose another {'optimizer' if error.stage == 'optimizer' else 'model or loss'}"
+        if "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
+            key, hint = "optimizer.fused", "optimizer.fused=null"
     return ConfigError(text, key=key, hint=hint)
 
 
@@ -141,7 +153,22 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     """What to do with integers that a model does not take."""
     if config.spec.get("vocab_size"):
         return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
-    return f"the inputs are {dtype}, which an embedding takes; to have numbers: data.source.dtype=float32"
+    takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
+    own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
+    instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
+    return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
+
+
+def _sizes(config: DictConfig) -> dict[str, None]:
+    """Where the sizes that transforms make are written."""
+    node = OmegaConf.select(config, "data.transform")
+    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
+    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
+
+
+def evaluated(config: DictConfig, batch: Batch) -> Batch:
+    """A batch with samples as they are evaluated, which training may cut or enlarge."""
+    return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
 
 
 def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
@@ -169,3 +196,41 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
     count = max(1, -(-samples // (batch_size * processes)))
     own = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
     return {size for part in own for size in (part // count, -(-part // count))} - {0}
+
+
+_STEPS: Final = ("validation_step", "test_step")
+
+
+def try_eval_steps(
+    config: DictConfig, module: L.LightningModule, precision: Precision, base: int, sizes: Sequence[int]
+) -> None:
+    """Refuse a module whose step fails in evaluation mode or with another batch, and not otherwise."""
+    for name in _STEPS:
+        if not is_overridden(name, module) or _eval_error(
+            config, module, precision, name, base, training=True
+        ):
+            continue
+        for training, rows in [*((True, rows) for rows in sizes), *((False, rows) for rows in sizes)]:
+            error = _eval_error(config, module, precision, name, rows, training=training)
+            if error is not None:
+                why = f"with a batch of {rows}" if training else "in evaluation mode"
+                as_against = f"though not with one of {base}" if training else "though not in training mode"
+                raise ConfigError(
+                    f"{name} fails {why}, {as_against}: {one_line_of(error)}",
+                    key="module",
+                    hint=f"let it take batches of {', '.join(map(str, sizes))} after module.eval()",
+                )
+
+
+def _eval_error(
+    config: DictConfig, module: Any, precision: Precision, name: str, rows: int, *, training: bool
+) -> BaseException | None:
+    module.train(training)
+    inputs, targets = made_up(config, rows, config.spec.input_shape)
+    inputs = precision.convert_input(inputs)
+    try:
+        with torch.no_grad(), precision.forward_context():
+            getattr(module, name)((inputs, targets), 0)
+    except (Exception, SystemExit) as error:
+        return error
+    return None

@@ -27,7 +27,7 @@ from assay.targets.own_task import import_tasks
 from assay.targets.resolve import resolve, resolve_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.targets.call_signature import Call
 
@@ -38,18 +38,39 @@ class Supplied:
     """What a call gets beside what its node says."""
 
     by_position: int = 0
-    by_name: Collection[str] = ()
+    by_name: Mapping[str, str] | None = None
     otherwise: str = ""
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """`by_name`, empty where there are none."""
+        return self.by_name or {}
 
-_TRAINER = (
-    *("callbacks", "logger", "plugins", "enable_checkpointing", "enable_progress_bar"),
-    *("enable_model_summary", "use_distributed_sampler", "default_root_dir"),
-)
-_MODULE = (
-    *("model", "task", "loss", "optimizer", "scheduler", "schedule", "metrics", "augment"),
-    *("param_groups", "finetune", "target_scale", "channels_last"),
-)
+
+_TRAINER = {
+    "callbacks": "callbacks=[…] names them; see assay configs callbacks",
+    "logger": "logger=[…] names them; see assay configs logger",
+    "plugins": "precision=… and trainer.strategy=… choose them",
+    "enable_checkpointing": "callbacks=[checkpoint] is what keeps checkpoints",
+    "enable_progress_bar": "callbacks=[progress_bar] is what shows one",
+    "enable_model_summary": "callbacks=[model_summary] is what shows one",
+    "use_distributed_sampler": "leave it out",
+    "default_root_dir": "hydra.run.dir=… is the run directory",
+}
+_MODULE = {
+    "model": "model=…",
+    "task": "data=…, whose spec names it",
+    "loss": "loss=…",
+    "optimizer": "optimizer=…",
+    "scheduler": "scheduler=…",
+    "schedule": "scheduler.interval=…, scheduler.frequency=…, scheduler.monitor=…",
+    "metrics": "metrics=…",
+    "augment": "augment=…",
+    "param_groups": "param_groups=…",
+    "finetune": "finetune=…",
+    "target_scale": "data.standardize_targets=…",
+    "channels_last": "trainer.channels_last=true",
+}
 _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
 
 
@@ -62,9 +83,9 @@ def supplied(config: DictConfig, key: str) -> Supplied | None:
     """What comes later to the call of a node; None where nobody can tell."""
     ours = OmegaConf.select(config, "module._target_", default=OUR_MODULE) == OUR_MODULE
     if key == "trainer":
-        return Supplied(0, _TRAINER)
+        return Supplied(by_name=_TRAINER)
     if key == "module" and ours:
-        return Supplied(0, _MODULE)
+        return Supplied(by_name=_MODULE)
     node = OmegaConf.select(config, key)
     if not (node is not None and node.get("_partial_")):
         return Supplied()
@@ -74,14 +95,14 @@ def supplied(config: DictConfig, key: str) -> Supplied | None:
     return None if called is None else Supplied(called[0], called[1], "take data=custom; ")
 
 
-def _called_around(key: str, node: DictConfig) -> tuple[int, Collection[str]] | None:
+def _called_around(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
     """What the class of the node around calls this one with, as it says in `calls_with`."""
     around, root = parent_of(node), root_of(node)
     if not isinstance(around, DictConfig) or "_target_" not in around or not isinstance(root, DictConfig):
         return None
     outer, _, name = key.rpartition(".")
     kind = resolve(outer, str(around._target_), trusted_in(root))
-    called: tuple[int, Collection[str]] | None = getattr(kind, "calls_with", {}).get(name)
+    called: tuple[int, Mapping[str, str]] | None = getattr(kind, "calls_with", {}).get(name)
     return called
 
 
@@ -146,12 +167,18 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
             key=f"{key}._args_",
             hint=call.in_short(),
         )
+    twice = dict.fromkeys(
+        by_position[: len(given)], ("given twice: also by position, in _args_", "leave one out")
+    )
+    for name in by_position[len(given) : count]:
+        twice[name] = f"assay itself gives {call.name} its {name!r}", "leave it out"
+    for name, instead in (later.names if later else {}).items():
+        twice[name] = f"assay itself gives {call.name} its {name!r}", instead
     for name in names:
-        if name in by_position[: len(given)]:
-            raise ConfigError("given twice: also by position, in _args_", key=f"{key}.{name}")
-        if name in by_position[len(given) : count] or (later is not None and name in later.by_name):
-            text = f"assay itself gives {call.name} its {name!r}"
-            raise ConfigError(text, key=f"{key}.{name}", hint="leave it out")
+        if name in twice:
+            raise ConfigError(
+                twice[name][0], key=f"{key}.{name}", hint=f"{twice[name][1]}\n    {call.in_short([name])}"
+            )
         _check_name(f"{key}.{name}", name, call)
     for name, value in _values(node, names):
         # Which mode suits a monitor: assay.build.monitor_mode.
@@ -162,7 +189,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
     if later is not None:
         _check_takes(key, call, later)
-        _check_missing(key, node, call, {*names, *by_position[:count], *later.by_name})
+        _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
 
 
 def _check_name(key: str, name: str, call: Call) -> None:
@@ -200,16 +227,20 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
 
 
 def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
-    if isinstance(value, str) and _IS_NUMBER.fullmatch(value) and accepts(wanted, float(value)):
-        return f"without quotes: {key}={value}"
+    if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
+        number = float(value)
+        if accepts(wanted, number):
+            return f"without quotes: {key}={value}"
+        value = number
     if isinstance(value, float) and value.is_integer() and accepts(wanted, int(value)):
         return f"{key}={int(value)}"
     if isinstance(value, Made) and value.kind is functools.partial:
         return "leave out its _partial_: true"
-    pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
-    for several in ([value], *([[value, value]] if pair else [])):
-        if isinstance(value, bool | int | float | str) and accepts(wanted, several):
-            return f"{key}=[{','.join(map(as_typed, several))}]"
+    if value is not None and not isinstance(value, list | dict | Made):
+        pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
+        for several in ([value], *([[value, value]] if pair else [])):
+            if accepts(wanted, several):
+                return f"{key}=[{','.join(map(as_typed, several))}]"
     if isinstance(value, str) and (meant := difflib.get_close_matches(value, choices_of(wanted), n=1)):
         return f"{key}={meant[0]}"
     example = example_of(wanted, default)
@@ -217,7 +248,7 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
 
 
 def _check_takes(key: str, call: Call, later: Supplied) -> None:
-    for name in later.by_name:
+    for name in later.names:
         if name not in call.parameters and not call.takes_any:
             raise ConfigError(
                 f"{call.name} has no argument {name!r}, which assay gives",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import traceback
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -14,6 +15,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.check.trainer import KEY, OFF
+from assay.config.tree import walk
 from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
 from assay.loss.targets import is_mean_over_samples
@@ -60,7 +62,40 @@ def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> 
         )
 
 
+_SAMPLES, _FAR = 16, 10.0
+
+
+def far_from_targets(
+    model: nn.Module, input_shape: Sequence[int], mean: Sequence[float], std: Sequence[float]
+) -> str:
+    """A warning where targets lie further from the model's initial outputs than a run may bring them."""
+    training = model.training
+    dtype = next((value.dtype for value in model.parameters()), torch.float32)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            outputs: torch.Tensor = model.eval()(torch.randn(_SAMPLES, *input_shape).to(dtype)).double()
+    except Exception:  # what the model takes is looked at elsewhere
+        return ""
+    finally:
+        model.train(training)
+    if outputs.shape[1:] != (len(mean),) or not len(mean):
+        return ""
+    start, spread = outputs.mean(0), outputs.std(0)
+    distance = ((torch.tensor(mean) - start).square() + torch.tensor(std).square()).sqrt()
+    worst = int((distance / spread.clamp(min=1)).argmax())
+    if distance[worst] <= _FAR * max(1.0, float(spread[worst])):
+        return ""
+    which = f" (number {worst})" if len(mean) > 1 else ""
+    return (
+        f"the targets{which} lie around {mean[worst]:.4g} (deviation {std[worst]:.3g}), the untrained "
+        f"model's outputs around {float(start[worst]):.2g}: training may not get there; "
+        "data.standardize_targets=true"
+    )
+
+
 _FEW, _MANY = 4, 16
+_VIEWS = "augment=two_views"
 _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
 
@@ -146,49 +181,91 @@ def _try_augment(
     config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
 ) -> tuple[Tensor, Tensor]:
     made, labels = _batch(config, _FEW)
-    targets = task_of(config.spec.task).loss_targets(made, labels, None)
-    batch = _augmented(config, augment, made, targets)
-    embeds = getattr(loss, "kind", "") == "embedding"
-    made_up_labels = batch[1].ndim == 1 and not batch[1].is_floating_point()
-    if not embeds and made_up_labels and not {*batch[1].tolist()} <= {*targets.flatten().tolist()}:
+    inputs, targets = made, task_of(config.spec.task).loss_targets(made, labels, None)
+    try:
+        batch: tuple[Tensor, Tensor] = augment(inputs, targets)
+    except Exception as error:
+        raise _error(
+            error,
+            _failed(error, augment),
+            f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}: "
+            f"{_text(error)}",
+            _with_a_point(config) if "'Long'" in str(error) else "augment=none",
+        ) from error
+    if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
-            f"makes numbers of samples its targets, where {_targets_in_words(config)} are to be learnt",
+            f"{type(augment).__name__} says of what it makes which sample it is of, "
+            f"where {_targets_in_words(config)} are to be learnt",
             key="augment",
             hint="augment=none",
         )
     try:
         stand_in.training_step(batch, 0)
     except Exception as error:
-        message = f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}"
-        raise _error(error, "augment", message, "augment=none") from error
+        raise _error(
+            error,
+            _typed_classes(config),
+            f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}",
+            "augment=none",
+        ) from error
     return batch
 
 
-def _augmented(config: DictConfig, augment: Any, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    try:
-        batch: tuple[Tensor, Tensor] = augment(inputs, targets)
-    except Exception as error:
-        shape = list(inputs.shape[1:])
-        message = f"cannot be applied to inputs {shape} and {_targets_in_words(config)}: {_text(error)}"
-        raise _error(error, "augment", message, "augment=none") from error
-    return batch
+def _are_numbers_of_samples(targets: Tensor, made: Tensor) -> bool:
+    """Whether an augmentation makes labels of its own; of few samples they would pass for classes."""
+    if made.ndim != 1 or made.is_floating_point():
+        return False
+    labels = {*targets.tolist()} if targets.ndim == 1 and not targets.is_floating_point() else set()
+    return not {*made.tolist()} <= labels
 
 
 def _num_views(config: DictConfig, augment: Any) -> int:
     """Views that an augmentation makes of each sample; it is refused where there is nothing to compare."""
+    name = config.spec.task
+    if augment is None:
+        raise ConfigError(
+            f"data.task={name} compares views of a sample, and none are made", key="augment", hint=_VIEWS
+        )
     inputs, targets = _batch(config, _FEW)
-    counts = targets.new_zeros(1)
-    if augment is not None:
-        views, samples = _augmented(config, augment, inputs, targets)
-        if samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point():
-            counts = torch.unique(samples, return_counts=True)[1]
+    try:
+        views, samples = augment(inputs, targets)
+    except Exception as error:
+        text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
+        flat = "name transforms for flat samples, such as torchvision.transforms.v2.GaussianNoise, in a YAML"
+        hint = f"{flat} of your own, conf/augment/NAME.yaml" if inputs.ndim == 2 else _VIEWS
+        raise _error(error, _failed(error, augment), text, hint) from error
+    whole = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
+    counts = samples.unique(return_counts=True)[1] if whole else samples.new_zeros(1)
     if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
         raise ConfigError(
-            f"data.task={config.spec.task} compares several views of each sample, and none are made",
+            f"does not make several views of each sample and say which sample each is of, which "
+            f"data.task={name} compares",
             key="augment",
-            hint="augment=two_views",
+            hint=_VIEWS,
         )
     return int(counts[0])
+
+
+def _failed(error: Exception, augment: Any) -> str:
+    """Key of the augmentation that raised an error, where several are applied."""
+    raising = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    members = enumerate(getattr(augment, "transforms", ()))
+    found = (f"augment.transforms[{n}]" for n, member in members if any(member is one for one in raising))
+    return next(found, "augment")
+
+
+def _with_a_point(config: DictConfig) -> str:
+    """Whole numbers as the floats that torch's distributions want."""
+    values = {one.key: one.raw for one in walk(config.augment, "augment") if not one.is_container}
+    return ", ".join(f"{key}={n}.0" for key, n in values.items() if type(n) is int) or "augment=none"
+
+
+def _typed_classes(config: DictConfig) -> str:
+    """Key of a number of classes that is not taken from the data; else of the augmentation."""
+    entries = walk(config.augment, "augment")
+    return next(
+        (one.key for one in entries if one.name == "num_classes" and not one.is_interpolation), "augment"
+    )
 
 
 def _try_stage(

@@ -27,9 +27,11 @@ from assay.build.monitor_mode import known_directions, monitors
 from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on
+from assay.check.smoke_batch import far_from_targets
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.container import weights_sha256
 from assay.data.data_module import DataModule
+from assay.data.training_statistics import target_statistics
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.figure.to_matplotlib import to_matplotlib
 from assay.files.checksum import damage_of, sha256
@@ -405,6 +407,9 @@ def _notes(assembly: Assembly) -> list[str]:
         )
     if not isinstance(data, DataModule) or spec is None:
         return notes
+    far = ""
+    if task_of(spec.task).has_real_targets and not spec.target_mean and isinstance(assembly.module, Module):
+        far = far_from_targets(assembly.module.model, spec.input_shape, *target_statistics(data.splits))
     module = assembly.module
     of_model = (
         notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []
@@ -414,6 +419,7 @@ def _notes(assembly: Assembly) -> list[str]:
         *notes_on_length(assembly.config),
         *notes_on_pictures(assembly.config),
         *of_model,
+        *([far] if far else []),
         *notes,
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from lightning.pytorch.callbacks import Callback
@@ -12,6 +12,7 @@ from assay.build.datamodule import describe
 from assay.build.run_length import (
     check_length,
     check_plateau,
+    num_validations,
     run_length,
     why_no_validation,
 )
@@ -89,6 +90,7 @@ def test_lightning_validates_where_it_is_expected(train: Train, typed: str) -> N
     length = run_length(config, config.spec.num_train)
     assert run.trainer.global_step == length.total_steps
     assert len(run.watch.losses) == length.total_batches
+    assert len(seen.after) == num_validations(config, length)
 
 
 @pytest.mark.parametrize("name", ["train", "val", "test"])
@@ -136,7 +138,16 @@ def test_a_length_that_nobody_knows() -> None:
     endless = ["trainer.max_epochs=-1", "trainer.max_time={minutes: 1}"]
     config = job(*endless, "scheduler=none")
     assert config.spec.total_steps is None
-    check_length(config)
+    assert check_length(config) == []
     with pytest.raises(ConfigError) as caught:
         check_length(job(*endless, "scheduler=cosine"))
     assert caught.value.key == "scheduler.T_max"
+
+
+def test_checkpoints_that_the_run_is_too_short_for() -> None:
+    def said(*typed: str) -> Any:
+        return "; ".join(check_length(job(*typed)))
+
+    assert not said()
+    assert "the run has 24 steps" in said("callbacks.last_checkpoint.every_n_train_steps=25")
+    assert "the run has 3 epochs" in said("callbacks.last_checkpoint.every_n_epochs=4")

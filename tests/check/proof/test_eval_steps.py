@@ -64,6 +64,25 @@ def test_made_up_values_are_no_reason_to_refuse() -> None:
     assert "depends on the data" in report.unproven
 
 
+def test_a_module_of_ones_own_that_fails_in_evaluation() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^module: validation_step fails in evaluation mode.*no such branch"
+    ):
+        with_module(fails="eval")
+
+
+def test_a_module_of_ones_own_for_one_size_of_batch() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^module: validation_step fails with a batch of 15.*check_modules\.py"
+    ):
+        with_module(size=21)
+
+
+@pytest.mark.parametrize("fails", ["", "logger", "trainer"])
+def test_a_module_that_works_or_needs_its_run_is_not_refused(fails: str) -> None:
+    assert "of your own" in with_module(fails=fails).unproven
+
+
 @pytest.mark.parametrize(
     ("source", "says"), [("custom", "from the data set"), ("arrays", "data.source.dtype=float32")]
 )

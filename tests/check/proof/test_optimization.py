@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from assay.build.run_length import RunLength
-from assay.check.optimization import follow_lr
+from assay.check.optimization import follow_lr, unfinished
 from assay.compose.listing import list_options
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
@@ -71,3 +71,28 @@ def test_every_optimizer_needs_a_learning_rate(optimizer: str, lr: float) -> Non
     with pytest.raises(ConfigError) as caught:
         follow_lr(with_optimizer(optimizer, "none", optimizer__lr=lr), small(), LENGTH, seconds=1.0)
     assert caught.value.key == "optimizer.lr"
+
+
+def test_the_number_without_which_a_schedule_can_be_followed() -> None:
+    node = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "_partial_": True, "interval": "step"}
+    config = with_optimizer("sgd", "none")
+    config.scheduler = {**node, "T_max": 0, "eta_min": 0.0}
+    with pytest.raises(ConfigError) as caught:
+        follow_lr(config, small(), LENGTH, seconds=1.0)
+    assert (caught.value.key, caught.value.hint) == ("scheduler.T_max", "for example scheduler.T_max=1")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "says"),
+    [
+        ({"T_max": 50, "interval": "step"}, ""),
+        ({"T_max": 1000, "interval": "step"}, "scheduler.T_max=1000: this run has 50 steps"),
+        ({"T_max": 50, "interval": "epoch"}, "this run has 10 epochs"),
+        ({"T_max": 50, "interval": "step", "frequency": 2}, "this run has 25 steps"),
+        ({"lr_lambda": {"total_steps": 90}, "interval": "step"}, "scheduler.lr_lambda.total_steps=90"),
+    ],
+)
+def test_schedules_that_are_not_finished(scheduler: dict[str, Any], says: str) -> None:
+    found = unfinished(OmegaConf.create({"scheduler": scheduler}), LENGTH)
+    assert len(found) == bool(says)
+    assert says in "".join(found)

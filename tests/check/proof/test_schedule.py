@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
 from assay.build.run_length import RunLength
-from assay.check.job import check_job
+from assay.check.job import COUNTS, check_job
 from assay.check.optimization import Curve, lr_curve
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
@@ -123,3 +124,13 @@ def test_what_a_schedule_hardly_means(make: Callable[[Any], Any], says: str) -> 
 def test_learning_rates_that_nothing_can_be_trained_with(lr: float, make: Callable[[Any], Any]) -> None:
     with pytest.raises(ValueError, match=r"^lr is "):
         curve_of(make, lr)
+
+
+def test_every_count_of_torchs_schedulers_is_known() -> None:
+    """Whatever torch annotates as a whole number is checked, in each of its schedulers."""
+    for name, kind in vars(schedulers).items():
+        if name.startswith("_") or not (inspect.isclass(kind) and issubclass(kind, schedulers.LRScheduler)):
+            continue
+        for parameter in inspect.signature(kind).parameters.values():
+            whole = parameter.annotation in ("int", "int | None", int, int | None, "Iterable[int]")
+            assert not whole or parameter.name in {*COUNTS, "last_epoch"}, f"{name}.{parameter.name}"

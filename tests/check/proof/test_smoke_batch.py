@@ -103,7 +103,7 @@ def test_augmentation_of_images_does_not_go_with_tables(augment: str) -> None:
 @pytest.mark.parametrize("task", SPECS)
 def test_numbers_of_samples_are_no_targets(task: str) -> None:
     """Of few samples they would pass for classes, and the first real batch would end the run."""
-    with pytest.raises(ConfigError, match="makes numbers of samples its targets") as caught:
+    with pytest.raises(ConfigError, match="TwoViews says of what it makes which sample it is of") as caught:
         attempt(job(task, IMAGE, LOSS_OF[task], task, "two_views"))
     assert (caught.value.key, caught.value.hint) == ("augment", "augment=none")
 

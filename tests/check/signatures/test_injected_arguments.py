@@ -32,4 +32,4 @@ def test_the_arguments_that_assay_gives_are_those_that_assemble_gives(
     for key in ("trainer", "module"):
         told = supplied(config, key)
         assert told is not None
-        assert set(told.by_name) == given[key]
+        assert set(told.names) == given[key]

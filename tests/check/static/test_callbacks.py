@@ -30,6 +30,10 @@ def checkpoint(**options: Any) -> dict[str, Any]:
     return {"_target_": f"{LIGHTNING}.ModelCheckpoint", **options}
 
 
+def csv(**options: Any) -> dict[str, Any]:
+    return {"_target_": "lightning.pytorch.loggers.CSVLogger", **options}
+
+
 def refused(**groups: Any) -> ConfigError:
     with pytest.raises(ConfigError) as error:
         check_callbacks(job(**groups))
@@ -40,6 +44,7 @@ def refused(**groups: Any) -> ConfigError:
     "groups",
     [
         {"callbacks": {"ema": EMA, "checkpoint": checkpoint(filename="best", monitor="val/loss")}},
+        {"logger": {"one": csv(save_dir="/a", version="x"), "other": csv(save_dir="/b", version="x")}},
     ],
 )
 def test_these_go_together(groups: Any) -> None:
@@ -71,6 +76,20 @@ def test_two_accumulations() -> None:
     assert "scheduler.T_max is computed from" in error.message
     error = refused(callbacks={"accumulation": node}, optimizer={"_target_": "torch.optim.LBFGS"})
     assert (error.key, "LBFGS cannot accumulate" in error.message) == ("callbacks.accumulation", True)
+
+
+def test_logs_that_take_each_others_place() -> None:
+    same = csv(save_dir="/a", name="x", version="y")
+    assert refused(logger={"one": same, "other": dict(same)}).key == "logger.other"
+    error = refused(logger={"mine": csv(save_dir="/", name="run", version="")})
+    assert "assay itself writes the same file" in error.message
+
+
+def test_an_average_that_is_too_slow_for_its_run() -> None:
+    assert refused(total_steps=50, callbacks={"ema": EMA | {"update_every_n_steps": 6}}).key == (
+        "callbacks.ema.update_every_n_steps"
+    )
+    check_callbacks(job(total_steps=60, callbacks={"ema": EMA | {"update_every_n_steps": 6}}))
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,15 @@ def test_names_that_lightning_writes(filename: str, tmp_path: Path) -> None:
     ("filename", "message"),
     [
         ("{val/acuracy}", "val/acuracy"),
-        ("{epoch:q}", "cannot use"),
-        ("{epoch", "cannot use"),
-        ("{{x}}-{epoch}", "cannot use"),  # Lightning cannot write it either
-        ("../{epoch}", "a file in the run's folder"),
-        ("/home/{epoch}", "a file in the run's folder"),
-        ("x" * 300, "cannot use"),
+        ("{epoch:q}", "was given"),
+        ("{epoch", "was given"),
+        ("{{x}}-{epoch}", "was given"),  # Lightning cannot write it either
+        ("{}", "cannot be filled in"),
+        ("{epoch!r}", "cannot be filled in"),
+        ("{epoch:0100000000d}", "cannot be filled in"),
+        ("../{epoch}", "is not a name of a file in the run's folder"),
+        ("/home/{epoch}", "is not a name of a file in the run's folder"),
+        ("x" * 300, "was given"),
     ],
 )
 def test_names_that_no_checkpoint_can_have(filename: str, message: str) -> None:
@@ -99,16 +102,36 @@ def test_checkpoints_that_lie_beside_each_other(callbacks: Any) -> None:
             ),
         ),
         (
-            {"a": checkpoint(filename="{epoch}"), "b": checkpoint(filename="./{epoch:d}")},
-            *("b.filename", "callbacks.a writes", "callbacks.b.filename='best-{epoch:02d}'"),
+            {"a": checkpoint(filename="best"), "b": checkpoint(filename="./best")},
+            *(
+                "b.filename",
+                "callbacks.a writes best.ckpt already",
+                "callbacks.b.filename='best-{epoch:02d}'",
+            ),
+        ),
+        (
+            {"a": checkpoint(filename="{epoch}"), "b": checkpoint(filename="{epoch:d}")},
+            *(
+                "b.filename",
+                "callbacks.a writes {epoch:d}.ckpt already",
+                "callbacks.b.filename='best-{epoch:02d}'",
+            ),
         ),
         (
             {"a": checkpoint(enable_version_counter=False), "b": checkpoint(monitor="val/loss")},
-            *("b.filename", "callbacks.a writes", "callbacks.b.filename='best-{epoch:02d}'"),
+            *(
+                "b.filename",
+                "callbacks.a writes {epoch}-{step}.ckpt already",
+                "+callbacks.b.filename='best-{epoch:02d}'",
+            ),
         ),
         (
             {"best": checkpoint(**BEST, save_last=True), "last": checkpoint(**LAST)},
-            *("last.filename", "callbacks.best writes", "callbacks.last.filename='best-{epoch:02d}'"),
+            *("best.save_last", "callbacks.last writes last.ckpt already", "callbacks.best.save_last=null"),
+        ),
+        (
+            {"last": checkpoint(**LAST), "best": checkpoint(**BEST, save_last="link")},
+            *("best.save_last", "callbacks.last writes last.ckpt already", "callbacks.best.save_last=null"),
         ),
         (
             {"last": checkpoint(**LAST, save_last=True)},

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("key", "value", "says", "with_a_number"),
     [
-        ("trainer._target_", "my_project.Trainer", "a custom trainer", True),
-        ("module._target_", "my_project.Module", "a custom LightningModule", True),
-        ("optimizer._target_", "torch.optim.LBFGS", "several times per step", False),
+        ("trainer._target_", "my_project.Trainer", "a trainer of your own", True),
+        ("module._target_", "my_project.Module", "a LightningModule of your own", True),
+        ("optimizer._target_", "torch.optim.LBFGS", "several times a step", False),
     ],
 )
 def test_who_takes_the_step(job: DictConfig, key: str, value: str, says: str, with_a_number: bool) -> None:

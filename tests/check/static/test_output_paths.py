@@ -26,11 +26,12 @@ DEEP = "/".join(["x" * 200] * 25)
 TENSORBOARD = "logger=tensorboard logger.tensorboard"
 PROFILER = "debug=profiler trainer.profiler"
 SINGLE = [
-    ("hydra.run.dir=file", "hydra.run.dir", "file is not a folder"),
+    ("hydra.run.dir=file", "hydra.run.dir", "'file': this is not a folder"),
     ("hydra.run.dir=file/below", "hydra.run.dir", "file is not a folder"),
     ("hydra.run.dir=/dev/null", "hydra.run.dir", "not a folder"),
     ("hydra.run.dir=", "hydra.run.dir", "a folder was expected"),
     (f"hydra.run.dir=outputs/{LONG}", "hydra.run.dir", "a name of 300 bytes; a file system takes 255"),
+    (f"hydra.run.dir={DEEP}", "hydra.run.dir", "is too long"),
     ('hydra.run.dir="a\0b"', "hydra.run.dir", "control character"),
     ("hydra.run.dir=locked/run", "hydra.run.dir", "cannot be written to"),
     (f"name='{'漢' * 99}'", "name", "a name of 297 bytes"),
@@ -40,7 +41,9 @@ SINGLE = [
     ("callbacks.checkpoint.filename='{nope}'", "callbacks.checkpoint.filename", "no metric 'nope'"),
     ("callbacks.checkpoint.filename='{val/los}'", "callbacks.checkpoint.filename", "did you mean 'val/loss'"),
     ("callbacks.checkpoint.filename='{epoch:zz}'", "callbacks.checkpoint.filename", "format code"),
+    ("callbacks.checkpoint.filename='{epoch:99999}'", "callbacks.checkpoint.filename", "cannot be filled in"),
     ("callbacks.checkpoint.filename='{0}'", "callbacks.checkpoint.filename", "no metric '0'"),
+    ("callbacks.checkpoint.filename='{}'", "callbacks.checkpoint.filename", "cannot be filled in"),
     ("callbacks.checkpoint.filename='}'", "callbacks.checkpoint.filename", "Single '}'"),
     ("callbacks.checkpoint.filename=a/../../b", "callbacks.checkpoint.filename", "folder of checkpoints"),
     (f"callbacks.checkpoint.filename={LONG}", "callbacks.checkpoint.filename", "a file system takes 255"),
@@ -54,15 +57,35 @@ SINGLE = [
         "callbacks.checkpoint.filename=null callbacks.last_checkpoint.filename=null "
         "+callbacks.last_checkpoint.auto_insert_metric_name=false",
         "callbacks.last_checkpoint.filename",
-        "already",
+        "writes {epoch}-{step}.ckpt already",
     ),
+    ("logger.csv.path=folder", "logger.csv.path", "a file was expected"),
+    ("logger.csv.path=file/x.csv", "logger.csv.path", "file is not a folder"),
+    ("logger.csv.path=", "logger.csv.path", "a file was expected"),
+    ("logger.csv.path=${run_dir}/log.txt", "logger.csv.path", "the run itself writes"),
+    ("logger.csv.path=${run_dir}/checkpoints", "logger.csv.path", "the run itself writes"),
+    (f"logger.csv.path=${{run_dir}}/{LONG}", "logger.csv.path", "takes 255"),
+    ("logger.csv.path=locked/x.csv", "logger.csv.path", "cannot be written to"),
+    (
+        "+logger.b._target_=lightning.pytorch.loggers.CSVLogger +logger.b.save_dir=${run_dir} "
+        "+logger.b.name= +logger.b.version=",
+        "logger.b",
+        "writes the same file already",
+    ),
+    (f"{TENSORBOARD}.save_dir=file", "logger.tensorboard.save_dir", "not a folder"),
+    (f"{TENSORBOARD}.save_dir=", "logger.tensorboard.save_dir", "a folder was expected"),
+    (f"{TENSORBOARD}.version={LONG}", "logger.tensorboard.version", "takes 255"),
+    (f"{TENSORBOARD}.name={LONG}", "logger.tensorboard.name", "takes 255"),
+    (f"{PROFILER}.dirpath=file", "trainer.profiler.dirpath", "not a folder"),
+    (f"{PROFILER}.filename={LONG}", "trainer.profiler.filename", "takes 255"),
 ]
 SWEEPS = [
     ("hydra.sweep.dir=file", "hydra.sweep.dir", "not a folder"),
     ("hydra.sweep.dir=file/below", "hydra.sweep.dir", "file is not a folder"),
-    ("hydra.sweep.dir=", "hydra.sweep.dir", "expected a folder"),
+    ("hydra.sweep.dir=", "hydra.sweep.dir", "a folder was expected"),
     ("hydra.sweep.dir=locked/sweep", "hydra.sweep.dir", "cannot be written to"),
     (f"hydra.sweep.dir={LONG}", "hydra.sweep.dir", "takes 255"),
+    (f"hydra.sweep.dir={DEEP}", "hydra.sweep.dir", "too long"),
     (f"hydra.sweep.subdir={LONG}${{seed}}", "hydra.sweep.subdir", "takes 255"),
     ("hydra.sweep.dir=. hydra.sweep.subdir=file/${seed}", "hydra.sweep.subdir", "file is not a folder"),
     ("hydra.sweep.subdir=same", "hydra.sweep.subdir", "both write into"),
@@ -131,11 +154,11 @@ def test_a_run_that_could_not_be_written_is_refused(
 
 
 @pytest.mark.always(
-    "hydra.run.dir=file-hydra.run.dir-file is not a folder-check",
+    "hydra.run.dir=file-hydra.run.dir-'file': this is not a folder-check",
     "callbacks.checkpoint.filename='{nope}'-callbacks.checkpoint.filename-no metric 'nope'-train",
 )
 @pytest.mark.parametrize("verb", ["check", "train"])
-@pytest.mark.parametrize(("typed", "key", "says"), [SINGLE[0], SINGLE[11]])
+@pytest.mark.parametrize(("typed", "key", "says"), [SINGLE[0], SINGLE[12], SINGLE[24]])
 def test_the_command_says_so(typed: str, key: str, says: str, verb: str, places: Path) -> None:
     refused(verb, [*JOB, *typed.split(" ")], key, says, places)
 
@@ -191,7 +214,7 @@ def test_the_command_does_not_refuse_it(places: Path) -> None:
 def test_a_name_from_a_config_that_no_file_can_have_is_refused() -> None:
     config = job()
     config.run_dir = "a\0b"
-    with pytest.raises(ConfigError, match=r"^hydra\.run\.dir: 'a\\x00b': expected a folder"):
+    with pytest.raises(ConfigError, match=r"^hydra\.run\.dir: 'a\\x00b': it holds a NUL"):
         check_output_paths(config)
 
 
