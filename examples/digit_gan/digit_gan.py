@@ -118,7 +118,7 @@ class Generation(Task):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pictures(PredictionBatch[NDArray[np.float32]]):
+class Pictures(PredictionBatch):
     """Generated pictures.
 
     Attributes:
@@ -127,6 +127,7 @@ class Pictures(PredictionBatch[NDArray[np.float32]]):
 
     pixels: NDArray[np.float32]
     file_suffix = ".png"
+    sample_ndim = 3
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -137,8 +138,8 @@ class Pictures(PredictionBatch[NDArray[np.float32]]):
         return png(self.pixels[index])
 
     @override
-    def _one(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        return outputs
+    def in_words(self) -> str:
+        return f"a picture most like a {judge().predict(self.pixels.reshape(1, -1))[0]}"
 
 
 @final

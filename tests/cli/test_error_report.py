@@ -169,7 +169,7 @@ def test_file_that_is_no_image(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat" / "3.png").write_bytes(b"not a picture")
     assert_says(
         answer(Bad(f"{IMAGES} data.source.on_bad=error", (), code=1)),
-        ("root=photos: 1 of 40 images", "cat/3.png (it is not an image)", "on_bad=skip"),
+        ("root=photos: 1 of 40 pictures", "cat/3.png (it is not an image)", "on_bad=skip"),
     )
 
 
