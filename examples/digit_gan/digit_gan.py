@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 import lightning as L
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it ships no types
 from sklearn.neural_network import MLPClassifier  # type: ignore[import-untyped]  # it ships no types
@@ -28,6 +27,8 @@ from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score

@@ -93,7 +93,7 @@ def test_it_learns_and_says_what_became_of_the_texts(text_run: Trained) -> None:
     assert (text_run.run_dir / "tokenizer.json").is_file()
 
 
-@pytest.mark.filterwarnings("ignore:.*are longer than 24 tokens", "ignore:.*words are unknown")
+@pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
 def test_evaluated_again_the_scores_are_the_same_and_in_the_order_of_the_rows(text_run: Trained) -> None:
     again = evaluate(text_run.run_dir)
     for name, value in again.metrics.items():
@@ -110,7 +110,7 @@ def test_evaluated_again_the_scores_are_the_same_and_in_the_order_of_the_rows(te
     np.testing.assert_allclose(found, kept.outputs, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.*are longer than 24 tokens", "ignore:.*words are unknown")
+@pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
 def test_all_that_a_text_may_come_in_is_predicted_alike(text_run: Trained, tmp_path: Path) -> None:
     predictor, texts = assay.load(text_run.run_dir), table()["words"].head(9).tolist()
     expected = predictor(texts).probabilities
@@ -291,7 +291,7 @@ def test_texts_in_sixteen_bits_come_to_about_the_same(train: Train, path: Path) 
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:.*are longer than 24 tokens", "ignore:.*words are unknown")
+@pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
 def test_scores_of_two_processes_are_those_of_all_texts(path: Path, tmp_path: Path) -> None:
     job = (*FLAT, f"data.source.path={path}", "device=ddp_cpu", f"hydra.run.dir={tmp_path / 'run'}")
     run = assay.train(job)

@@ -214,10 +214,10 @@ class TextFiles:
                 f"data.source.vocab_size={vocab_size} is of byte pairs, and the tokens are {tokens}; use "
                 "data.source.vocab_size=null"
             )
-        if context_length < 1 or not (stride is None or 1 <= stride <= context_length):
-            raise ValueError(
-                f"context_length={context_length}, stride={stride}: expected 1 or more, stride up to it"
-            )
+        if context_length < 1:
+            raise ValueError(f"data.source.context_length={context_length}: expected 1 or more")
+        if stride is not None and not 1 <= stride <= context_length:
+            raise ValueError(f"data.source.stride={stride}: expected 1 to {context_length}, a whole window")
         self._root, self._pattern = None if root is None else Path(root), pattern
         self._length, self._stride = context_length, stride or context_length
         self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE

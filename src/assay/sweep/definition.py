@@ -76,9 +76,9 @@ def made(
     except Exception as error:  # whatever a constructor of the user's own raises
         name = str(error).partition("=")[0]
         raise ConfigError(
-            f"{kind.__qualname__}: {one_line_of(error)}",
+            f"{kind.__qualname__} cannot be made: {one_line_of(error)}",
             key=f"{key}.{name}" if name in names else key,
-            hint="assay configs hydra/launcher shows what there is; --debug shows the traceback",
+            hint=f"assay configs {key.replace('.', '/')} shows what there is; --debug shows the traceback",
         ) from error
 
 

@@ -179,20 +179,7 @@ def test_an_address_that_does_not_answer_is_named_at_once(
     assert "hydra.launcher.address=" in error.value.hint
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        ("nonsense", "Invalid address format"),
-        ("ray://nonsense", "expected ray://HOST:PORT"),
-        ("auto", "Connection refused"),
-    ],
-)
-def test_what_is_no_address_is_named(
-    address: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As `auto` there may be one that a cluster has left behind."""
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    with pytest.raises(ProcessError, match=f"no Ray cluster answers at {address}: {reason}"):
+@pytest.mark.parametrize("address", ["nonsense", "ray://nonsense"])
+def test_what_is_no_address_is_named(address: str) -> None:
+    with pytest.raises(ProcessError, match=f"no Ray cluster answers at {address}: expected HOST:PORT"):
         RayLauncher(address)

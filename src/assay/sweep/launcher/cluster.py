@@ -90,11 +90,14 @@ def join(ray: Any, address: str | None, cores: int) -> IO[bytes] | None:
 def knock(address: str) -> None:
     """Refuse an address at which nobody listens: Ray itself would wait for minutes."""
     host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
-    if port.isdecimal():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-        except OSError as error:
-            raise _no_answer(address, error) from error
+    if address == "auto":
+        return
+    if not port.isdecimal():
+        raise _no_answer(address, ValueError("expected HOST:PORT, ray://HOST:PORT or auto"))
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise _no_answer(address, error) from error
 
 
 def _no_answer(address: str, error: BaseException) -> ProcessError:
