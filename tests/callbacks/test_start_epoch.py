@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightning as L
 import pytest
 
-from assay.callbacks.start_epoch import start_epoch
+from assay.callbacks.swa import start_epoch
 
 
 def trainer(max_epochs: int | None) -> L.Trainer:

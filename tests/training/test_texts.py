@@ -130,6 +130,7 @@ def test_all_that_a_text_may_come_in_is_predicted_alike(text_run: Trained, tmp_p
         assert done["row"].tolist() == list(range(9))
 
 
+@pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
 def test_texts_that_cannot_be_predicted_are_rows_with_an_error(text_run: Trained, tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     path.write_bytes("apple pear\n\n  \nz\xfcge apple\nunbekannt\n".encode("latin-1") + b"saw " * 10_000)

@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.callbacks.start_epoch import start_epoch
+from assay.callbacks.swa import start_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.callbacks.start_epoch import start_epoch
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -133,3 +131,15 @@ class SWA(Callback):
 
 def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in state.items()}
+
+
+def start_epoch(trainer: L.Trainer, epoch: int | None, fraction: float, name: str) -> float:
+    """The epoch, or the share of `trainer.max_epochs`; not rounded."""
+    if epoch is not None:
+        return epoch
+    if trainer.max_epochs is None or trainer.max_epochs < 0:
+        raise ValueError(
+            f"start_fraction={fraction} is a share of trainer.max_epochs, which is not set; "
+            f"give callbacks.{name}.start_epoch or trainer.max_epochs"
+        )
+    return fraction * trainer.max_epochs
