@@ -65,9 +65,17 @@ def of_type(samples: Tensor, name: str) -> Tensor:
     )
 
 
+_LONGEST_PATH = 200
+
+
 def as_rows(raw: Any, column: str) -> Any:
     """Texts as rows of a table; anything else as it is."""
     if isinstance(raw, str):
+        if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
+            raise DataError(
+                f"{raw!r} is a text for this model, and there is a file of this name",
+                hint=f"for the texts in the file: pathlib.Path({raw!r})",
+            )
         return {column: raw}
     of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
         isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
