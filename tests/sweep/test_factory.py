@@ -55,7 +55,7 @@ def test_what_a_class_takes_and_what_is_given() -> None:
         ({"coutn": 2}, "hydra.launcher.coutn", "nothing reads this key; did you mean 'count'"),
         ({"count": 1, "given": 2}, "hydra.launcher.given", "nothing reads this key"),
         ({"count": -1}, "hydra.launcher.count", "at least 0 was expected"),
-        ({"count": 1, "name": "broken"}, "hydra.launcher", "Small: KeyError"),
+        ({"count": 1, "name": "broken"}, "hydra.launcher", "Small cannot be made: KeyError"),
     ],
 )
 def test_a_value_that_does_not_fit(values: dict[str, Any], key: str, message: str) -> None:
