@@ -125,12 +125,14 @@ def _find_folder_task(source: dict[str, Any]) -> str:
     root = Path(str(source.get("root")))
     if source.get("classes") is False or not root.is_dir():
         return ""
-    names = [entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."]
+    names = _folders_in(root)
     if "train" in names and {*names} <= {"train", "val", "test"}:
-        names = [
-            entry.name for entry in (root / "train").iterdir() if entry.is_dir() and entry.name[0] != "."
-        ]
+        names = _folders_in(root / "train")
     return infer_task(is_real=False, num_columns=1, num_classes=len(names)) if len(names) == 2 else ""
+
+
+def _folders_in(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
 
 
 def _one(separator: Any) -> str:
