@@ -179,7 +179,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"context_length": 0}, "context_length=0, stride=None: expected 1 or more"),
+        ({"context_length": 0}, "data.source.context_length=0: expected 1 or more"),
         ({"stride": 0}, "stride=0"),
         ({"stride": 129}, "stride=129"),
         ({"tokens": "words"}, "tokens='words': expected one of bytes, characters, bpe"),
