@@ -1,0 +1,80 @@
+"""What a run calls from typing to `Trainer.fit`: functions of assay, their files, and calls.
+
+    uv run python benchmarks/to_fit.py [OVERRIDES...]
+
+Without overrides: `model=mlp`. Goal: at most 500 functions in 120 files. Comprehensions, lambdas and the bodies
+of modules are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import assay
+from assay.cli.app import main as run_command
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PACKAGE = str(Path(assay.__file__).parent)
+ANONYMOUS = frozenset({"<module>", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+
+
+class FitReached(BaseException):
+    """Raised at the call of `Trainer.fit`; not an `Exception`, so that nothing handles it."""
+
+
+def count_calls(overrides: list[str]) -> Counter[tuple[str, str]]:
+    """Run `assay train` up to `Trainer.fit`; count the calls of each (file, qualified name) of assay."""
+    calls: Counter[tuple[str, str]] = Counter()
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        if code.co_filename.startswith(PACKAGE) and code.co_name not in ANONYMOUS:
+            calls[code.co_filename, code.co_qualname] += 1
+        if code.co_name == "fit" and code.co_filename.endswith("trainer/trainer.py"):
+            sys.setprofile(None)
+            raise FitReached
+
+    with tempfile.TemporaryDirectory() as folder:
+        sys.argv = ["assay", "train", *(overrides or ["model=mlp"]), f"hydra.run.dir={folder}/run"]
+        threading.setprofile(profile)
+        sys.setprofile(profile)
+        try:
+            run_command()
+        except FitReached:
+            pass
+        else:
+            raise SystemExit("the command ended before Trainer.fit")
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    return calls
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--rooms", action="store_true", help="print the counts of each room")
+    arguments = parser.parse_args()
+    calls = count_calls(arguments.overrides)
+    if arguments.rooms:
+        rooms = Counter(Path(file).relative_to(PACKAGE).parts[0] for file, _ in calls)
+        for room, functions in rooms.most_common():
+            print(f"{functions:6,} functions  {room}")
+    files = {file for file, _ in calls}
+    print(f"{len(calls):,} functions in {len(files)} files, {calls.total():,} calls")
+
+
+if __name__ == "__main__":
+    main()
