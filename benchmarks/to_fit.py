@@ -2,8 +2,8 @@
 
     uv run python benchmarks/to_fit.py [OVERRIDES...]
 
-Without overrides: `model=mlp`. Goal: at most 500 functions in 120 files. Comprehensions, lambdas and the bodies
-of modules are not counted.
+Without overrides: `model=mlp`. Goal: at most 500 functions in 120 files. Comprehensions, lambdas and module
+bodies are not counted.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def count_calls(overrides: list[str]) -> Counter[tuple[str, str]]:
 
 
 def main() -> None:
+    """Print the counts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
