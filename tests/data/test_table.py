@@ -1,4 +1,4 @@
-"""A table as samples: features, targets, what is filled in."""
+"""A table as samples: features, targets, what is filled in; and texts of a column."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scikit-learn ships no types
-from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
-from tests.data.made_tables import RNG, check_refused, frame, save, setup, with_values
+from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # scikit-learn ships no types
+    HashingVectorizer,
+)
+from sklearn.preprocessing import LabelEncoder, OneHotEncoder  # type: ignore[import-untyped]  # ships no types
 
 from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
-from assay.data.table import Table
+from assay.data.table import Table, TableTargets
 from assay.data.tabular.table_file import table_chunks
+from assay.data.text_table import TextTable
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,6 +28,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.data.data_module import DataModule
+
+RNG = np.random.default_rng(0)
+
+
+def frame(count: int = 40) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "age": RNG.integers(20, 60, count),
+            "height": RNG.normal(170, 10, count),
+            "rooms": np.resize([1, 2, 3, 4, 5], count),
+            "city": RNG.choice(["Bonn", "Köln", "Ulm"], count),
+            "smokes": RNG.random(count) > 0.5,
+            "kind": np.resize(["no", "yes"], count),
+        }
+    )
+
+
+def save(table: pd.DataFrame, folder: Path, name: str = "table.csv") -> str:
+    path = folder / name
+    if name.endswith(".parquet"):
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, index=False)
+    return str(path)
+
+
+def setup(build: Callable[..., DataModule], source: Table, **options: Any) -> tuple[DataModule, Samples]:
+    datamodule = build(source, **options)
+    datamodule.setup()
+    data = datamodule.splits.data["train"]
+    assert isinstance(data, Samples)
+    return datamodule, data
+
+
+def with_value(name: str, row: int, value: Any) -> pd.DataFrame:
+    table = frame()
+    table[name] = table[name].astype(object if isinstance(value, str) else float)
+    table.loc[row, name] = value
+    return table
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz", "table.parquet"])
@@ -44,17 +85,10 @@ def test_numbers_stay_and_categories_become_columns(
     assert datamodule.spec.input_shape == (7,)
 
 
-def test_chosen_features(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    table = frame()
-    _, data = setup(data_module, Table(save(table, tmp_path), "kind", features=["height"]))
-    np.testing.assert_allclose(data.inputs[:, 0].numpy(), table["height"], rtol=1e-6)
-
-
 TASKS: list[tuple[Any, dict[str, Any], str, tuple[int, ...]]] = [
     ("height", {}, "regression", (40, 1)),
     ("age", {}, "regression", (40, 1)),
     ("rooms", {}, "multiclass", (40,)),
-    ("age", {"task": "regression"}, "regression", (40, 1)),
     ("kind", {"task": "binary"}, "binary", (40,)),
     (["smokes", "smokes2"], {}, "multilabel", (40, 2)),
     (["height", "age"], {"task": "regression"}, "regression", (40, 2)),
@@ -77,26 +111,22 @@ def test_the_task_goes_by_the_target(
         )
 
 
-def test_classes_are_sorted_as_numbers(tmp_path: Path) -> None:
-    source = Table(save(pd.DataFrame({"x": np.arange(40) / 7, "y": [10, 9] * 20}), tmp_path), "y")
-    assert source.read()["all"].targets.tolist() == [1, 0] * 20
-    assert source.class_names == ("9", "10")
-
-
 def test_nothing_leaks_from_the_other_subsets(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    """The median and the categories are those of the training rows."""
-    table = frame(60)
+    """The median and the categories are those of the training rows, and what is filled in is said."""
+    table = frame(60).astype({"age": float})
     plain, _ = setup(data_module, Table(save(table, tmp_path, "plain.csv"), "kind"))
-    rows = plain.splits.rows
-    train, test = rows["train"], rows["test"]
-    table["age"] = table["age"].astype(float)
+    train, test = plain.splits.rows["train"], plain.splits.rows["test"]
     table.loc[test, "age"] = 1e6
     table.loc[[train[0], test[0]], "age"] = np.nan
     table.loc[[train[1], test[1]], "city"] = None
     table.loc[test[2], "city"] = "Rom"
-    _, data = setup(data_module, Table(save(table, tmp_path, "gaps.csv"), "kind", missing="impute"))
-    median = np.nanmedian(table.loc[train, "age"])
-    np.testing.assert_allclose(data.inputs[[train[0], test[0]], 0], median)
+    source = Table(save(table, tmp_path, "gaps.csv"), "kind")
+    _, data = setup(data_module, source)
+    assert source.notes[-1] == (
+        "4 of 60 rows have missing values, which are filled in: age (2, median), city (2, most frequent); "
+        "data.source.missing=error refuses them"
+    )
+    np.testing.assert_allclose(data.inputs[[train[0], test[0]], 0], np.nanmedian(table.loc[train, "age"]))
     assert data.inputs.shape[1] == 7  # no column for Rome
     most_frequent = sorted(["Bonn", "Köln", "Ulm"]).index(table.loc[train, "city"].mode()[0])
     for row in (train[1], test[1]):
@@ -104,47 +134,33 @@ def test_nothing_leaks_from_the_other_subsets(tmp_path: Path, data_module: Calla
     assert data.inputs[test[2], 4:].sum() == 0
 
 
-def test_many_categories_share_the_last_column(
-    tmp_path: Path, data_module: Callable[..., DataModule]
-) -> None:
-    names = ["a"] * 20 + ["b"] * 12 + [f"rare {index}" for index in range(8)]
-    table = pd.DataFrame({"x": names, "y": np.resize([0, 1], 40)})
-    _, data = setup(
-        data_module, Table(save(table, tmp_path), "y", max_categories=3), split={"val": 0, "test": 0}
-    )
-    assert data.inputs.sum(0).tolist() == [20, 12, 8]
-
-
 def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     path, test_path = save(frame(), tmp_path), save(frame(10), tmp_path, "test.parquet")
     datamodule, _ = setup(data_module, Table(path, "kind", test_path=test_path))
     spec = datamodule.spec
     assert (spec.num_train, spec.num_val, spec.num_test) == (36, 4, 10)
-    assert datamodule.splits.data["test"].inputs.shape == (10, 7)  # type: ignore[union-attr]  # in memory
+    test_path = save(with_value("age", 1, "old"), tmp_path, "test.csv")
+    with pytest.raises(DataError, match=r"row 1 \(rows count from 0\): 'age' is 'old', not a number"):
+        data_module(Table(path, "kind", test_path=test_path)).setup()
+
+
+PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
 
 
 @pytest.mark.parametrize(
     ("table", "options", "message", "hint"),
     [
+        (with_value("age", 7, np.nan), {"missing": "error"}, "'age' has no finite value in row 7", "=impute"),
         (
-            with_values(age=(7, np.nan)),
+            with_value("height", 3, np.inf),
             {"missing": "error"},
-            "feature column 'age' has no finite value in row 7",
-            "data.source.missing=impute",
+            "'height' has no finite value in row 3",
+            "=impute",
         ),
-        (
-            with_values(height=(3, np.inf)),
-            {"missing": "error"},
-            "feature column 'height' has no finite value in row 3",
-            "missing=impute",
-        ),
-        (
-            frame(),
-            {"target": "kindd"},
-            "has no column 'kindd'; did you mean 'kind'?",
-            "columns: age, height, rooms, city",
-        ),
+        (frame(), {"target": "kindd"}, "has no column 'kindd'; did you mean 'kind'?", "columns: age, height"),
         (frame(), {"features": ["agee"]}, "data.source.features: ", "columns: age"),
+        (frame(), {"exclude": ["agee"]}, "data.source.exclude: ", "columns: age"),
+        (frame(), {"features": ["age", "kind"]}, "features: 'kind' is the target", "leave it out"),
         (frame(), {"features": []}, "no column is left to predict from", "add a column"),
         (frame(), {"task": "regression"}, "kind cannot be numbers (regression)", "multiclass"),
         (
@@ -155,53 +171,34 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
         ),
         (frame(), {"target": ["age", "smokes"], "task": "multilabel"}, "more than 0 and 1", "regression"),
         (
-            with_values(height=(5, np.nan)),
-            {"target": "height", "missing": "error"},
-            "target column 'height' has no finite value in row 5",
-            "rows",
-        ),
-        (
-            with_values(height=(5, np.inf)),
+            with_value("height", 5, np.inf),
             {"target": "height"},
             "'height' has no finite value in row 5",
             "rows",
         ),
         (frame().assign(kind=None), {}, "data.source.target=kind: no row of", "another column"),
+        (frame().assign(price=PRICES), {"target": "price"}, "text such as '$100,000', but looks", "signs"),
+        (
+            frame().assign(tax=["?", *map(str, range(39))]),
+            {},
+            "such as '?', but looks like",
+            'na_values=["?"]',
+        ),
+        (
+            frame().assign(far=1e12 + np.arange(40.0)),
+            {"target": "far"},
+            "differ too little for 32-bit",
+            "subtract",
+        ),
+        (with_value("height", 3, 1e300), {}, "'height' has 1e+300 in row 3", "exclude=[height]"),
     ],
 )
 def test_tables_that_cannot_be_used(
     tmp_path: Path, table: pd.DataFrame, options: dict[str, Any], message: str, hint: str
 ) -> None:
-    check_refused(table, tmp_path, message, hint, **options)
-
-
-def test_a_missing_category(tmp_path: Path) -> None:
-    table = frame()
-    table.loc[9, "city"] = None
-    with pytest.raises(DataError, match="feature column 'city' has no finite value in row 9"):
-        Table(save(table, tmp_path), "kind", missing="error").read()
-
-
-def test_missing_values_are_filled_in_and_said(
-    tmp_path: Path, data_module: Callable[..., DataModule]
-) -> None:
-    table = frame().astype({"age": float})
-    table.loc[[3, 9, 11], "age"], table.loc[5, "city"], table.loc[7, "height"] = None, None, np.inf
-    source = Table(save(table, tmp_path), "kind")
-    datamodule, data = setup(data_module, source)
-    assert source.notes[1:] == (
-        "5 of 40 rows have missing values, which are filled in: age (3, median), height (1, median), "
-        "city (1, most frequent); data.source.missing=error refuses them",
-    )
-    rows = datamodule.splits.rows["train"]
-    numbers = table[["age", "height"]].replace(np.inf, np.nan)
-    imputed = SimpleImputer(strategy="median").fit(numbers.iloc[rows]).transform(numbers)
-    np.testing.assert_allclose(data.inputs[:, :2].numpy(), imputed, rtol=1e-6)
-    frequent = (
-        SimpleImputer(strategy="most_frequent").fit(table[["city"]].iloc[rows]).transform(table[["city"]])
-    )
-    names = sorted(table["city"].dropna().unique())
-    assert [names[row] for row in data.inputs[:, 4:].argmax(1).tolist()] == frequent[:, 0].tolist()
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        Table(save(table, tmp_path), **{"target": "kind", **options}).read()
+    assert hint in caught.value.hint
 
 
 def test_rows_without_a_target_are_left_out_and_keep_their_numbers(
@@ -220,23 +217,13 @@ def test_rows_without_a_target_are_left_out_and_keep_their_numbers(
 
 
 def test_the_form_of_a_csv_file_is_found_and_said(tmp_path: Path) -> None:
-    table = frame()
-    table.to_csv(tmp_path / "rows.csv", sep=";", decimal=",", index=False)
+    frame().to_csv(tmp_path / "rows.csv", sep=";", decimal=",", index=False)
     source = Table(str(tmp_path / "rows.csv"), "kind")
-    np.testing.assert_allclose(source.read()["all"].raw["height"], table["height"])
+    source.read()
     assert source.notes[:1] == (f"{tmp_path / 'rows.csv'}: separator ';' and decimal ',' found",)
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    plain = Table(str(tmp_path / "rows.csv"), "kind")
-    assert len(plain.read()["all"])
+    plain = Table(save(frame(), tmp_path), "kind")
+    plain.read()
     assert not any("separator" in note for note in plain.notes)
-
-
-def test_a_column_that_is_text_in_the_test_table_only(
-    tmp_path: Path, data_module: Callable[..., DataModule]
-) -> None:
-    path, test_path = save(frame(), tmp_path), save(with_values(age=(1, "old")), tmp_path, "test.csv")
-    with pytest.raises(DataError, match=r"row 1 \(rows count from 0\): 'age' is 'old', not a number"):
-        data_module(Table(path, "kind", test_path=test_path)).setup()
 
 
 @pytest.mark.parametrize(
@@ -245,22 +232,6 @@ def test_a_column_that_is_text_in_the_test_table_only(
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Table("somewhere.csv", "y", **wrong)
-
-
-def test_one_target_of_numbers_has_a_digest() -> None:
-    # a single column of pandas has these strides, with which torch cannot look at bytes without a copy
-    targets = torch.tensor([[1.0], [2.0], [3.0]])
-    strided = torch.zeros(1, 3).T.copy_(targets)
-    assert (
-        Samples(torch.zeros(3, 1), strided).digest() == Samples(torch.zeros(3, 1), targets.clone()).digest()
-    )
-
-
-def test_integers_of_many_values_are_numbers_and_that_is_said(tmp_path: Path) -> None:
-    table = frame(200).assign(price=RNG.integers(10**5, 10**6, 200))
-    source = Table(save(table, tmp_path), "price")
-    assert source.read()["all"].targets.dtype == torch.float32
-    assert "predicted as a number; for classes: data.source.task=multiclass" in source.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -289,12 +260,8 @@ def test_columns_that_divide_are_features_where_that_is_asked_for(
         assert any(one.name == "patient" for one in datamodule.encoder.columns) is asked  # type: ignore[union-attr]  # a table's
         assert any("data.split.group=patient: it divides" in note for note in datamodule.notes) is not asked
         assert any("each group is whole in one subset" in note for note in datamodule.notes)
-    for name, message in (
-        ("patent", "data.split.group: .* no column 'patent'; did"),
-        ("kind", "is the target"),
-    ):
-        with pytest.raises(DataError, match=message):
-            setup(data_module, Table(path, "kind"), split={**split, "group": name})
+    with pytest.raises(DataError, match=r"data\.split\.group: .* no column 'patent'; did"):
+        setup(data_module, Table(path, "kind"), split={**split, "group": "patent"})
 
 
 ROOMS = pd.DataFrame(
@@ -336,3 +303,175 @@ def test_neither_the_order_of_columns_nor_blank_lines_change_a_row(
     assert [row for chunk in chunks for row in chunk.rows] == list(range(30))
     parts = torch.cat([plain[3].transform(chunk.frame) for chunk in chunks])
     assert torch.equal(parts, plain[3].transform(whole))
+
+
+def messy(count: int = 60) -> pd.DataFrame:
+    """A table as people export it: what looks like features, and is none."""
+    table = frame(count)
+    table.insert(0, "Unnamed: 0", range(count))
+    table["customer_id"] = RNG.permutation(10**6)[:count]
+    table["userId"] = [f"u-{index % 20}" for index in range(count)]
+    table["email"] = [f"person{index}@example.org" for index in range(count)]
+    table["signed"] = pd.date_range("2020-01-31", periods=count).strftime("%d.%m.%Y")
+    table["yyyymmdd"] = pd.date_range("2020-01-01", periods=count).strftime("%Y%m%d").astype(int)
+    table["created_at"] = 1_600_000_000 + RNG.permutation(10**6)[:count]
+    table["comment"] = [f"a very long remark on row {index}" for index in range(count)]
+    table["notes"] = np.resize([f"one of several remarks, the {index}th" for index in range(12)], count)
+    table["empty"] = np.nan
+    return table
+
+
+FIT = ["age", "height", "rooms", "city", "smokes", "signed", "yyyymmdd", "created_at"]
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_ids_and_free_text_are_left_out_and_dates_become_features(tmp_path: Path, name: str) -> None:
+    source = Table(save(messy(), tmp_path, name), "kind")
+    assert list(source.read()["all"].raw.columns) == FIT
+    note, dates, few = source.notes
+    for column in set(messy().columns) - {*FIT, "kind"}:
+        assert f"{column} (" in note
+    assert "'person0@example.org'" in note
+    assert """to use one: 'data.source.keep=["Unnamed: 0"]'""" in note
+    assert note.endswith("for the words of texts: data.source.text=hash")
+    assert "signed such as '31.01.2020' (%d.%m.%Y), yyyymmdd such as '20200101' (%Y%m%d)" in dates
+    assert few.endswith("rooms (5 values); as categories: 'data.source.categories=[rooms]'")
+
+
+def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    path = save(messy(), tmp_path)
+    kept = ["customer_id", "userId", "yyyymmdd", "comment"]
+    source = Table(path, "kind", keep=kept, exclude=["email", "city"])
+    assert list(source.read()["all"].raw.columns) == [
+        *("age", "height", "rooms", "smokes", "customer_id", "userId", "signed"),
+        *("yyyymmdd", "created_at", "comment"),
+    ]
+    assert "email" not in source.notes[0]  # left out by the user: there is nothing to say
+    _, data = setup(data_module, Table(path, "kind", features=["customer_id"]))
+    assert data.inputs[:, 0].tolist() == pd.read_csv(path)["customer_id"].tolist()
+
+
+def test_dates_in_the_test_table_are_written_alike(tmp_path: Path) -> None:
+    path, other = save(messy(), tmp_path), messy(10).assign(signed="31st of May")
+    with pytest.raises(
+        DataError, match=r"'31st of May' in the column 'signed', row 0 .*, is not a date like"
+    ):
+        Table(path, "kind", test_path=save(other, tmp_path, "test.csv")).read()
+
+
+def test_texts_are_hashed_as_scikit_learn_hashes_them(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    table = messy().drop(columns=["signed", "yyyymmdd", "created_at"])
+    table.loc[3, "comment"] = None
+    source = Table(save(table, tmp_path), "kind", text="hash", text_features=32)
+    _, data = setup(data_module, source)
+    assert any("the words of texts are hashed: email, comment, notes" in note for note in source.notes)
+    hashed = HashingVectorizer(n_features=32).transform(table["comment"].fillna("")).toarray()
+    np.testing.assert_allclose(data.inputs[:, -64:-32].numpy(), hashed, rtol=1e-6)
+    assert data.inputs.shape[1] == 4 + 3 + 3 * 32
+
+
+def test_numbers_as_categories_and_a_single_value(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    table = frame().assign(rooms=np.resize(["01", "02", "10"], 40), same=7)
+    source = Table(save(table, tmp_path), "kind", categories=["rooms"], exclude=["city"])
+    datamodule, data = setup(data_module, source)
+    assert datamodule.encoder.columns[2].codes == {"01": 0, "02": 1, "10": 2}  # type: ignore[union-attr]
+    assert data.inputs[:, 3:].sum(0).tolist() == [14, 13, 13]
+    assert source.notes[0].startswith("left out of the features: same (one value in all rows)")
+
+
+LEAKS: list[tuple[str, Any, str]] = [
+    ("kind", lambda table: table["kind"].map({"no": 3, "yes": 8}), "each of its 2 values stands for one"),
+    ("height", lambda table: table["height"] / 2.54 + 1, "the target is 2.54 times it, plus a constant"),
+]
+
+
+@pytest.mark.parametrize(("target", "make", "how"), LEAKS)
+def test_a_column_that_gives_the_target_away(tmp_path: Path, target: str, make: Any, how: str) -> None:
+    table = frame()
+    table["secret"] = make(table)
+    with pytest.raises(DataError, match=f"'secret' gives the target '{target}' away: .*{how}") as caught:
+        Table(save(table, tmp_path), target).read()
+    assert caught.value.hint.startswith("'data.source.exclude=[secret]'")
+    assert "secret" not in Table(save(table, tmp_path), target, exclude=["secret"]).read()["all"].raw
+    assert "secret" in Table(save(table, tmp_path), target, keep=["secret"]).read()["all"].raw
+    alone = Table(save(table, tmp_path), target, features=["secret"])
+    alone.read()
+    assert "gives the target" in alone.notes[-1]
+
+
+FRAME = pd.DataFrame(
+    {"kind": ["b", "a", "c", "a"] * 5, "sick": [0, 1, 1, 0] * 5, "size": np.linspace(0.5, 9.5, 20)}
+)
+
+
+def test_classes_are_numbered_as_scikit_learn_does() -> None:
+    for frame, names in ((FRAME, ("a", "b", "c")), (pd.DataFrame({"kind": [10, 9] * 5}), ("9", "10"))):
+        targets = TableTargets("multiclass", ["kind"], frame[["kind"]])
+        assert targets.class_names == names
+        assert targets.encode(frame).tolist() == LabelEncoder().fit_transform(frame["kind"]).tolist()
+    alike = TableTargets("multiclass", ["kind"], pd.DataFrame({"kind": ["a", "A ", "b"] * 5}))
+    assert alike.notes == ["classes that differ only in blanks or capital letters: 'a', 'A '"]
+
+
+def test_several_heads_hold_what_each_column_is() -> None:
+    names = ["size", "kind", "sick"]
+    targets = TableTargets("multitask", names, FRAME[names])
+    assert targets.class_names == ("size", "kind=a", "kind=b", "kind=c", "sick=0", "sick=1")
+    assert targets.notes == [
+        "predicted side by side: size as a number, kind as one of 3 classes, sick as one of 2 classes"
+    ]
+    encoded = targets.encode(FRAME)
+    assert encoded.dtype == torch.float32
+    np.testing.assert_allclose(encoded[:, 0].numpy(), FRAME["size"])
+    assert encoded[:, 1].tolist() == LabelEncoder().fit_transform(FRAME["kind"]).tolist()
+    assert encoded[:, 2].tolist() == FRAME["sick"].tolist()
+
+
+TEXTS = pd.DataFrame(
+    {"words": [f"word{row} and more" for row in range(12)], "kind": ["a", "b"] * 6, "who": list("uvwx") * 3}
+)
+
+
+def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> TextTable:
+    frame.to_csv(path := folder / "texts.csv", index=False)
+    return TextTable(str(path), "words", "kind", **options)
+
+
+def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+    frame = TEXTS.copy()
+    frame.loc[[3, 7], "words"] = [None, "  "]
+    with pytest.raises(
+        DataError, match=r"2 rows of 12 of the whole data without text in 'words', first row 3"
+    ):
+        text_source(tmp_path, frame).read()
+    dropping = text_source(tmp_path, frame, missing="drop")
+    dropping.split_columns = {"group": "who"}
+    whole = dropping.read()["all"]
+    kept = [row for row in range(12) if row not in (3, 7)]
+    assert whole.names == [str(row) for row in kept]
+    assert whole.raw["words"].tolist() == TEXTS["words"].iloc[kept].tolist()
+    assert whole.targets.tolist() == [row % 2 for row in kept]
+    assert whole.split_values["who"].tolist() == TEXTS["who"].iloc[kept].tolist()
+    assert any("missing=drop: 2 rows of 12 without a text" in note for note in dropping.notes)
+
+
+def test_the_hint_about_a_missing_label_can_be_typed(tmp_path: Path) -> None:
+    frame = TEXTS.assign(kind=TEXTS["kind"].where(TEXTS.index > 0))
+    with pytest.raises(DataError, match="no finite value in row 0") as told:
+        text_source(tmp_path, frame).read()
+    assert "data.source.missing=drop" in (told.value.hint or "")
+    assert len(text_source(tmp_path, frame, missing="drop").read()["all"]) == 11
+
+
+@pytest.mark.parametrize("missing", ["error", "drop"])
+def test_a_column_of_nothing_or_of_one_text_teaches_nothing(tmp_path: Path, missing: str) -> None:
+    with pytest.raises(DataError, match="without text"):
+        text_source(tmp_path, TEXTS.assign(words=" "), missing=missing).read()
+    with pytest.raises(DataError, match="all 12 texts are equal"):
+        text_source(tmp_path, TEXTS.assign(words="same"), missing=missing).read()
+    with pytest.raises(DataError, match="holds numbers, not texts"):
+        text_source(tmp_path, TEXTS.assign(words=range(12)), missing=missing).read()

@@ -43,7 +43,7 @@ WITHOUT_A_SCORE = {
     "finetune=lora",
     "train data=text_table data.source.path=mails.csv data.source.text=body data.source.target=topic "
     "model=hf_text model.weights=distilbert finetune=lora",  # tests/model/test_hf_text.py
-    # Tables of the reader's own: tests/data/splitting/test_divide.py divides made-up ones.
+    # Tables of the reader's own: tests/data/test_splits.py divides made-up ones.
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.group=patient",
     "train data=table data.source.path=visits.csv data.source.target=ill data.split.column=split",
     "train data=table data.source.path=sales.csv data.source.target=price data.split.time=date",

@@ -30,14 +30,26 @@ if TYPE_CHECKING:
     from assay.data.data_module import DataModule
 
 ROWS = {"train": np.array([0, 1, 2]), "val": np.array([3]), "test": np.array([4, 5])}
+
+
 TARGETS = torch.tensor([0, 1, 0, 1, 0, 0])
+
+
 VALUES = torch.tensor([[1.0, 2], [3, 4], [5, 6], [3, 4], [1, 2], [3, 4]])
+
+
 """Row 3 is row 1; row 4 is row 0; row 5 is row 1 with another target."""
+
+
 TOLD = (
     "1 of 1 in val (1 with the same target; such as {3}, like {1}) and "
     "2 of 2 in test (1 with the same target; such as {4}, like {0})"
 )
+
+
 ROW_NAMES = [f"row {row}" for row in range(6)]
+
+
 FILES = [f"f{row}.png" for row in range(6)]
 
 
@@ -59,29 +71,19 @@ def table(values: torch.Tensor, targets: torch.Tensor) -> Unfitted:
 )
 def test_copies_are_counted(data: Any, names: list[str]) -> None:
     assert TOLD.format(*names) in find_copies({"train": data}, ROWS)[0]
-    assert (
-        find_copies(
-            {"train": data}, {**ROWS, "val": np.array([2]), "test": ROWS["test"][:0], "train": np.arange(2)}
-        )
-        == []
-    )
+    apart = {"train": np.arange(2), "val": np.array([2]), "test": ROWS["test"][:0]}
+    assert find_copies({"train": data}, apart) == []
 
 
 def test_files_of_their_own_are_compared_whatever_their_types() -> None:
     whole, test = table(VALUES[:3], TARGETS[:3]), table(VALUES[4:], TARGETS[4:])
     test.raw["a"] = test.raw["a"].astype(int)
     rows = {"train": np.arange(3), "val": np.arange(0), "test": np.arange(2)}
-    assert (
-        "2 of 2 in test (1 with the same target; such as row 0, like row 0)"
-        in find_copies({"train": whole, "test": test}, rows)[0]
-    )
+    [told] = find_copies({"train": whole, "test": test}, rows)
+    assert "2 of 2 in test (1 with the same target; such as row 0, like row 0)" in told
 
 
-def test_what_is_streamed_without_hashes_is_not_looked_at() -> None:
-    assert find_copies({"train": Stream(cast("Any", None), TARGETS)}, ROWS) == []
-
-
-@pytest.mark.parametrize("size", [16, 40, 100])
+@pytest.mark.parametrize("size", [16, 100])
 def test_near_copies_of_pictures_are_counted(size: int) -> None:
     draw = np.random.default_rng(0)
     coarse = torch.from_numpy(draw.uniform(30, 220, (60, 3, 8, 8)))
@@ -142,6 +144,8 @@ def visits(count: int = 900) -> pd.DataFrame:
 
 
 CUSTOMERS = np.random.default_rng(1).integers(10_000, 10_300, 900)
+
+
 DAYS = pd.date_range("2019-01-01", periods=300, freq="3D").repeat(3)
 
 
@@ -156,7 +160,6 @@ def notes(frame: pd.DataFrame, folder: Path, build: Callable[..., DataModule], *
     ("column", "values"),
     [
         ("customer_id", CUSTOMERS),
-        ("customer", CUSTOMERS),
         ("Patient No", CUSTOMERS),
         ("owner", [f"name {one}" for one in CUSTOMERS]),
         ("contact", [f"{one}@example.org" for one in CUSTOMERS]),
@@ -184,15 +187,9 @@ def test_groups_in_several_subsets_are_said(
 @pytest.mark.parametrize(
     ("column", "values", "span"),
     [
-        ("since", DAYS.strftime("%Y-%m-%d"), "2019-01-01 to 2021-06-16"),
         ("since", DAYS.strftime("%d.%m.%Y"), "2019-01-01 to 2021-06-16"),
         ("at", DAYS.strftime("%Y%m%d").astype(int), "2019-01-01 to 2021-06-16"),
         ("month", DAYS.strftime("%Y-%m"), "2019-01 to 2021-06"),
-        (
-            "at",
-            DAYS.strftime("%Y-%m-%d %H:%M") + [":01", ":02", ":03"] * 300,
-            "2019-01-01 00:00:01 to 2021-06-16 00:00:03",
-        ),
     ],
 )
 def test_times_under_a_random_division_are_said(
@@ -209,7 +206,7 @@ def test_times_under_a_random_division_are_said(
     assert f"data.split.time={column} data.split.folds=null fold=null" in folds
 
 
-def test_a_period_is_a_time_where_a_group_has_several(
+def test_a_period_is_a_time_where_a_group_has_several_and_ordinary_columns_are_passed_over(
     tmp_path: Path, data_module: Callable[..., DataModule]
 ) -> None:
     told = notes(visits().assign(customer_id=CUSTOMERS), tmp_path, data_module)
@@ -217,9 +214,6 @@ def test_a_period_is_a_time_where_a_group_has_several(
         "data.split.group=customer_id",
         "data.split.time=month",
     ]
-
-
-def test_ordinary_columns_are_passed_over(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     assert not notes(visits(), tmp_path, data_module)
     for load in (load_iris, load_wine, load_breast_cancer, load_diabetes):
         assert split_hints(load(as_frame=True).frame, {}) == {}

@@ -1,0 +1,562 @@
+"""How `data.split` divides a source, what it says about it, and what is read again for a trained model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-learn ships no types
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+from torch import Tensor
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.data_module import DataModule
+from assay.data.divide import (
+    cut_fold,
+    divide,
+    hold_out_groups,
+    hold_out_latest,
+    subsets_of,
+    times_of,
+    values_of,
+)
+from assay.data.samples import Samples
+from assay.data.spec import Declared, Spec, Trained
+from assay.data.splits import Splits, ask_for_columns, read_for_trained, read_splits
+from assay.data.subset import Split, hold_out, long_tail
+from assay.errors import DataError
+
+RNG = np.random.default_rng(0)
+
+
+N = 120
+
+
+LABELS = RNG.integers(0, 3, N)
+
+
+PATIENTS = [f"p{number}" for number in RNG.integers(0, 15, N)]
+
+
+DAYS = RNG.permutation(np.repeat(np.arange(60), 2))
+
+
+WORDS = RNG.choice(["train", "val", "test"], N, p=[0.7, 0.1, 0.2])
+
+
+WHOLE = Samples(
+    torch.zeros(N, 2),
+    torch.as_tensor(LABELS),
+    split_values={"patient": PATIENTS, "day": DAYS, "split": WORDS, "halves": ["train", "test"] * (N // 2)},
+)
+
+
+OWN = {
+    "test": Samples(
+        torch.zeros(5, 2),
+        torch.zeros(5, dtype=torch.int64),
+        split_values={"patient": ["q"] * 5, "day": [1] * 5},
+    )
+}
+
+
+def cut(given: dict[str, Samples] | None = None, **keys: Any) -> tuple[dict[str, np.ndarray], str]:
+    split = Split(**{"val": 0.1, "test": 0.2, **keys})
+    rows, notes = divide(WHOLE, given or {}, split, LABELS, ["a", "b", "c"])
+    if not given:
+        assert sorted(np.concatenate(list(rows.values()))) == list(range(N))
+    assert all((np.diff(own) > 0).all() for own in rows.values())
+    return rows, "\n".join(notes)
+
+
+def test_groups_never_straddle() -> None:
+    folds: dict[str, Any] = {"folds": 4, "fold": 1}
+    for keys in ({}, folds):
+        rows, notes = cut(group="patient", **keys)
+        seen = [{PATIENTS[row] for row in own} for own in rows.values()]
+        assert all(seen)
+        assert sum(map(len, seen)) == 15
+        assert "data.split.group=patient: each group is whole in one subset" in notes
+
+
+def test_time_is_never_shuffled_across() -> None:
+    rows, notes = cut(time="day")
+    assert [len(rows[subset]) for subset in ("train", "val", "test")] == [84, 12, 24]
+    assert DAYS[rows["train"]].max() < DAYS[rows["val"]].min()
+    assert DAYS[rows["val"]].max() < DAYS[rows["test"]].min()
+    assert "train from 0 to 41 (84), val from 42 to 47 (12), test from 48 to 59 (24); not stratified" in notes
+
+
+def test_a_column_names_the_subsets() -> None:
+    rows, notes = cut(column="split")
+    assert all((WORDS[own] == subset).all() for subset, own in rows.items())
+    rows, notes = cut(column="halves")
+    assert rows["test"].tolist() == list(range(1, N, 2))
+    assert len(rows["val"]) == 6
+    assert "it names no val samples, which are drawn from train" in notes
+
+
+def test_a_validation_part_beside_a_fold() -> None:
+    tested = []
+    for fold in range(4):
+        rows, notes = cut(folds=4, fold=fold, val=0.15)
+        assert len(rows["val"]) == 18
+        assert f"fold {fold} of 4 is tested: 30 of 120" in notes
+        tested += rows["test"].tolist()
+    assert sorted(tested) == list(range(N))
+
+
+def test_parts_of_the_sources_own() -> None:
+    rows, notes = cut(OWN, folds=4, fold=0)
+    assert len(rows["test"]) == 30
+    assert "own test subset (5 samples) is left out" in notes
+    rows, notes = cut(OWN, group="patient")
+    assert len(rows["test"]) == 5
+    assert "in train (89.2 % of" in notes
+    rows, notes = cut(OWN, time="day")
+    assert "own test subset begins at 1, before the training subset ends (59)" in notes
+    with pytest.raises(
+        DataError, match=r"data\.split\.column=split: .* test samples, and the source has such of its own"
+    ):
+        cut(OWN, column="split")
+    shared = {"test": Samples(torch.zeros(1, 2), torch.zeros(1), split_values={"patient": ["p3"]})}
+    with pytest.raises(
+        DataError, match=r"data.split.group=patient: 1 groups are in the source's test .*'p3'"
+    ):
+        cut(shared, group="patient")
+
+
+def test_inner_folds_never_see_the_outer_one() -> None:
+    """Over inner folds each sample outside fold k is validated once, those of fold k never."""
+    for fold in range(3):
+        outer, _ = cut(folds=3, fold=fold)
+        validated: list[int] = []
+        for inner in range(4):
+            split = Split(0.1, 0.2, folds=3, fold=fold, inner_folds=4, inner_fold=inner, group="patient")
+            rows, notes = divide(WHOLE, OWN, split, LABELS, ["a", "b", "c"])
+            own = divide(WHOLE, OWN, Split(0.1, 0.2, folds=3, fold=fold, group="patient"), LABELS, "abc")[0]
+            left = set(own["train"]) | set(own["val"])
+            assert set(rows["train"]) | set(rows["val"]) == left
+            assert not len(rows["test"])
+            assert not {PATIENTS[row] for row in rows["train"]} & {PATIENTS[row] for row in rows["val"]}
+            assert f"inner fold {inner} of 4 is validated" in "\n".join(notes)
+            validated += rows["val"].tolist()
+        assert sorted(validated) == sorted(left)
+        assert len(outer["test"]) == 40
+
+
+DRAW = np.random.default_rng(0)
+
+
+CLASSES = DRAW.choice(4, 200, p=[0.4, 0.3, 0.2, 0.1])
+
+
+GROUPS = DRAW.integers(0, 25, 200)
+
+
+INDICES = np.arange(3, 200)
+
+
+"""Three samples are no subset of it, as a column or a subset of the source's own may leave some out."""
+
+
+LETTERS = ["a", "b", "c", "d"]
+
+
+def folds(
+    labels: np.ndarray | None, groups: np.ndarray | None, num: int = 5, seed: int = 0
+) -> list[np.ndarray]:
+    found = []
+    for fold in range(num):
+        split = Split(0.1, 0.2, seed=seed, folds=num, fold=fold)
+        rest, tested = cut_fold(INDICES, split, labels, groups, LETTERS)
+        assert sorted([*rest, *tested]) == INDICES.tolist()
+        found.append(tested)
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_folds_are_scikit_learns(seed: int) -> None:
+    """Each sample is tested once."""
+    own, group = CLASSES[INDICES], GROUPS[INDICES]
+    seeded = {"n_splits": 5, "shuffle": True, "random_state": seed}
+    for labels, groups, reference in (
+        (None, None, KFold(**seeded).split(own)),
+        (CLASSES, None, StratifiedKFold(**seeded).split(own, own)),
+        (CLASSES, GROUPS, StratifiedGroupKFold(**seeded).split(own, own, group)),
+        (None, GROUPS, StratifiedGroupKFold(**seeded).split(own, own * 0, group)),
+    ):
+        found = folds(labels, groups, seed=seed)
+        assert [one.tolist() for one in found] == [INDICES[test].tolist() for _, test in reference]
+        assert sorted(np.concatenate(found)) == INDICES.tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "groups", "num", "message", "hint"),
+    [
+        (None, None, 198, "only 197 samples", "data.split.folds=197"),
+        (CLASSES, None, 60, "only [0-9]+ samples of class 'd'", "data.split.folds="),
+        (np.repeat(np.arange(100), 2), GROUPS, 5, "number of members in all classes|n_splits=5", "folds=4"),
+        (None, np.zeros(200, int), 2, "only 1 groups", "data.split.folds=null fold=null"),
+    ],
+)
+def test_too_few_are_refused(labels: Any, groups: Any, num: int, message: str, hint: str) -> None:
+    with pytest.raises(DataError, match=f"data.split.folds={num}: .*{message}") as caught:
+        folds(labels, groups, num)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("fraction", [0.1, 0.5])
+def test_groups_are_whole_and_classes_in_proportion(seed: int, fraction: float) -> None:
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 60, 900)
+    labels = (rng.random(900) < 0.1 + 0.4 * (groups % 2)).astype(np.int64)  # groups differ in their classes
+    drawn = [
+        hold_out_groups(np.arange(900), fraction, labels, groups, seed=one, subset="test")
+        for one in (seed, seed, seed + 1)
+    ]
+    rest, subset = drawn[0]
+    assert sorted([*rest, *subset]) == list(range(900))
+    assert not set(groups[rest]) & set(groups[subset])
+    assert len(subset) / 900 == pytest.approx(fraction, abs=0.03)
+    assert labels[subset].mean() == pytest.approx(labels.mean(), abs=0.03)
+    assert subset.tolist() == drawn[1][1].tolist() != drawn[2][1].tolist()
+
+
+def test_few_large_groups() -> None:
+    groups = np.repeat([0, 1, 2], [80, 15, 5])
+    for fraction in (0.01, 0.9):
+        assert all(map(len, hold_out_groups(np.arange(100), fraction, None, groups, seed=0, subset="val")))
+    with pytest.raises(DataError, match=r"data\.split\.val: 1 group") as caught:
+        hold_out_groups(np.arange(80), 0.1, None, groups, seed=0, subset="val")
+    assert "data.split.group=null" in (caught.value.hint or "")
+
+
+def test_latest_with_ties() -> None:
+    times = pd.Series([5, 1, 2, 2, 2, 3, 4, 4, 5, 5])
+    rest, subset = hold_out_latest(np.arange(10), 0.2, times, "test")
+    assert subset.tolist() == [0, 8, 9]  # ties stay together: 3 is as near to 2 as ties allow
+    assert times[rest].max() < times[subset].min()
+    rest, subset = hold_out_latest(rest, 0.25, times, "val")
+    assert subset.tolist() == [6, 7]
+    with pytest.raises(DataError, match="all of one time"):
+        hold_out_latest(np.array([2, 3]), 0.5, times, "val")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    counts=st.lists(st.integers(10, 60), min_size=2, max_size=6),
+    share=st.floats(0.1, 0.6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_classes_are_divided_in_proportion(counts: list[int], share: float, seed: int) -> None:
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    rest, taken = hold_out(np.arange(len(labels)), share, labels, seed, "val")
+    assert sorted([*rest, *taken]) == list(range(len(labels)))
+    assert len(taken) == np.ceil(len(labels) * share)
+    expected = np.array(counts) * len(taken) / len(labels)
+    assert np.abs(np.bincount(labels[taken], minlength=len(counts)) - expected).max() < 1.0001
+
+
+def test_a_class_of_one_sample_cannot_be_divided() -> None:
+    with pytest.raises(
+        DataError, match=r"data\.split\.val.*4 sample.*2 classes \(the smallest has 1\)"
+    ) as caught:
+        hold_out(np.arange(4), 0.5, np.array([0, 0, 0, 1]), 0, "val")
+    assert "data.split.val=0" in caught.value.hint
+
+
+def test_long_tail_as_published_for_cifar10() -> None:
+    """Cui et al. (2019), CIFAR-10 with an imbalance factor of 100."""
+    labels = np.repeat(np.arange(10), 5000)
+    kept = long_tail(np.arange(50_000), labels, 10, 0.01, seed=0)
+    counts = np.bincount(labels[kept]).tolist()
+    assert counts == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    assert len(set(kept)) == len(kept)
+
+
+PATHS = ("a/p1_x.png", "b/p2_x.png", "b/p1_y.png")
+
+
+FILES = Samples(torch.zeros(3, 1), torch.zeros(3), names=PATHS)
+
+
+GROUP, INPUTS = "data.split.group", torch.zeros(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "message"),
+    [
+        (Samples(torch.zeros(3, 1), torch.zeros(3)), "patient", "neither columns"),
+        (Samples(INPUTS, torch.zeros(2), split_values={"p": ["a", None]}), "p", "no value in row 1"),
+        (Samples(INPUTS, torch.zeros(2), split_values={"p": ["a"]}), "p", "each of 2 samples, got 1"),
+        (FILES, "(", "not a regular expression"),
+        (FILES, "patient", "one group in parentheses"),
+        (FILES, "(p1)", r"finds nothing in 'b/p2_x.png' \(1 of 3 files\)"),
+    ],
+)
+def test_no_value(data: Samples, name: str, message: str) -> None:
+    assert values_of(FILES, GROUP, r"(p\d)_").tolist() == ["p1", "p2", "p1"]
+    with pytest.raises(DataError, match=rf"data\.split\.group=.*{message}") as caught:
+        values_of(data, GROUP, name)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        (["2024-02-01", "2023-12-31T10:00", "2024-01-01 00:00+02:00"], [1, 2, 0]),
+        ([3, 1.5, 2], [1, 2, 0]),
+        (["20240201", "20231231", "20240101"], [1, 2, 0]),
+        (pd.to_datetime(["2024-02-01", "2023-12-31", "2024-01-01"]).tz_localize("Asia/Tokyo"), [1, 2, 0]),
+    ],
+)
+def test_times(values: Any, order: list[int]) -> None:
+    key = "data.split.time"
+    assert times_of(pd.Series(values), key, "date").sort_values().index.tolist() == order
+    with pytest.raises(DataError, match=r"data.split.time=date: '31.12.2024' in row 1 .*\(1 of 2 rows\)"):
+        times_of(pd.Series(["2024-02-01", "31.12.2024"]), key, "date")
+
+
+def test_parts() -> None:
+    key = "data.split.column"
+    values = pd.Series(["train", "Validation", " test", "val"])
+    assert subsets_of(values, key, "split").tolist() == ["train", "val", "test", "val"]
+    with pytest.raises(DataError, match=r"data.split.column=split: expected .*, got 'dev', '1'"):
+        subsets_of(pd.Series(["train", "dev", 1]), key, "split")
+
+
+PLAIN = Split(val=0.1, test=0.2)
+
+
+HALVES = torch.arange(100) % 2
+
+
+AB = ("a", "b")
+
+
+def samples(targets: Tensor = HALVES) -> Samples:
+    return Samples(torch.arange(2.0 * len(targets)).view(len(targets), 2), targets)
+
+
+@pytest.fixture
+def divided(given_source: Any) -> Callable[..., Splits]:
+    def read(
+        subsets: Any,
+        task: str = "multiclass",
+        names: tuple[str, ...] = AB,
+        thin_classes: float | None = None,
+    ) -> Splits:
+        divided = read_splits(given_source(subsets, task, names), PLAIN, thin_classes)
+        divided.check(1)
+        return divided
+
+    return read
+
+
+def test_parts_share_one_tensor(divided: Callable[..., Splits]) -> None:
+    whole = samples()
+    subsets = divided({"all": whole})
+    assert all(data is whole for data in subsets.data.values())
+    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 70, "val": 10, "test": 20}
+    assert sorted(np.concatenate(list(subsets.rows.values()))) == list(range(100))
+
+
+def test_official_parts_are_kept(divided: Callable[..., Splits]) -> None:
+    subsets = divided({"train": samples(), "test": samples(HALVES[:30])})
+    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 90, "val": 10, "test": 30}
+    assert subsets.data["val"] is subsets.data["train"]
+    subsets = divided({"train": samples(), "test": samples(HALVES[:30]), "val": samples(HALVES[:5])})
+    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 100, "val": 5, "test": 30}
+
+
+def test_spec_counts_the_training_subset(divided: Callable[..., Splits]) -> None:
+    targets = torch.cat([torch.zeros(60, dtype=torch.int64), torch.ones(40, dtype=torch.int64)])
+    first, labels, numbers = torch.zeros(1, 2), torch.tensor([[1, 0, 1]] * 50), torch.rand(50, 2)
+    spec = divided({"all": samples(targets)}, thin_classes=0.5).describe(first, (), ())
+    assert spec.class_counts == (42, 21)
+    assert (spec.num_train, spec.num_val, spec.num_test) == (63, 10, 20)
+    spec = divided({"all": samples(labels)}, "multilabel", ("x", "y", "z")).describe(first, (), ())
+    assert (spec.num_classes, spec.class_counts, spec.num_targets) == (3, (35, 0, 35), 0)
+    spec = divided({"all": samples(numbers)}, "regression", ()).describe(first, (), ())
+    assert (spec.num_classes, spec.class_counts, spec.num_targets) == (0, (), 2)
+
+
+def test_the_digest_tells_contents_and_division(given_source: Any) -> None:
+    def digest(data: Samples, split: Split = PLAIN) -> str:
+        return read_splits(given_source({"all": data}, "multiclass", AB), split, None).digest
+
+    changed = samples()
+    changed.inputs[17, 1] += 1
+    assert digest(samples()) == digest(samples())
+    assert len({digest(samples()), digest(changed), digest(samples(), Split(0.1, 0.2, seed=1))}) == 3
+
+
+BAD = [
+    ({"all": Samples(torch.rand(9, 2), HALVES[:10])}, "multiclass", "9 inputs and 10 targets"),
+    ({"all": samples(HALVES.float())}, "multiclass", "type torch.float32"),
+    ({"all": samples(HALVES[:, None])}, "binary", "shape (100, 1)"),
+    ({"all": samples(HALVES)}, "multilabel", "shape (100,)"),
+    ({"all": samples(HALVES)}, "regression", "shape (100,)"),
+    ({"all": samples(HALVES + 1)}, "multiclass", "from 1 to 2; indices of the 2 classes go from 0 to 1"),
+    (
+        {"all": samples(torch.full((100, 2), 3))},
+        "multilabel",
+        "from 3 to 3; multi-hot targets",
+    ),
+    (
+        {"train": samples(), "test": samples(torch.tensor([0, 2]))},
+        "multiclass",
+        "targets from 0 to 2",
+    ),
+    ({"train": samples(HALVES * 0), "test": samples()}, "multiclass", "classes that training lacks: b"),
+    (
+        {"train": samples(HALVES * 0), "test": samples(HALVES * 0)},
+        "multiclass",
+        "no training sample of",
+    ),
+    ({"all": samples(HALVES[:1])}, "multiclass", "data.split.test: of 1 sample"),
+    ({"train": samples(HALVES[:1]), "val": samples(), "test": samples()}, "multiclass", "1 training sample"),
+    ({"all": Samples(torch.rand(100), HALVES)}, "multiclass", "or [N, channels, …], got [100] in the train"),
+    ({"train": samples(), "validation": samples()}, "multiclass", "got train, validation"),
+    ({}, "multiclass", "expected the subsets"),
+]
+
+
+@pytest.mark.parametrize(("given", "task", "message"), BAD)
+def test_what_cannot_be_trained_on(
+    divided: Callable[..., Splits], given: Any, task: str, message: str
+) -> None:
+    divided({"train": samples(), "test": samples(), "val": samples(HALVES * 0)})
+    with pytest.raises(DataError, match=re.escape(message)) as caught:
+        divided(given, task)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("value", [float("nan"), -float("inf")])
+@pytest.mark.parametrize("where", ["inputs", "targets"])
+def test_values_that_are_not_finite(divided: Callable[..., Splits], value: float, where: str) -> None:
+    data = Samples(torch.full((100, 3, 2), 3e38), torch.arange(100.0)[:, None])
+    divided({"all": data}, "regression", ())  # their sum is not finite, and they are
+    getattr(data, where)[41] = value
+    with pytest.raises(DataError, match=f"the {where} of the train subset hold NaN .*first in sample 41"):
+        divided({"all": data}, "regression", ())
+
+
+def test_fewer_samples_than_a_batch_and_a_long_tail_without_classes(divided: Callable[..., Splits]) -> None:
+    subsets = divided({"all": samples()})
+    with pytest.raises(DataError, match=r"data\.batch_size=71: there are only 70 training samples") as caught:
+        subsets.check(71)
+    assert caught.value.hint == "data.batch_size=70, or data.drop_last=false"
+    with pytest.raises(DataError, match=r"data\.thin_classes=0\.1.*regression"):
+        divided({"all": samples(torch.rand(50, 1))}, "regression", (), thin_classes=0.1)
+
+
+Build = Callable[..., DataModule]
+
+
+def shaped(*shape: int, dtype: torch.dtype = torch.float32) -> Samples:
+    return Samples(torch.arange(20 * math.prod(shape)).view(20, *shape).to(dtype), torch.arange(20) % 2)
+
+
+@pytest.mark.parametrize(
+    ("test", "chains", "message"),
+    [
+        (shaped(1, 8, 9), {}, r"a sample of the test subset is \[1, 8, 9\]"),
+        (shaped(1, 8, 8, dtype=torch.uint8), {}, "of torch.uint8, one of training"),
+        (shaped(1, 8, 8), {"train": [v2.Grayscale(3)]}, r"data\.transform: a sample is \["),
+        (shaped(1, 8, 8), {"eval": [v2.Grayscale(3)]}, r"data\.transform: a sample is \["),
+        (shaped(1, 8, 8), {"train": [v2.ToDtype(torch.uint8)]}, r"data\.transform: a sample is \["),
+    ],
+)
+def test_samples_of_another_form_are_refused_before_training(
+    data_module: Build, given_source: Any, test: Samples, chains: dict[str, Any], message: str
+) -> None:
+    source = given_source({"train": shaped(1, 8, 8), "test": test}, "multiclass", ("a", "b"))
+    with pytest.raises(DataError, match=message):
+        data_module(source, transform=chains).setup()
+
+
+def test_declared_data_has_no_columns_to_divide_by() -> None:
+    declared: Any = Declared("regression", input_shape=[3], num_targets=1, num_samples={"all": 9})
+    with pytest.raises(DataError, match=r"data.split.time=day: this data is declared \(data.spec\)"):
+        ask_for_columns(declared, Split(0.1, 0.1, time="day"))
+
+
+SPEC = Spec(task="regression", input_shape=(2,), num_targets=1)
+
+
+FOLDS = Split(0.1, 0.0, folds=4, fold=1)
+
+
+def source_of(given_source: Any, seed: int, number: int = 40) -> Any:
+    draw = torch.Generator().manual_seed(seed)
+    samples = Samples(torch.rand(number, 2, generator=draw), torch.rand(number, 1, generator=draw))
+    return given_source({"all": samples}, "regression", ())
+
+
+def read_again(source: Any, split: Split, digest: str, *, whole: bool = True) -> Any:
+    return read_for_trained(source, split, None, Trained(SPEC), asked=None, digest=digest, whole=whole)
+
+
+def test_the_runs_own_samples_are_divided_as_they_were(given_source: Any) -> None:
+    source = source_of(given_source, seed=1)
+    own = read_splits(source, FOLDS, None)
+    again = read_again(source, FOLDS, own.digest)
+    assert again.digest == own.digest
+    assert {name: rows.tolist() for name, rows in own.rows.items()} == {
+        name: again.rows[name].tolist() for name in ("train", "val", "test")
+    }
+
+
+def test_folds_of_other_samples_are_no_folds(given_source: Any) -> None:
+    own = read_splits(source_of(given_source, seed=1), FOLDS, None)
+    other = read_again(source_of(given_source, seed=2), FOLDS, own.digest)
+    assert (len(other.rows["test"]), len(other.rows["all"])) == (0, 40)
+    with pytest.raises(DataError, match="the model was trained for regression"):
+        read_again(
+            given_source(source_of(given_source, 1).subsets, "multilabel", ()), Split(0.1, 0.1), "another"
+        )
+
+
+def test_a_source_that_cuts_its_samples_leaves_others_whole(given_source: Any) -> None:
+    class Cutting(given_source):  # type: ignore[misc]  # a fixture gives it
+        """As a source of texts, which cuts what comes undivided."""
+
+        divides = True
+
+        def read(self) -> Any:
+            whole = self.subsets["all"]
+            if not self.divides:
+                return {"all": whole}
+            halves = [Samples(whole.inputs[rows], whole.targets[rows]) for rows in (slice(20), slice(20, 40))]
+            return dict(zip(("train", "test"), halves, strict=True))
+
+    samples = source_of(given_source, seed=1).subsets
+    split = Split(0.0, 0.0)
+    own = read_splits(Cutting(samples, "regression", ()), split, None)
+    for digest, whole, parts in ((own.digest, True, 2), ("another", True, 1), ("another", False, 2)):
+        source = Cutting(samples, "regression", ())
+        assert source.divides
+        splits = read_again(source, split, digest, whole=whole)
+        assert ("all" in splits.rows) == (parts == 1)
+        assert source.divides == (parts == 2)
+
+
+def test_other_samples_need_no_column_to_be_divided_by(given_source: Any) -> None:
+    source = source_of(given_source, seed=1)
+    source.split_columns = {}
+    splits = read_again(source, Split(0.1, 0.1, group="patient"), "another")
+    assert len(splits.rows["all"]) == 40

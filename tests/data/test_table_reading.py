@@ -1,0 +1,370 @@
+"""Files of tables as pandas and other programs write them, whole and in chunks, and those that are none."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import re
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_diabetes, load_iris, load_wine  # type: ignore[import-untyped]  # ships no types
+from tests.data.test_table import frame
+
+from assay.data.table import Table
+from assay.data.tabular.table_encoder import Column, TableEncoder
+from assay.data.tabular.table_file import (
+    TableChunk,
+    columns_of,
+    is_json_lines,
+    read_table,
+    resolved,
+    table_chunks,
+)
+from assay.errors import AssayError, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+AUTO = {"separator": "auto", "decimal": "auto"}
+
+
+def dialect(path: Path, text: str | bytes) -> tuple[str, str]:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    found = resolved(path, AUTO)
+    return found["separator"], found["decimal"]
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_diabetes])
+@pytest.mark.parametrize(
+    ("separator", "decimal"), [(",", "."), (";", "."), (";", ","), ("\t", ","), ("|", ".")]
+)
+def test_what_pandas_has_written_is_found(
+    tmp_path: Path, load: Callable[..., Any], separator: str, decimal: str
+) -> None:
+    frame = load(as_frame=True, **({"scaled": False} if load is load_diabetes else {})).frame
+    path = tmp_path / "rows.csv"
+    frame.to_csv(path, index=False, sep=separator, decimal=decimal)
+    found = resolved(path, AUTO)
+    assert (found["separator"], found["decimal"]) == (separator, decimal)
+    pd.testing.assert_frame_equal(read_table(str(path)), frame, check_dtype=False)
+    # Python's own sniffer, where it dares to answer, agrees.
+    try:
+        sniffed = csv.Sniffer().sniff(path.read_text()[:20_000], ";\t|,")
+    except csv.Error:
+        return
+    assert decimal == "," or sniffed.delimiter == separator
+
+
+DIALECTS: dict[str, tuple[str | bytes, tuple[str, str]]] = {
+    "German": ("Preis;Ort\n1.234,5;Ulm\n2,5;Bonn\n3,75;Köln\n" + "4,5;Ulm\n" * 9, (";", ",")),
+    "a comma in each header": ("Preis,EUR;Menge,kg\n1,5;2,25\n2,5;3,5\n", (";", ",")),
+    "commas in texts": ('name;n\n"Ulm, Donau";1\n"Bonn, Rhein";2\n', (";", ".")),
+    "separators in quotes": ('a,b\n"x;y;z",1\n"x;y;z",2\n', (",", ".")),
+    "lines in quotes": ('a;b\n"one\ntwo, three";1,5\n"four";2,5\n', (";", ",")),
+    "thousands": ("city;people\nUlm;126,000\nBonn;336,465\n", (";", ".")),
+    "thousands and fewer": ("city;people\nUlm;126,000\nRust;999\n", (";", ".")),
+    "three decimals": ("city;km\nUlm;0,250\nBonn;1,500\n", (";", ",")),
+    "missing values": ("a;b\n1,5;x\n;y\n2,5;z\n-;y\n" + "3,5;x\n" * 9, (";", ",")),
+    "a BOM": (b"\xef\xbb\xbfa;b\n1,5;x\n", (";", ",")),
+    "a header alone": ("a\tb\n", ("\t", ".")),
+    "a single column": ("a\n1\n2\n", (",", ".")),
+    "rows that are too long": ("a,b\n1,2,\n3,4,\n", (",", ".")),
+    "German dates": ("day;x\n05.01.2024;1,5\n06.01.2024;2\n", (";", ",")),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_separator_and_decimal_point(tmp_path: Path, name: str) -> None:
+    text, expected = DIALECTS[name]
+    assert dialect(tmp_path / "rows.csv", text) == expected
+
+
+LINES = '{"text": "a", "n": 1}\n{"n": 2.5, "text": "b\\nb", "more": null}\n\n[1]\n{"text":\n{"n": 3}\n\n'
+
+
+def read_chunks(path: Path, names: list[str], size: int) -> list[TableChunk]:
+    encoder = TableEncoder()
+    encoder.columns = tuple(Column(name, "text") for name in names)
+    return list(table_chunks(path, encoder, size))
+
+
+def test_a_table_is_as_pandas_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    frame = pd.DataFrame({"text": ["ä", "2024-01-01", "001"], "n": [1.5, None, 3.0]})
+    frame.to_json(path, orient="records", lines=True)
+    pd.testing.assert_frame_equal(read_table(str(path)), frame)
+    assert list(read_table(str(path), columns=["n"]).columns) == ["n"]
+    assert columns_of(path) == ["text", "n"]
+    assert is_json_lines(path)
+    assert not is_json_lines("rows.json")
+
+
+def test_bad_lines_do_not_end_the_reading(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(LINES, encoding="utf-8")
+    chunks = read_chunks(path, ["text", "n"], 2)
+    assert [list(chunk.rows) for chunk in chunks] == [[0, 1], [], [5]]
+    assert pd.concat([chunk.frame for chunk in chunks])["text"].tolist()[:2] == ["a", "b\nb"]
+    bad = {row: error for chunk in chunks for row, error in chunk.bad.items()}
+    assert bad.keys() == {2, 3, 4}
+    assert bad[2] == "is empty"
+    assert bad[3] == "is a list, not an object"
+    assert bad[4].startswith("is not JSON: ")
+    with pytest.raises(DataError, match=r"rows\.jsonl: line 3 is empty"):
+        read_table(str(path))
+
+
+def test_a_text_per_line_also_an_empty_one(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text("\ufefffirst\n\n'third', and more\n", encoding="utf-8")
+    (chunk,) = read_chunks(path, ["words"], 10)
+    assert chunk.frame["words"].tolist() == ["first", "", "'third', and more"]
+    assert list(chunk.rows) == [0, 1, 2]
+
+
+ROWS = pd.DataFrame({"size": [1.5, None, 3.0], "city": ["Ulm", "Bonn", "a, b"], "rooms": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".csv.xz", ".csv.zip", ".parquet", ".PQ"])
+def test_what_pandas_wrote_is_read(tmp_path: Path, suffix: str) -> None:
+    path = str(tmp_path / f"rows{suffix}")
+    ROWS.to_csv(path, index=False) if ".csv" in suffix else ROWS.to_parquet(path)
+    pd.testing.assert_frame_equal(read_table(path), ROWS, check_dtype=False)
+    pd.testing.assert_frame_equal(
+        read_table(path, columns=["city", "size"])[["size", "city"]],
+        ROWS[["size", "city"]],
+        check_dtype=False,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1252"])
+def test_an_encoding_that_is_named(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("größe;art\n1,5;süß\n2,5;sauer\n".encode(encoding))
+    found = read_table(str(path), encoding=encoding)
+    assert found.to_dict("list") == {"größe": [1.5, 2.5], "art": ["süß", "sauer"]}
+    with pytest.raises(DataError, match="is not text in UTF-8") as refused:
+        read_table(str(path))
+    assert refused.value.hint.endswith("utf-16" if encoding == "utf-16" else "latin-1")
+
+
+def test_feather_and_excel_are_read_as_csv_is(tmp_path: Path) -> None:
+    ROWS.to_feather(tmp_path / "rows.feather")
+    ROWS.to_excel(tmp_path / "rows.xlsx", index=False)
+    for name in ("rows.feather", "rows.xlsx"):
+        pd.testing.assert_frame_equal(read_table(str(tmp_path / name)), ROWS, check_dtype=False)
+        assert list(read_table(str(tmp_path / name), columns=["city"]).columns) == ["city"]
+
+
+def test_sheets_of_excel(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.xlsx")
+    with pd.ExcelWriter(path) as book:
+        ROWS.to_excel(book, sheet_name="new rows", index=False)
+        ROWS[["city"]].to_excel(book, sheet_name="cities", index=False)
+        pd.DataFrame([["a", "a"], [1, 2]]).to_excel(book, sheet_name="twice", index=False, header=False)
+    assert list(read_table(path, sheet="cities").columns) == ["city"]
+    with pytest.raises(DataError, match="has 3 sheets: new rows, cities, twice") as several:
+        read_table(path)
+    assert several.value.hint == "'data.source.sheet=new rows'"
+    with pytest.raises(DataError, match=r"data\.source\.sheet=city: .* has no such sheet"):
+        read_table(path, sheet="city")
+    with pytest.raises(DataError, match="two columns called 'a'"):
+        read_table(path, sheet="twice")
+
+
+FRAME = pd.DataFrame(
+    {"a": np.arange(50) / 8, "code": [f"0{row % 7}" for row in range(50)], "yes": np.arange(50) % 2 == 0}
+)
+
+
+@pytest.fixture
+def encoder() -> TableEncoder:
+    encoder = TableEncoder()
+    encoder.fit(FRAME, np.arange(50))
+    return encoder
+
+
+def chunks_of(path: Path, encoder: TableEncoder, size: int = 16, **options: str) -> list[TableChunk]:
+    return list(table_chunks(path, encoder, size, **options))
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.PQ"])
+@pytest.mark.parametrize("size", [1, 16, 1000])
+def test_the_rows_of_the_whole(tmp_path: Path, encoder: TableEncoder, name: str, size: int) -> None:
+    path = tmp_path / name
+    (FRAME.to_csv(path, index=False) if ".csv" in name else FRAME.to_parquet(path, row_group_size=7))
+    assert columns_of(path) == ["a", "code", "yes"]
+    chunks = chunks_of(path, encoder, size)
+    assert [row for chunk in chunks for row in chunk.rows] == list(range(50))
+    assert max(len(chunk.frame) for chunk in chunks) <= size
+    whole = pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
+    assert whole["code"].tolist() == FRAME["code"].tolist(), "01 stays 01 in a chunk of nothing else"
+    np.testing.assert_array_equal(encoder.transform(whole), encoder.transform(FRAME))
+
+
+@st.composite
+def csv_files(draw: st.DrawFn) -> tuple[str, str, list[list[str]]]:
+    """A CSV file of three columns, its separator, and the fields of each of its rows."""
+    separator = draw(st.sampled_from([",", ";", "\t"]))
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    text = st.text("ab \n\t\"#,;'ü", max_size=6).map(lambda some: f"x{some}")
+    number = st.integers(0, 99).map(str)
+    rows: list[list[str]] = []
+    lines = ["a" + separator + "code" + separator + "yes"]
+    for _ in range(draw(st.integers(1, 12))):
+        lines += draw(st.lists(st.sampled_from(["", "  "]), max_size=3))
+        row = [draw(number), draw(text), draw(st.sampled_from(["True", "False"]))]
+        row = row[: draw(st.integers(1, 3))] if draw(st.booleans()) else row + ["9"] * draw(st.integers(0, 2))
+        buffer = StringIO()
+        csv.writer(buffer, delimiter=separator, lineterminator="\n").writerow(row)
+        lines.append(buffer.getvalue().removesuffix("\n"))
+        rows.append(row)
+    lines += draw(st.lists(st.sampled_from(["", " "]), max_size=2))
+    return end.join(lines) + draw(st.sampled_from(["", end])), separator, rows
+
+
+@given(csv_files(), st.integers(1, 13))
+def test_each_row_keeps_its_number_and_its_values(
+    tmp_path_factory: pytest.TempPathFactory, file: tuple[str, str, list[list[str]]], size: int
+) -> None:
+    """Blank lines, quoted line breaks, rows that are too long or too short, borders of chunks."""
+    content, separator, rows = file
+    path = tmp_path_factory.mktemp("csv") / "x.csv"
+    path.write_bytes(content.encode())
+    encoder = TableEncoder()
+    encoder.fit(FRAME, np.arange(50))
+    chunks = chunks_of(path, encoder, size, separator=separator)
+    read_rows = {
+        number: list(values)
+        for chunk in chunks
+        for number, values in zip(chunk.rows, chunk.frame.astype(str).itertuples(index=False), strict=True)
+    }
+    assert read_rows == {number: row for number, row in enumerate(rows) if len(row) == 3}
+    bad = {row: why for chunk in chunks for row, why in chunk.bad.items()}
+    records = list(csv.reader(StringIO(content, newline=""), delimiter=separator))[1:]
+    counted = [record for record in records if record and (len(record) > 1 or record[0].strip())]
+    assert counted == rows, "as Python's own reader counts them"
+    ends = [f"has {len(row)} values, expected 3" for row in rows if len(row) != 3]
+    assert [why.split(" ", 2)[2] for why in bad.values()] == ends
+    assert list(bad) == [number for number, row in enumerate(rows) if len(row) != 3]
+    lines = content.splitlines()
+    for row, why in bad.items():
+        assert lines[int(why.split()[1]) - 1].startswith(rows[row][0]), "the line of the file where it begins"
+
+
+def test_a_quote_that_is_not_closed(tmp_path: Path, encoder: TableEncoder) -> None:
+    (tmp_path / "x.csv").write_text('a,code,yes\n1,2,True\n\n1,"2,True\n3,4,True\n')
+    [chunk] = chunks_of(tmp_path / "x.csv", encoder)
+    assert (list(chunk.rows), chunk.bad) == ([0], {1: "line 4: a quote is not closed"})
+
+
+def test_white_space_between_columns(tmp_path: Path, encoder: TableEncoder) -> None:
+    (tmp_path / "x.csv").write_text('a code yes\n 1  "x y"\tTrue  \n\n2 z\n3 "u\nv" False')
+    [chunk] = chunks_of(tmp_path / "x.csv", encoder, separator=r"\s+")
+    assert (list(chunk.rows), chunk.bad) == ([0, 2], {1: "line 4 has 2 values, expected 3"})
+    assert chunk.frame["code"].tolist() == ["x y", "u\nv"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,code\n1,2\n", "the table has no column 'yes', which the model was trained on"),
+        ("a,code,yes,a\n1,2,True,4\n", "two columns called 'a'"),
+        ("a;code;yes\n1;2;3\n", "looks separated by ';'"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path: Path, encoder: TableEncoder, content: str, message: str) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        chunks_of(tmp_path / "x.csv", encoder)
+
+
+@pytest.mark.parametrize("name", ["broken.parquet", "table.xlsx", "table.json", "half.csv.gz"])
+def test_a_file_that_is_no_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"a,b" * 1000)[:15] if name == "half.csv.gz" else b"")
+    with pytest.raises(AssayError, match=r"data\.source\.path.*(cannot be read|file was expected)"):
+        Table(str(tmp_path / name), "y").read()
+
+
+@pytest.mark.parametrize("between", [1, 2, 20])
+def test_rows_that_an_open_quote_takes_in_are_not_lost(tmp_path: Path, between: int) -> None:
+    path = tmp_path / "pipes.csv"
+    names = [f'"{i} inch' if i in (5, 5 + between) else f"{i} inch" for i in range(40)]
+    path.write_text(
+        "a,pipe,y\n" + "".join(f"{i}.5,{name},{i % 2}\n" for i, name in enumerate(names)), "utf-8"
+    )
+    with pytest.raises(DataError, match=rf"{between} rows lie within a cell of the column 'pipe' in row 5 "):
+        Table(str(path), "y").read()
+    text = 'a,pipe,y\n1,"two lines,\nof, text",0\n2,"1, 2\n3, 4\n5, 6",1\n'
+    path.write_text(text, encoding="utf-8")
+    assert len(Table(str(path), "y", features=["a", "pipe"]).read()["all"].raw) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("a;b\n1,5;x\n2,5;-\n", {"separator": ";", "decimal": ",", "na_values": ["-"]}),
+        ("a b\n1.5  x\n2.5 NA\n", {"separator": r"\s+"}),
+    ],
+)
+def test_forms_of_csv(tmp_path: Path, text: str, options: dict[str, Any]) -> None:
+    (tmp_path / "rows.csv").write_text(text)
+    found = read_table(str(tmp_path / "rows.csv"), **options)
+    assert found["a"].tolist() == [1.5, 2.5]
+    assert found["b"].isna().tolist() == [False, True]
+
+
+NO_TABLES: list[tuple[bytes, str, str]] = [
+    (b"", "cannot be read: No columns", "repair"),
+    (b"a,b\n", "has no rows", ""),
+    (b"\0" * 1000, "has no rows", ""),
+    ("größe,y\n1,a\n".encode("latin-1"), "is not text in UTF-8", "encoding=latin-1"),
+    (frame().to_csv().encode("utf-16"), "is not text in UTF-8", "encoding=utf-16"),
+    (b'"x","y"\n"1",3,a\n"2",4,b\n', "2 of 2 rows have more or fewer", "separator"),  # R's row names
+    (b"x,y\n1,a\n2,b,3,4\n", "row 1 (line 3; rows count from 0) with 4", "repair"),
+    (b"x,z,y\n1,2,a\n3,4\n", "row 1 (line 3; rows count from 0) with 2", "repair"),
+    (b"a,b,a\n1,2,3\n", "has two columns called 'a'", "rename"),
+    (b'a.1,"b\n",a,"b\n"\n1,2,3,4\n', "has two columns called 'b", "rename"),
+]
+
+
+@pytest.mark.parametrize(("content", "message", "hint"), NO_TABLES)
+def test_files_that_are_no_tables(tmp_path: Path, content: bytes, message: str, hint: str) -> None:
+    (tmp_path / "rows.csv").write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(message)) as refused:
+        read_table(str(tmp_path / "rows.csv"), "test_path")
+    assert hint in refused.value.hint
+    assert refused.value.message.startswith("data.source.test_path=")
+
+
+def test_another_separator_than_the_one_named(tmp_path: Path) -> None:
+    path = tmp_path / "decimals.csv"
+    path.write_text('a;"b, cm";c\n1,5;2,5;x\n3;4,1;y\n', encoding="utf-8")
+    with pytest.raises(DataError, match="looks separated by ';'") as caught:
+        Table(str(path), "c", separator=",").read()
+    assert caught.value.hint == "'data.source.separator=\";\"'"
+    assert Table(str(path), "c", separator=";", decimal=",").read()
+
+
+def test_separators_at_the_end_of_the_rows_shift_nothing(tmp_path: Path) -> None:
+    text = "".join(f"{row / 7},{'ab'[row % 2]},\n" for row in range(40))
+    (tmp_path / "table.csv").write_text(f"x,y\n{text}", encoding="utf-8")
+    data = Table(str(tmp_path / "table.csv"), "y").read()["all"]
+    assert list(data.raw.columns) == ["x"]
+    assert data.targets.tolist() == [0, 1] * 20
+
+
+def test_what_would_never_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ConfigError, match=r"pipe\.csv is not a regular file"):
+        Table(str(tmp_path / "pipe.csv"), "y").read()
+    with pytest.raises(ValueError, match=re.escape("separator='(a+)+$': expected one character")):
+        Table("table.csv", "y", separator="(a+)+$")

@@ -1,0 +1,486 @@
+"""Texts: tokens there and back, what a vocabulary is learned from, and windows of files."""
+
+from __future__ import annotations
+
+import json
+import re
+import sysconfig
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.data.alphabet import Alphabet
+from assay.data.data_module import DataModule
+from assay.data.stdlib_docs import TOPICS, StdlibDocs
+from assay.data.text_encoder import TextEncoder
+from assay.data.text_files import Text, TextFiles, by_files, by_tail, find, read, standard_library
+from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Tokenizer, in_house
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+
+
+@given(ANY)
+def test_there_and_back(text: str) -> None:
+    for alphabet in (Alphabet(), Alphabet.of_texts([text, "ab"])):
+        ids = alphabet.encode([text])[0].tolist()
+        assert alphabet.decode(ids) == text
+        assert all(0 < one < alphabet.vocab_size for one in ids)
+        assert sum(alphabet.token_bytes[one] for one in ids) == len(text.encode())
+        again = Alphabet.from_plain(alphabet.as_plain())
+        assert again.encode([text])[0].tolist() == ids
+
+
+def test_what_training_lacked_is_one_unknown_character() -> None:
+    alphabet = Alphabet.of_texts(["abc"])
+    assert alphabet.encode(["aéz\0"])[0].tolist() == [2, 1, 1, 1]
+    assert alphabet.decode([0, 2, 1, 4]) == "a\ufffdc"
+    assert alphabet.token_bytes == [0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {},
+        {"kind": "bytes", "characters": "a"},
+        {"kind": "characters", "characters": "ba"},
+        {"kind": "words", "characters": "ab"},
+    ],
+)
+def test_what_a_stranger_wrote(plain: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"alphabet|ascending"):
+        Alphabet.from_plain(plain)
+
+
+LINES = [
+    "The quick brown fox, it's [PAD] jumps",
+    "over the lazy dog's <b>[UNK]</b> ﬁne",
+    "Zürich 中文 fox",
+] * 3
+
+
+TRAINED = {
+    (kind, lowercase): Tokenizer.train(LINES, kind=kind, vocab_size=300, lowercase=lowercase)
+    for kind in KINDS
+    for lowercase in (False, True)
+}
+
+
+@pytest.mark.parametrize("tokenizer", TRAINED.values(), ids=map(str, TRAINED))
+@settings(max_examples=50, deadline=None)
+@given(texts=st.lists(st.text() | st.sampled_from(["[PAD]", "[UNK] [PAD]", "x\ud800y"]), max_size=4))
+def test_no_text_has_the_id_of_padding_or_one_out_of_the_vocabulary(
+    tokenizer: Tokenizer, texts: list[str]
+) -> None:
+    for ids in tokenizer.encode([*LINES, *texts]):
+        assert all(PAD < one < tokenizer.vocab_size for one in ids)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_byte_pairs_give_back_each_text_and_know_every_sign(text: str) -> None:
+    tokenizer = TRAINED["bpe", False]
+    (ids,) = tokenizer.encode([text])
+    assert tokenizer.decode(ids) == text
+    assert UNKNOWN not in ids
+
+
+@pytest.mark.parametrize("key", TRAINED, ids=str)
+def test_what_is_kept_is_the_library_s_own_file_and_gives_the_same_ids(key: Any) -> None:
+    from tokenizers import Tokenizer as Library
+
+    tokenizer, kept = TRAINED[key], TRAINED[key].to_json()
+    assert Tokenizer.from_json(kept).encode(LINES) == tokenizer.encode(LINES)
+    library = Library.from_str(kept)
+    assert [found.ids for found in library.encode_batch(LINES)] == tokenizer.encode(LINES)
+    assert Tokenizer.from_json(kept).to_json() == kept
+
+
+def test_words_that_training_lacks_are_unknown_and_capitals_may_be_folded() -> None:
+    words = TRAINED["word", True]
+    assert words.encode(["QUICK cat"])[0] == [words.encode(["quick"])[0][0], UNKNOWN]
+    assert TRAINED["word", False].encode(["QUICK"]) == [[UNKNOWN]]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"kind": "char"}, "tokenizer='char': one of bpe, word"),
+        ({"kind": "bpe", "vocab_size": 257}, "vocab_size=257: 258"),
+        ({"kind": "word", "vocab_size": 10**7}, "1,000,000"),
+    ],
+)
+def test_an_argument_out_of_its_range_is_named(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Tokenizer.train(LINES, **options)
+    with pytest.raises(ValueError, match="max_length=0: 1 to 65,536"):
+        TextEncoder("text", max_length=0)
+
+
+@pytest.mark.parametrize("part", ["vocab", "merges"])
+def test_a_stranger_s_tokenizer_reads_no_file(part: str) -> None:
+    plain = json.loads(TRAINED["bpe", True].to_json())
+    plain["model"][part] = "/etc/passwd"
+    with pytest.raises(ValueError, match="it is not a tokenizer"):
+        Tokenizer.from_json(json.dumps(plain))
+
+
+@settings(max_examples=50, deadline=None)
+@given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\\")))
+def test_a_token_is_shown_as_its_bytes_those_of_a_part_of_a_character_by_number(text: str) -> None:
+    tokenizer = TRAINED["bpe", False]
+    (ids,) = tokenizer.encode([text + "└"])
+    shown = "".join(tokenizer.pieces(ids))
+    numbers = re.sub(rb"\\x(..)", lambda found: bytes([int(found[1], 16)]), shown.encode())
+    assert numbers.decode() == text + "└"
+    assert shown.endswith(r"\xe2\x94\x94")
+
+
+def plain(**changes: Any) -> str:
+    vocabulary = {"<s>": 0, "<pad>": 1, "</s>": 2, "a": 3}
+    post = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [], "dropout": 0.5}
+    added = [{"id": 1, "content": "<pad>"}]
+    return json.dumps(
+        {"model": model, "post_processor": post, "added_tokens": added, "padding": {}} | changes
+    )
+
+
+def test_padding_and_0_change_places_and_nothing_is_drawn() -> None:
+    made = in_house(plain(), 1)
+    assert made["model"]["vocab"] == {"<s>": 1, "<pad>": 0, "</s>": 2, "a": 3}
+    assert (made["post_processor"]["cls"], made["post_processor"]["sep"]) == (["<s>", 1], ["</s>", 2])
+    assert (made["added_tokens"][0]["id"], made["model"]["dropout"], made["padding"]) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "not a tokenizer"),
+        ("{", "Expecting property name"),
+        (plain(model={"type": "Unigram", "vocab": []}), "not a tokenizer with a vocabulary"),
+        (plain(model={"type": "BPE", "vocab": {"a": 0}}, added_tokens=[]), "no token with the id 1"),
+    ],
+)
+def test_what_is_not_taken(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        in_house(text, 1)
+
+
+FRAME = pd.DataFrame(
+    {"text": ["one two three", "two two four five", "six seven eight nine", "only in the test"]}
+)
+
+
+TRAIN = np.array([0, 1, 2])
+
+
+def fitted(**options: Any) -> TextEncoder:
+    encoder = TextEncoder("text", tokenizer="word", **{"max_length": 8, **options})
+    encoder.fit(FRAME, TRAIN)
+    return encoder
+
+
+def test_the_vocabulary_is_that_of_the_training_rows_alone() -> None:
+    encoder = fitted()
+    assert encoder.vocab_size == 2 + 9
+    ids = encoder.transform(FRAME)
+    assert ids.dtype == torch.int64
+    assert ids.shape == (4, 8)
+    assert ids[3].tolist() == [UNKNOWN] * 4 + [0] * 4
+    assert (ids[:3] != UNKNOWN).all()
+    assert not ids[0, 3:].any()
+
+
+def test_what_is_cut_off_is_counted_and_said() -> None:
+    encoder = fitted(max_length=3)
+    ids = encoder.transform(FRAME)
+    assert ids.shape == (4, 3)
+    assert torch.equal(ids, fitted().transform(FRAME)[:, :3])
+    assert any("max_length=3: 3 texts (75.0 %) are longer" in note for note in encoder.notes)
+    assert any("vocab_size=8192: the training texts have only 11 tokens" in note for note in encoder.notes)
+    learned = TextEncoder.from_plain(encoder.as_plain(), encoder.tokenizer)
+    [told] = learned.unknown(FRAME)
+    assert told.startswith("4 of 4 rows are unlike the training rows, first row 0 (rows count from 0): ")
+    assert told.endswith("'text' has 3 tokens or more, and is cut off there")
+
+
+def test_what_is_kept_gives_the_same_ids_and_remembers_no_lengths() -> None:
+    encoder = fitted()
+    again = TextEncoder.from_plain(encoder.as_plain(), encoder.tokenizer)
+    assert torch.equal(again.transform(FRAME), encoder.transform(FRAME))
+    assert (again.column, again.notes) == ("text", ())
+    for plain in ({}, {"column": "a", "max_length": True}):
+        with pytest.raises(ValueError, match="not what a text's encoder has learned"):
+            TextEncoder.from_plain(plain, encoder.tokenizer)
+
+
+SHARES = {"val": 0.1, "test": 0.2}
+
+
+FILES = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]
+
+
+def test_files_are_whole_and_in_one_subset() -> None:
+    subsets = by_files(FILES, SHARES, 0)
+    assert sorted(one.name for some in subsets.values() for one in some) == [one.name for one in FILES]
+    total = sum(len(one.text) for one in FILES)
+    for subset, share in SHARES.items():
+        size = sum(len(one.text) for one in subsets[subset]) / total
+        assert share <= size < share + 0.06
+    assert by_files(FILES, SHARES, 0) == subsets != by_files(FILES, SHARES, 1)
+
+
+def test_another_file_moves_few_others() -> None:
+    before, after = by_files(FILES, SHARES, 0), by_files([*FILES, Text("new", "x")], SHARES, 0)
+    assert len({one.name for one in before["test"]} ^ {one.name for one in after["test"]}) <= 2
+
+
+@given(st.lists(st.text("ab\n", min_size=1, max_size=30), min_size=1, max_size=6))
+def test_a_tail_is_the_end_of_all_text(texts: list[str]) -> None:
+    named = [Text(str(at), text) for at, text in enumerate(texts)]
+    subsets = by_tail(named, SHARES)
+    joined = "".join(one.text for subset in ("train", "val", "test") for one in subsets.get(subset, ()))
+    assert joined == "".join(texts)
+    assert all(one.text for some in subsets.values() for one in some)
+
+
+def test_a_share_of_nothing_is_no_subset() -> None:
+    for subsets in (by_files(FILES, {"val": 0.0, "test": 0.2}, 0), by_tail(FILES, {"val": 0.0, "test": 0.2})):
+        assert list(subsets) == ["train", "test"]
+
+
+def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for name in ("b/x.txt", "a.txt", "b.txt", ".hidden", ".git/x.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("é\r\n", encoding="utf-8-sig", newline="")
+    assert [name for name, _ in find(tmp_path, "**/*")] == ["a.txt", "b.txt", "b/x.txt"]
+    texts, before, _ = read(find(tmp_path, "**/*"), "", skips=False)
+    assert {one.text for one in texts} == {"é\r\n"}, "a mark of the byte order is no text"
+    (tmp_path / "a.txt").rename(tmp_path / "c.txt")
+    assert read(find(tmp_path, "**/*"), "", skips=False)[1] != before
+
+
+def test_the_standard_library_is_python_alone() -> None:
+    files = {name for name, _ in standard_library("**/*.py")}
+    assert {"ast.py", "json/decoder.py"} <= files
+    assert not {name.split("/")[0] for name in files} & {"test", "site-packages", "idlelib"}
+    assert all(len(samples) > 100 for samples in TextFiles(pattern="[st]*.py", seed=3).read().values())
+
+
+SPLIT = {"val": 0.1, "test": 0.1, "seed": 0}
+
+
+TRANSFORM: dict[str, Any] = {"train": [], "eval": [], "normalize": None}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for at in range(30):
+        path = tmp_path / "texts" / ("deep" if at % 2 else ".") / f"{at:02}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{at} has a line {line}: äö€\n" for line in range(at + 1)), encoding="utf-8")
+    return tmp_path / "texts"
+
+
+def module_of(source: TextFiles, **options: Any) -> DataModule:
+    data = DataModule(source, 4, 4, SPLIT, TRANSFORM, **options)
+    data.setup()
+    return data
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "characters", "bpe"])
+@pytest.mark.parametrize("stride", [None, 5])
+def test_targets_are_the_next_tokens_and_no_corpus_is_copied(
+    folder: Path, tokens: str, stride: int | None
+) -> None:
+    source = TextFiles(folder, context_length=16, tokens=tokens, stride=stride, split_by="files")
+    subsets = source.read()
+    codec = source.fitted
+    assert codec is not None
+    decoded = {}
+    for subset, samples in subsets.items():
+        step = 16 if subset != "train" or stride is None else stride
+        base = samples.inputs.as_strided((samples.inputs.untyped_storage().nbytes() // 2,), (1,), 0)
+        assert base.dtype == torch.int16
+        assert samples.inputs.data_ptr() == base.data_ptr() == samples.targets.data_ptr() - 2
+        ids = base.tolist()
+        expected = [ids[at : at + 17] for at in range(0, len(ids) - 16, step)]
+        assert samples.inputs.tolist() == [window[:-1] for window in expected]
+        assert samples.targets.tolist() == [window[1:] for window in expected]
+        decoded[subset] = codec.decode(ids)
+        assert samples.vocab_size == codec.vocab_size > max(ids)
+    names = {subset: {one.partition(":")[0] for one in samples.names} for subset, samples in subsets.items()}
+    assert not names["train"] & (names["val"] | names["test"])
+    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.txt")]
+    assert sum(map(len, decoded.values())) == sum(map(len, texts))
+    assert all(any(text in one for one in decoded.values()) for text in texts)
+
+
+def test_a_window_s_name_says_where_it_begins(folder: Path) -> None:
+    subsets = TextFiles(folder, context_length=16, split_by="files").read()
+    samples = subsets["train"]
+    for at in (0, 7, len(samples) - 1):
+        name, _, token = samples.names[at].rpartition(":")
+        text = (folder / name).read_bytes() + b"\0"
+        start = text[int(token) : int(token) + 16]
+        assert bytes(samples.inputs[at].tolist()).startswith(start)
+
+
+def test_a_batch_is_int64_and_nothing_is_normalised(folder: Path) -> None:
+    data = module_of(TextFiles(folder, context_length=16))
+    assert (data.spec.task, data.spec.input_shape, data.spec.input_dtype) == (
+        "language_modelling",
+        (16,),
+        "int64",
+    )
+    assert (data.spec.vocab_size, data.spec.token_bytes, data.spec.mean) == (256, "0 1*255", ())
+    for _ in range(3):  # whatever is prepared at once later
+        batch = next(iter(data.train_dataloader()))
+        inputs, targets = data.on_after_batch_transfer(batch, 0)
+        assert inputs.dtype == targets.dtype == torch.int64
+        assert inputs.shape == targets.shape == (4, 16)
+        assert torch.equal(inputs[:, 1:], targets[:, :-1])
+
+
+def test_byte_pairs_are_learned_from_the_training_part_alone(folder: Path) -> None:
+    def tokenizer() -> str:
+        source = TextFiles(folder, context_length=16, tokens="bpe", vocab_size=300, split_by="files")
+        subsets = source.read()
+        assert source.fitted is not None
+        assert {samples.vocab_size for samples in subsets.values()} == {300}
+        tested.update(one.partition(":")[0] for one in subsets["test"].names)
+        return source.fitted.to_json()
+
+    tested: set[str] = set()
+    before = tokenizer()
+    for name in tested:
+        length = len((folder / name).read_text(encoding="utf-8"))
+        (folder / name).write_text(("zzzz zzz " * length)[:length], encoding="utf-8")
+    assert tokenizer() == before
+
+
+def test_characters_that_training_lacks_are_counted_and_said(folder: Path) -> None:
+    tested = {one.partition(":")[0] for one in TextFiles(folder, context_length=16).read()["test"].names}
+    path = folder / min(tested)
+    path.write_text(path.read_text(encoding="utf-8") + "ж" * 7, encoding="utf-8")
+    source = TextFiles(folder, context_length=16, tokens="characters")
+    source.read()
+    [note] = [note for note in source.notes if "training subset" in note]
+    assert note.startswith("data.source.tokens=characters: 7 of ")
+
+
+def test_files_in_two_parts_are_said(folder: Path) -> None:
+    subsets = TextFiles(folder, context_length=16).read()
+    one, other = (subsets[subset].names[-1].partition(":")[0] for subset in ("train", "test"))
+    (folder / other).write_bytes((folder / one).read_bytes())
+    source = TextFiles(folder, context_length=16)
+    source.read()
+    assert f"1 file of the test subset, such as {other}, have the text of a training file" in source.notes
+
+
+def test_folders_are_subsets(tmp_path: Path) -> None:
+    for subset in ("train", "test"):
+        (tmp_path / subset).mkdir()
+        (tmp_path / subset / "a.txt").write_text(subset * 50)
+    data = module_of(TextFiles(tmp_path, context_length=8))
+    assert (data.spec.num_val, data.spec.num_test) == (3, 25)  # a tenth of the training text, and a folder
+    source = TextFiles(tmp_path, context_length=8)
+    source.divides, source.fitted = False, Alphabet()
+    assert list(source.read()) == ["all"]
+
+
+def test_what_is_left_out_is_said(folder: Path) -> None:
+    (folder / "empty.txt").touch()
+    (folder / "latin.txt").write_bytes("für".encode("latin-1"))
+    (folder / ".hidden.txt").write_text("x")
+    with pytest.raises(
+        DataError, match=r"1 of 32 files cannot be used: latin.txt is not UTF-8 at byte 1"
+    ) as caught:
+        TextFiles(folder).read()
+    assert "data.source.on_bad=skip" in str(caught.value)
+    source = TextFiles(folder, context_length=16, on_bad="skip")
+    source.read()
+    assert [note for note in source.notes if "1 empty file left out" in note]
+    assert [note for note in source.notes if "latin.txt" in note and "left out" in note]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"context_length": 0}, "data.source.context_length=0: expected 1 or more"),
+        ({"stride": 129}, "stride=129"),
+        ({"tokens": "words"}, "tokens='words': expected one of bytes, characters, bpe"),
+        ({"vocab_size": 500}, "vocab_size=500 is of byte pairs, and the tokens are bytes"),
+        ({"tokens": "bpe", "vocab_size": 10}, "vocab_size=10"),
+    ],
+    ids=str,
+)
+def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TextFiles(**options)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("", {}, "all of 1 file are empty"),
+        ("short", {}, "context_length=128: the train subset has"),
+        ("short " * 40, {"context_length": 100}, "context_length=100: the val subset has"),
+        ("text " * 999, {"split_by": "files"}, "1 file are too few"),
+        ("text " * 999, {"split_by": "folders"}, "files in folders train, val and test"),
+        ("text", {"pattern": "*.md"}, "there is no such file"),
+    ],
+)
+def test_texts_that_cannot_be_used(tmp_path: Path, text: str, options: dict[str, Any], message: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        TextFiles(tmp_path, **options).read()
+    assert "data.source." in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("split", [{"folds": 3, "fold": 0}, {"group": "(.*)"}])
+def test_windows_of_a_text_are_not_divided(folder: Path, split: dict[str, Any]) -> None:
+    """A fold would be tested on windows next to those that were trained on."""
+    source = TextFiles(folder, context_length=16)
+    data = DataModule(source, 4, 4, {"val": 0.1, "test": 0.1, **split}, TRANSFORM)
+    with pytest.raises(DataError, match=r"data\.split\.\w+=.*: this source divides its texts itself"):
+        data.setup()
+
+
+@pytest.fixture(scope="module")
+def docs() -> Any:
+    return StdlibDocs().read()["all"]
+
+
+def test_thousands_of_texts_of_each_topic_no_text_twice(docs: Any) -> None:
+    assert len(docs) > 4000
+    assert docs.targets.bincount().min() > 200
+    assert len(docs.targets.bincount()) == len(TOPICS) == 8
+    assert docs.raw["text"].map(lambda text: " ".join(text.split()).casefold()).is_unique
+    assert docs.raw["text"].str.split().str.len().min() >= 5
+
+
+def test_a_text_has_the_topic_of_its_module(docs: Any) -> None:
+    import json
+    import smtplib
+
+    topics = dict(zip(docs.raw["text"], docs.targets.tolist(), strict=True))
+    for text, topic in ((json.dumps.__doc__, "markup"), (smtplib.SMTP.sendmail.__doc__, "mail")):
+        (found,) = (label for known, label in topics.items() if known.split() == str(text).split())
+        assert list(TOPICS)[found] == topic
+
+
+def test_a_python_without_its_sources_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    with pytest.raises(DataError, match="has no sources for the topic 'concurrency'"):
+        StdlibDocs().read()
