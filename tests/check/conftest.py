@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import chdir
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +50,9 @@ def job(composed: DictConfig) -> DictConfig:
     copy = composed.copy()
     OmegaConf.set_struct(copy, False)
     return copy
+
+
+@pytest.fixture
+def project_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of `project/` can be imported."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "project"))

@@ -1,4 +1,4 @@
-"""A job is checked once, and a sweep as a whole, quickly."""
+"""Jobs are checked once, a sweep as a whole, and what a check says of a job is what its run takes."""
 
 from __future__ import annotations
 
@@ -8,63 +8,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
+from omegaconf import open_dict
+from tests.check.jobs import prove
 
 from assay.check.checker import Checker, Failure, summary_of
+from assay.check.fake_step import take_step
 from assay.check.job import check_job
-from assay.check.prove import Prover
+from assay.check.prove import Prover, chosen_classes
+from assay.check.report import but_for_rates, elsewhere
+from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError, DataError
 from assay.sweep.session import check as check_sweep
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "check_sweep.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def test_one_report_a_job_in_order() -> None:
     reports = check_sweep(["data=iris,wine", "device=cpu", "trainer.max_epochs=1,2"])
-    assert [(report.spec["num_classes"], report.spec["total_steps"]) for report in reports] == [
-        (3, 7),
-        (3, 14),
-        (3, 8),
-        (3, 16),
-    ]
-
-
-def test_every_error_is_told_once_with_its_jobs() -> None:
-    with pytest.raises(AssayError) as caught:
-        check_sweep(["data=iris", "device=cpu", "optimizer.lr=0.1,-1,-2", "optimizer.eps=1e-8,-3"])
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "5 of 6 jobs cannot run; none was started"
-    assert "job 1 (data=iris device=cpu optimizer.lr=0.1 optimizer.eps=-3)" in lines
-    assert "job 2 and 1 more (data=iris device=cpu optimizer.lr=-1 optimizer.eps=1e-08)" in lines
-    assert (
-        "  optimizer.lr: -2 was given; a number above 0 and at most 100 was expected (command line)" in lines
-    )
-    assert caught.value.exit_code == 2
-
-
-def test_a_single_job_has_its_own_error() -> None:
-    with pytest.raises(AssayError, match=r"^optimizer\.lr: -1 was given; .* \(command line\)"):
-        check_sweep(["data=iris", "optimizer.lr=-1"])
+    shown = [(report.spec["num_classes"], report.spec["total_steps"]) for report in reports]
+    assert shown == [(3, 7), (3, 14), (3, 8), (3, 16)]
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a job's names were looked at, and how often it was proved."""
+    """How often a job's names were looked at, and how often it was proved, and a step taken."""
     counted: Counter[str] = Counter()
-    prove = Prover.prove
+    prove_job = Prover.prove
 
     def counted_prove(self: Prover, *args: Any, **kwargs: Any) -> Any:
         counted["proofs"] += 1
-        return prove(self, *args, **kwargs)
+        return prove_job(self, *args, **kwargs)
 
     def counted_names(config: DictConfig) -> None:
         counted["names"] += 1
         check_job(config)
 
+    def counted_step(*args: Any) -> Any:
+        counted["steps"] += 1
+        return take_step(*args)
+
     monkeypatch.setattr(Prover, "prove", counted_prove)
     monkeypatch.setattr("assay.check.checker.check_job", counted_names)
+    monkeypatch.setattr("assay.check.prove.take_step", counted_step)
     return counted
 
 
@@ -73,35 +62,117 @@ def test_a_job_that_was_looked_at_is_not_looked_at_again(calls: Counter[str]) ->
     job = checker.job(["data=iris", "device=cpu"])
     assert calls == {"names": 1}
     assert checker.check(job).report.spec["num_classes"] == 3
-    assert calls == {"names": 1, "proofs": 1}
+    assert calls == {"names": 1, "proofs": 1, "steps": 1}
 
 
 def test_jobs_that_differ_in_the_seed_alone_are_checked_once(calls: Counter[str]) -> None:
     reports = check_sweep(["data=iris", "device=cpu", "seed=1,2,3"])
-    assert calls == {"names": 1, "proofs": 1}
+    assert calls == {"names": 1, "proofs": 1, "steps": 1}
     assert [report.overrides[-1] for report in reports] == ["seed=1", "seed=2", "seed=3"]
-
-
-def test_a_seed_is_looked_at_though_its_job_is_known(calls: Counter[str]) -> None:
     with pytest.raises(ConfigError, match=r"^1 of 2 jobs cannot run(.|\n)*seed: "):
         check_sweep(["data=iris", "device=cpu", "seed=1,-1"])
-    assert calls == {"names": 1, "proofs": 1}
-
-
-def test_a_seed_that_decides_about_more_is_checked_each_time(calls: Counter[str]) -> None:
+    calls.clear()
     check_sweep(["data=iris", "device=cpu", "seed=1,2", "optimizer.lr=${seed}"])
-    assert calls == {"names": 2, "proofs": 2}
+    assert calls["proofs"] == 2, "the seed decides about more"
 
 
-def test_a_number_is_looked_at_too_though_its_words_are_known(calls: Counter[str]) -> None:
-    with pytest.raises(AssayError, match=r"1 of 2 jobs cannot run(.|\n)*data\.batch_size"):
-        check_sweep(["data=iris", "device=cpu", "data.batch_size=8,-8"])
-    assert calls == {"names": 2, "proofs": 1}
+def test_distinct_steps_are_proven_once(calls: Counter[str]) -> None:
+    reports = check_sweep(["data=iris", "model.hidden=[8],[16]", "optimizer.lr=0.1,0.2,0.3", "seed=1,2"])
+    assert len(reports) == 12
+    assert calls["steps"] == 2
+    assert {report.parameters for report in reports} == {4 * 8 + 8 + 8 * 3 + 3, 4 * 16 + 16 + 16 * 3 + 3}
+
+
+def test_every_error_is_told_once_with_its_jobs() -> None:
+    with pytest.raises(AssayError) as caught:
+        check_sweep(["data=iris", "device=cpu", "optimizer.lr=0.1,0.2,-0.3", "model.dropout=0.1,1.5"])
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "4 of 6 jobs cannot run; none was started"
+    assert "job 1 and 2 more (data=iris device=cpu optimizer.lr=0.1 model.dropout=1.5)" in lines
+    assert any("optimizer.lr: -0.3 was given" in line and "(command line)" in line for line in lines)
+    assert any("model.dropout: 1.5 was given" in line for line in lines)
+    assert caught.value.exit_code == 2
+    with pytest.raises(AssayError, match=r"^optimizer\.lr: -1 was given; .* \(command line\)"):
+        check_sweep(["data=iris", "optimizer.lr=-1"])
+
+
+def test_a_summary_shows_ten_errors_and_has_the_highest_exit_code() -> None:
+    same = [(number, [f"seed={number}"], ConfigError("wrong", key="seed")) for number in (2, 4, 5)]
+    summary = summary_of([*same, (7, ["data=x"], DataError("gone"))], 9)
+    lines = summary.message.splitlines()
+    assert lines[:2] == ["4 of 9 jobs cannot run; none was started", "job 2 and 2 more (seed=2)"]
+    assert lines[-2:] == ["job 7 (data=x)", "  gone"]
+    assert summary.exit_code == max(ConfigError("a").exit_code, DataError("b").exit_code)
+    many: list[Failure] = [(number, [], AssayError(f"wrong {number}")) for number in range(13)]
+    lines = summary_of(many, 13).message.splitlines()
+    assert sum(line.startswith("  wrong") for line in lines) == 10
+    assert lines[-1] == "… and 3 other errors"
+
+
+def test_nothing_random_is_drawn_and_nothing_is_written(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    prove("data=digits", "augment=mixup", f"hydra.run.dir={tmp_path}/run")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_proof_is_not_shared_by_jobs_that_differ() -> None:
+    """A number that is not whole may change the shapes of a model."""
+    network = {"_target_": "torchvision.models.MobileNetV2", "num_classes": "${spec.num_outputs}"}
+    network["inverted_residual_setting"] = [[1, 16, 1, 1], [6, 24, 1, 2]]  # type: ignore[assignment]  # two of its seventeen
+    shared, flops = Prover(), []
+    for width in (0.5, 1.4):
+        config = job_config(compose(["device=cpu", "data=digits"]))
+        with open_dict(config):
+            adapted = {"_target_": "assay.model.adapted.Adapted", "input_shape": "${spec.input_shape}"}
+            config.model = {**adapted, "network": {**network, "width_mult": width}}
+        steps = shared.prove(config).report.step, Prover().prove(config).report.step
+        assert steps[0] is not None
+        assert steps[0] == steps[1]
+        flops.append(steps[0].flops)
+    assert flops[1] > 2 * flops[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "share"),
+    [
+        ({"lr": 0.1}, {"lr": 0.2}, True),
+        ({"weight_decay": 0.0}, {"weight_decay": 0.1}, False),
+        ({"betas": [0.9, 0.99]}, {"betas": [0.8, 0.9]}, True),
+        ({"betas": [0.0, 0.99]}, {"betas": [0.8, 0.9]}, False),
+        ({"lr": 0.1, "nesterov": True}, {"lr": 0.1, "nesterov": False}, False),
+        ({"max_iter": 4}, {"max_iter": 5}, False),
+        (None, {"lr": 0.1}, False),
+    ],
+)
+def test_how_large_a_rate_is_shares_a_proof(one: Any, other: Any, share: bool) -> None:
+    assert (but_for_rates(one) == but_for_rates(other)) is share
+
+
+def test_the_run_directory_is_no_part_of_a_key() -> None:
+    node = {"dirpath": "runs/1/checkpoints", "list": ["runs/1", "runs/10/x", "on/runs/1"]}
+    assert elsewhere(node, "runs/1") == {"dirpath": "/checkpoints", "list": [".", "runs/10/x", "on/runs/1"]}
+
+
+@pytest.mark.parametrize(
+    ("typed", "key", "name"),
+    [
+        ("data=digits", "model", "SmallCNN"),
+        ("data=digits", "scheduler", "WarmupCosine"),  # says more than LambdaLR
+        ("data=digits scheduler=none", "scheduler", None),
+        ("data=digits model=resnet18", "model", "resnet18"),  # and more than Adapted
+        ("data=digits module._target_=my.GAN trusted_packages=[my]", "model", "GAN"),
+        ("data=digits module._target_=my.GAN trusted_packages=[my]", "loss", None),
+    ],
+)
+def test_each_node_is_shown_by_its_class(typed: str, key: str, name: str | None) -> None:
+    assert chosen_classes(compose(typed.split())).get(key) == name
 
 
 @pytest.mark.long
 def test_a_further_job_that_differs_in_values_costs_less_than_a_third_of_one() -> None:
-    benchmark = runpy.run_path(str(BENCHMARK))
+    benchmark = runpy.run_path(str(BENCHMARKS / "check_sweep.py"))
     seconds = benchmark["seconds"]
     seconds(benchmark["ONE"])
     _, one, _ = seconds(benchmark["ONE"])
@@ -110,25 +181,17 @@ def test_a_further_job_that_differs_in_values_costs_less_than_a_third_of_one() -
     assert many - one <= 99 * one / 3
 
 
-def test_the_same_message_is_told_once() -> None:
-    same = [(number, [f"seed={number}"], ConfigError("wrong", key="seed")) for number in (2, 4, 5)]
-    lines = summary_of([*same, (7, ["data=x"], DataError("gone"))], 9).message.splitlines()
-    assert lines[0] == "4 of 9 jobs cannot run; none was started"
-    assert lines[1] == "job 2 and 2 more (seed=2)"
-    assert [line for line in lines if "wrong" in line] == [f"  {ConfigError('wrong', key='seed')}"]
-    assert lines[-2:] == ["job 7 (data=x)", "  gone"]
+PREDICTED = (
+    *("", "model=mlp optimizer=sgd", "data=diabetes optimizer=muon"),
+    *("loss=ldam augment=mixup optimizer=rmsprop", "precision=bf16", "precision=fp64 data=breast_cancer"),
+    "data=synthetic data.source.num_samples=1000 data.batch_size=100",
+)
 
 
-def test_of_many_ten_are_shown() -> None:
-    failures: list[Failure] = [(number, [], AssayError(f"wrong {number}")) for number in range(13)]
-    lines = summary_of(failures, 13).message.splitlines()
-    assert sum(line.startswith("  wrong") for line in lines) == 10
-    assert lines[-1] == "… and 3 other errors"
-
-
-def test_the_highest_exit_code_counts() -> None:
-    config, data = ConfigError("a"), DataError("b")
-    codes = {config.exit_code, data.exit_code}
-    assert len(codes) == 2
-    for order in ((config, data), (data, config)):
-        assert summary_of([(n, [], one) for n, one in enumerate(order)], 2).exit_code == max(codes)
+@pytest.mark.always("loss=ldam augment=mixup optimizer=rmsprop")
+@pytest.mark.parametrize("typed", PREDICTED)
+def test_the_run_takes_what_the_check_said(typed: str) -> None:
+    benchmark = runpy.run_path(str(BENCHMARKS / "check_prediction.py"))
+    said, took = benchmark["predict"](tuple(typed.split())), benchmark["run"](tuple(typed.split()))
+    assert (said.parameters, said.flops, said.steps) == (took.parameters, took.flops, took.steps)
+    assert 1 / 1.25 <= said.memory / took.memory <= 1.25

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from assay.check.fake_step import Memory, Step
@@ -61,6 +60,8 @@ def said(console: Console) -> str:
 
 def test_a_job_is_told_in_words_and_numbers() -> None:
     console = printed()
+    show_job(console, report(unproven="layer 'x[0]' decides by values"))
+    assert "unproven: layer 'x[0]' decides by values; the run will show" in said(console)
     show_job(console, report(("optimizer=[x]",)))
     text = said(console)
     for part in (
@@ -92,12 +93,6 @@ def test_the_learning_rate_is_drawn_to_scale(width: int) -> None:
     assert drawn == [round(64 * round(1000 * column / (columns - 1)) / 1000) for column in range(columns)]
 
 
-def test_what_could_not_be_proven_is_said() -> None:
-    console = printed()
-    show_job(console, report(unproven="layer 'x[0]' decides by values"))
-    assert "unproven: layer 'x[0]' decides by values; the run will show" in said(console)
-
-
 def test_a_sweep_is_a_row_a_job() -> None:
     console = printed()
     show_sweep(console, [report(("data=iris", f"optimizer.lr={lr}", "tags=[a]")) for lr in (0.1, 0.2)])
@@ -110,31 +105,22 @@ def test_a_sweep_is_a_row_a_job() -> None:
 
 
 def test_units() -> None:
-    assert [in_flops(n) for n in (0, 999, 1000, 123_456_789, 10**15)] == [
-        "0 FLOP",
-        "999 FLOP",
-        "1 kFLOP",
-        "123 MFLOP",
-        "1 PFLOP",
+    counts = [0, 999, 1000, 123_456_789, 2.5e12, 10**20]
+    assert [in_flops(n) for n in counts] == [  # type: ignore[arg-type]  # a mean of counts
+        *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "1e+05 PFLOP")
     ]
-    assert [in_bytes(n) for n in (0, 1023, 1024, 3 << 30)] == ["0 B", "1023 B", "1 KiB", "3 GiB"]
+    assert [in_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1023 B", "1 KiB", "1.5 TiB"]
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
 def test_the_curve_is_drawn_whole(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "with space" / f"lr.{suffix}"
     save_curve(report(), path)
     assert path.stat().st_size > 1000
     assert [one.name for one in path.parent.iterdir()] == [path.name]
-    if suffix == "png":
-        with Image.open(path) as image:
-            assert image.size == (1050, 480)
-
-
-def test_a_format_that_is_none_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match=r"lr\.xyz: Format 'xyz' is not supported"):
-        save_curve(report(), tmp_path / "lr.xyz")
-    assert not list(tmp_path.iterdir())
+        save_curve(report(), path.with_suffix(".xyz"))
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 def test_the_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,49 +1,41 @@
 """Runs hostile cases through assay's real entry points; watches what is imported and started.
 
 `python runner.py FOLDER EVERY [BEGIN]`: every EVERY-th case whose name begins so; prints a line of JSON each.
+`python runner.py FOLDER naive`: every payload by a loader that does not judge, which shows that it is one.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
 import sys
 import traceback
 import warnings
-from contextlib import chdir
+from contextlib import chdir, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.check.hostile.case import QUICK, Case, run_directory
+from tests.check.hostile.cases import IMPORTED, MARKER, PAYLOADS, QUICK, Case, call, fill, run_directory
 from tests.check.hostile.corpus import CASES
-from tests.check.hostile.folder import fill
-from tests.check.hostile.payloads import MARKER
 from typer.testing import CliRunner
 
 KNOWN = (
-    "torch",
-    "torchvision",
-    "torchmetrics",
-    "lightning",
-    "assay",
-    "lightning_utilities",
-    "lightning_fabric",
-    "optuna",
-    "sqlalchemy",
-    "colorlog",
-    "tqdm",
+    *(
+        "torch",
+        "torchvision",
+        "torchmetrics",
+        "lightning",
+        "assay",
+        "lightning_utilities",
+        "lightning_fabric",
+    ),
+    *("optuna", "sqlalchemy", "colorlog", "tqdm"),
 )
 """Whose further modules may be imported while a target is looked for."""
-STARTED = (
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-    "os.spawn",
-    "subprocess.Popen",
-    "pickle.find_class",
-    "exec",
-)
+STARTED = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pickle.find_class")
 seen: list[tuple[str, str]] = []
 """What Python's audit hook saw: modules imported, commands started."""
 
@@ -51,7 +43,7 @@ seen: list[tuple[str, str]] = []
 def watch(event: str, args: tuple[Any, ...]) -> None:
     if event == "import":
         seen.append((event, str(args[0])))
-    elif event in STARTED and event != "exec":
+    elif event in STARTED:
         seen.append((event, str(args)))
 
 
@@ -80,8 +72,7 @@ def innocent(folder: Path) -> None:
     Raises:
         AssertionError: They are refused by themselves, and so would be whatever stands beside them.
     """
-    linear = {"_target_": "torch.nn.Sequential", "_args_": [{"_target_": "torch.nn.Flatten"}]}
-    fill(folder, run_directory(linear, "!pickle"))
+    fill(folder, run_directory(call("torch.nn.Sequential", call("torch.nn.Flatten")), "!pickle"))
     honest: tuple[tuple[str, ...], ...] = (QUICK, (*QUICK, "-m", "seed=1,2", "hydra.sweep.dir=sweep"))
     typed: tuple[tuple[str, ...], ...] = (
         ("optimizr=sgd",),
@@ -135,6 +126,43 @@ def judge(case: Case, folder: Path, known: set[str]) -> dict[str, Any]:
     }
 
 
+def locate(path: str) -> Any:
+    parts = path.split(".")
+    found: Any = importlib.import_module(parts[0])
+    for index, part in enumerate(parts[1:], 2):
+        if not hasattr(found, part):
+            importlib.import_module(".".join(parts[:index]))
+        found = getattr(found, part)
+    return found
+
+
+def make(node: Any) -> Any:
+    """A node by the few rules that every loader has."""
+    if isinstance(node, list):
+        return [make(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    if "_target_" not in node:
+        return {key: make(value) for key, value in node.items()}
+    inner = node if node.get("_recursive_") is False else {k: make(v) for k, v in node.items()}
+    plain = {key: value for key, value in inner.items() if not key.startswith("_")}
+    called = partial(locate(node["_target_"]), *inner.get("_args_", []), **plain)
+    return called if node.get("_partial_") else called()
+
+
+def naive(folder: Path) -> None:
+    for number, (name, node) in enumerate(PAYLOADS.items()):
+        place = folder / str(number)
+        fill(place, {})
+        sys.modules.pop(IMPORTED, None)
+        sys.path.insert(0, str(place))
+        importlib.invalidate_caches()
+        with chdir(place), suppress(Exception):
+            make(node)
+        sys.path.remove(str(place))
+        sys.stdout.write(f"{json.dumps({'name': name, 'marker': (place / MARKER).exists()})}\n")
+
+
 def main(folder: Path, every: int, only: str = "") -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
@@ -150,4 +178,7 @@ def main(folder: Path, every: int, only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    if sys.argv[2] == "naive":
+        naive(Path(sys.argv[1]))
+    else:
+        main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

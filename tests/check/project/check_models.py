@@ -2,165 +2,133 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 
-class DataDependent(nn.Module):
+class _Linear(nn.Module):
+    def __init__(self, num_features: int, num_outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(num_features, num_outputs)
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(inputs)
+
+
+class DataDependent(_Linear):
     """Decides by the values it sees."""
 
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.linear(inputs.flatten(1))
-        return outputs if inputs.sum() > 0 else -outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(inputs) if inputs.sum() > 0 else -self.linear(inputs)
 
 
-class ByWayOfNumpy(nn.Module):
+class NeedsPositiveValues(_Linear):
+    """Takes real values, and none that are made up."""
+
+    def forward(self, inputs: Tensor) -> Any:
+        if not inputs.any():
+            raise ValueError("all values are zero")
+        return self.linear(inputs)
+
+
+class ByWayOfNumpy(_Linear):
     """Leaves torch for a moment, where fake tensors cannot follow."""
 
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        scale = torch.from_numpy(inputs.detach().numpy().mean(axis=0, keepdims=True))
-        outputs: Tensor = self.linear((inputs - scale).flatten(1))
-        return outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(inputs - torch.from_numpy(inputs.detach().numpy().mean(axis=0, keepdims=True)))
 
 
-class Lazy(nn.Module):
-    """Takes its width from the first batch."""
+class DoublesInside(_Linear):
+    """Changes the type on its way."""
 
-    def __init__(self, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.LazyLinear(num_outputs)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.linear(inputs.flatten(1))
-        return outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(inputs.double())
 
 
-class ComputesWhileMade(nn.Module):
-    """Reads a value of a tensor in its constructor, which the meta device does not have."""
+class GivesAPair(_Linear):
+    """Returns two tensors."""
 
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        width = int(torch.linspace(1, num_features, 3)[1].item())
-        self.layers = nn.Sequential(
-            nn.Flatten(), nn.Linear(num_features, width), nn.ReLU(), nn.Linear(width, num_outputs)
-        )
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.layers(inputs)
-        return outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(inputs), self.linear(inputs)
 
 
-class Tied(nn.Module):
-    """Uses one weight twice."""
-
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.first = nn.Linear(num_features, num_features)
-        self.second = nn.Linear(num_features, num_features)
-        self.second.weight = self.first.weight
-        self.head = nn.Linear(num_features, num_outputs)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.head(self.second(self.first(inputs.flatten(1))))
-        return outputs
-
-
-class Frozen(nn.Module):
+class Frozen(_Linear):
     """Trains nothing."""
 
     def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs).requires_grad_(False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.linear(inputs.flatten(1))
-        return outputs
+        super().__init__(num_features, num_outputs)
+        self.requires_grad_(False)
 
 
-class DoublesInside(nn.Module):
-    """Changes the type on its way."""
+class Lazy(_Linear):
+    """Takes its width from the first batch."""
 
     def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.linear(inputs.flatten(1).double())
-        return outputs
+        super().__init__(num_features, num_outputs)
+        self.linear = nn.LazyLinear(num_outputs)
 
 
-class GivesAPair(nn.Module):
-    """Returns two tensors."""
+class ComputesWhileMade(_Linear):
+    """Reads a value of a tensor in its constructor, which the meta device does not have."""
 
     def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
+        width = int(torch.linspace(1, num_features, 3)[1].item())
+        super().__init__(width, num_outputs)
+        self.first = nn.Linear(num_features, width)
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = self.linear(inputs.flatten(1))
-        return outputs, outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(self.first(inputs))
 
 
-class Normed(nn.Module):
+class Tied(_Linear):
+    """Uses one weight twice."""
+
+    def __init__(self, num_features: int, num_outputs: int) -> None:
+        super().__init__(num_features, num_outputs)
+        self.first = nn.Linear(num_features, num_features)
+        self.second = nn.Linear(num_features, num_features)
+        self.second.weight = self.first.weight
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(self.second(self.first(inputs)))
+
+
+class Normed(_Linear):
     """Cannot be trained on a single sample."""
 
     def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(num_features, 8), nn.BatchNorm1d(8), nn.Linear(8, num_outputs))
+        super().__init__(num_features, num_outputs)
+        self.norm = nn.BatchNorm1d(num_features)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.layers(inputs)
-        return outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(self.norm(inputs))
 
 
-class ForOneBatch(nn.Module):
+class ForOneBatch(_Linear):
     """Takes batches of one size alone."""
 
     def __init__(self, num_features: int, num_outputs: int, size: int, *, by: str = "") -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
+        super().__init__(num_features, num_outputs)
         self.size, self.by = size, by
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        outputs: Tensor = self.linear(_unfollowed(inputs, self.by).view(self.size, -1))
-        return outputs
+    def forward(self, inputs: Tensor) -> Any:
+        return self.linear(_unfollowed(inputs, self.by).view(self.size, -1))
 
 
-class FailsInEvaluation(nn.Module):
+class FailsInEvaluation(_Linear):
     """Works in training alone."""
 
     def __init__(self, num_features: int, num_outputs: int, *, by: str = "") -> None:
-        super().__init__()
-        self.linear = nn.LazyLinear(num_outputs) if by == "lazy" else nn.Linear(num_features, num_outputs)
+        super().__init__(num_features, num_outputs)
+        self.linear = nn.LazyLinear(num_outputs) if by == "lazy" else self.linear
         self.by = by
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Any:
         if not self.training:
             raise RuntimeError("no such branch")
-        outputs: Tensor = self.linear(_unfollowed(inputs, self.by))
-        return outputs
-
-
-class NeedsPositiveValues(nn.Module):
-    """Takes real values, and none that are made up."""
-
-    def __init__(self, num_features: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(num_features, num_outputs)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if not inputs.any():
-            raise ValueError("all values are zero")
-        outputs: Tensor = self.linear(inputs)
-        return outputs
+        return self.linear(_unfollowed(inputs, self.by))
 
 
 def _unfollowed(inputs: Tensor, by: str) -> Tensor:

@@ -1,11 +1,16 @@
-"""Where Lightning validates is where the check expects it."""
+"""How long a run is and where it validates: as Lightning has it."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lightning as L
 import pytest
+import torch
 from lightning.pytorch.callbacks import Callback
+from torch import nn
 from typing_extensions import override
 
 from assay.build.datamodule import describe
@@ -16,14 +21,17 @@ from assay.build.run_length import (
     run_length,
     why_no_validation,
 )
+from assay.check.job import check_job
+from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.data.spec import Spec
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    import lightning as L
     from omegaconf import DictConfig
     from tests.conftest import Train
+
+    from assay.check.report import Report
 
 SAMPLES = {"num_train": 105, "num_val": 15, "num_test": 30}
 IRIS = (
@@ -61,18 +69,13 @@ def job(*typed: str) -> DictConfig:
     "typed",
     [
         "",
-        "trainer.val_check_interval=3",
         "trainer.val_check_interval=0.5",
         "trainer.check_val_every_n_epoch=2",
-        "trainer.check_val_every_n_epoch=4",
         "trainer.check_val_every_n_epoch=2 trainer.val_check_interval=5",
-        "trainer.check_val_every_n_epoch=null trainer.val_check_interval=24",
         "trainer.check_val_every_n_epoch=null trainer.val_check_interval=25",
         "trainer.max_steps=7",
-        "trainer.max_steps=8",
         "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
         "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=7",
-        "trainer.limit_train_batches=5.0",
         "trainer.limit_train_batches=0.3",
     ],
 )
@@ -134,7 +137,7 @@ def test_a_plateau_that_asks_too_soon(train: Train, typed: str, fine: bool) -> N
         assert caught.value.hint
 
 
-def test_a_length_that_nobody_knows() -> None:
+def test_an_unknown_length() -> None:
     endless = ["trainer.max_epochs=-1", "trainer.max_time={minutes: 1}"]
     config = job(*endless, "scheduler=none")
     assert config.spec.total_steps is None
@@ -151,3 +154,104 @@ def test_checkpoints_that_the_run_is_too_short_for() -> None:
     assert not said()
     assert "the run has 24 steps" in said("callbacks.last_checkpoint.every_n_train_steps=25")
     assert "the run has 3 epochs" in said("callbacks.last_checkpoint.every_n_epochs=4")
+
+
+# -- of a custom datamodule, whose loader is asked
+
+OWN = (
+    *("data._target_=check_data.Own", "trusted_packages=[check_data]", "model=linear", "device=cpu"),
+    *("trainer.max_epochs=3", "callbacks.checkpoint=null"),
+)
+
+
+@pytest.fixture
+def own_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "check" / "project"))
+
+
+def check(kind: str, *typed: str, model: dict[str, Any] | None = None) -> Report:
+    job = job_config(compose([*OWN, f"+data.kind={kind}", *typed]))
+    if model is not None:
+        job.model = model
+    check_job(job)
+    return Prover().prove(job).report
+
+
+class Steps(L.LightningModule):
+    """Stock Lightning: what it says of the steps to come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.steps = nn.Linear(4, 3), 0.0
+
+    def on_fit_start(self) -> None:
+        self.steps = self.trainer.estimated_stepping_batches
+
+    def training_step(self, *_: Any) -> Any:
+        return self.layer(torch.randn(2, 4)).mean()
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def by_lightning(kind: str, **options: Any) -> float:
+    module = Steps()
+    trainer = L.Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, use_distributed_sampler=False, **{"max_epochs": 3, **options},
+    )  # fmt: skip
+    trainer.fit(module, datamodule=sys.modules["check_data"].Own(kind))
+    return module.steps
+
+
+KINDS = (
+    *("plain", "drop_last", "weighted", "batch_sampler", "one_by_one", "counted", "two", "shortest"),
+    "batches",
+)
+
+
+@pytest.mark.usefixtures("own_project")
+@pytest.mark.always("drop_last", "batch_sampler", "shortest")
+@pytest.mark.filterwarnings("ignore")  # of Lightning's, on the trainer of the comparison
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_steps_are_those_that_lightning_counts(kind: str) -> None:
+    assert check(kind).spec["total_steps"] == by_lightning(kind)
+
+
+@pytest.mark.usefixtures("own_project")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accumulate_grad_batches": 4},
+        {"limit_train_batches": 0.5},
+        {"limit_train_batches": 3},
+        {"max_steps": 11},
+        {"accumulate_grad_batches": 3, "limit_train_batches": 5, "max_epochs": 2},
+    ],
+    ids=str,
+)
+def test_limits_and_accumulation_count(options: dict[str, Any]) -> None:
+    typed = [f"trainer.{name}={value}" for name, value in options.items()]
+    assert check("plain", *typed).spec["total_steps"] == by_lightning("plain", **options)
+
+
+@pytest.mark.usefixtures("own_project")
+@pytest.mark.parametrize("kind", ["stream", "needs_trainer"])
+def test_an_unknown_number_of_batches_is_said_where_it_is_needed(kind: str) -> None:
+    with pytest.raises(ConfigError, match="how many batches") as refused:
+        check(kind)
+    assert refused.value.key == "scheduler.lr_lambda.total_steps"
+    assert "trainer.max_steps=" in refused.value.hint
+    assert check(kind, "scheduler=none").spec["total_steps"] is None
+    known = check(kind, "trainer.max_steps=40", "trainer.max_epochs=-1")
+    assert known.spec["total_steps"] == 40
+
+
+@pytest.mark.usefixtures("own_project")
+def test_the_step_is_tried_with_a_batch_of_its_size() -> None:
+    features = {"num_features": "${spec.num_features}", "num_outputs": "${spec.num_outputs}"}
+    normed = {"_target_": "check_models.Normed", **features}
+    report = check("plain", "trusted_packages=[check_data,check_models]", model=normed)
+    assert report.step is not None
+    assert report.batch_size == 16

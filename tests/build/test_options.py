@@ -1,0 +1,173 @@
+"""Devices, processes and callbacks of a job's trainer, against a machine that has these or not."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from assay.build.trainer import build_loggers, build_trainer, check_device, quiet
+from assay.build.trainer_options import RUN_ID, has_no_end, num_local_processes, world_size
+from assay.compose.compose import compose, job_config
+from assay.errors import ConfigError, DeviceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+NOTHING, ONE_GPU, FOUR_GPUS, APPLE = (0, False), (1, False), (4, False), (0, True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "says", "hint"),
+    [
+        (NOTHING, ("cpu", 2, "32-true"), "", ""),
+        (NOTHING, ("auto", 1, "bf16-mixed"), "", ""),
+        (ONE_GPU, ("auto", 1, "16-mixed"), "", ""),
+        (FOUR_GPUS, ("gpu", -1, "32-true"), "", ""),
+        (FOUR_GPUS, ("cuda", [1, 3], "32-true"), "", ""),
+        (FOUR_GPUS, ("cuda", "3,", "32-true"), "", ""),
+        (FOUR_GPUS, ("cuda", "4", "32-true"), "", ""),
+        (APPLE, ("gpu", 1, "16-mixed"), "", ""),
+        (APPLE, ("cpu", 1, "64-true"), "", ""),
+        (NOTHING, ("gpu", 1, "32-true"), "no GPU", "device=cpu"),
+        (ONE_GPU, ("gpu", 2, "32-true"), "1 GPU", "trainer.devices=1"),
+        (FOUR_GPUS, ("gpu", "5", "32-true"), "4 GPU", "trainer.devices=4"),
+        (FOUR_GPUS, ("gpu", [0, 4], "32-true"), "no GPU 4", "trainer.devices=[0]"),
+        (NOTHING, ("mps", 1, "32-true"), "no Apple GPU", "device=cpu"),
+        (APPLE, ("cuda", 1, "32-true"), "no GPU", "device=cpu"),
+        (NOTHING, ("cpu", 1, "16-mixed"), "precision=fp16", "precision=bf16"),
+        (NOTHING, ("auto", 1, "16-true"), "precision=fp16", "precision=bf16"),
+        (APPLE, ("auto", 1, "64-true"), "no double precision", "device=cpu"),
+    ],
+)
+def test_devices(
+    monkeypatch: pytest.MonkeyPatch,
+    machine: tuple[int, bool],
+    asked: tuple[Any, ...],
+    says: str,
+    hint: str,
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: machine[0])
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: machine[1])
+    node = OmegaConf.create(dict(zip(("accelerator", "devices", "precision"), asked, strict=True)))
+    if not says:
+        check_device(node)
+        return
+    with pytest.raises(DeviceError, match=says) as caught:
+        check_device(node)
+    assert hint in caught.value.hint
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+
+
+def with_strategy(strategy: str, devices: object, num_nodes: int | None = None) -> DictConfig:
+    return OmegaConf.create({"trainer": {"strategy": strategy, "devices": devices, "num_nodes": num_nodes}})
+
+
+@pytest.mark.usefixtures("four_gpus")
+@pytest.mark.parametrize(
+    ("strategy", "devices", "processes"),
+    [
+        ("auto", 4, 1),
+        ("ddp", 3, 3),
+        ("ddp", -1, 4),
+        ("ddp", "auto", 4),
+        ("ddp", [0, 2], 2),
+        ("ddp", "0,2,3", 3),
+        ("ddp", "2", 2),
+        ("ddp_find_unused_parameters_true", 2, 2),
+        ("fsdp", 2, 2),
+    ],
+)
+def test_num_processes(strategy: str, devices: object, processes: int) -> None:
+    assert num_local_processes(with_strategy(strategy, devices)) == processes
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_a_rank_starts_no_further_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert world_size(with_strategy("ddp", 2, num_nodes=3)) == 6
+    monkeypatch.setenv("LOCAL_RANK", "0")  # as of torchrun with one process
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    assert num_local_processes(with_strategy("ddp", 4)) == world_size(with_strategy("ddp", 4)) == 4
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", RUN_ID)
+    assert num_local_processes(with_strategy("ddp", 4)) == 1
+    assert world_size(with_strategy("ddp", 2)) == 16
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"max_epochs": 3}, False),
+        ({"max_epochs": -1}, True),
+        ({"max_epochs": -1, "max_steps": 10}, False),
+        ({"max_epochs": None, "max_steps": -1}, False),  # Lightning's 1000 epochs
+        ({"max_time": "00:00:01:00"}, True),  # time alone is not a number of steps
+        ({"max_epochs": None, "max_steps": 10, "max_time": "00:00:01:00"}, False),
+    ],
+)
+def test_whether_a_run_has_an_end(values: dict[str, Any], expected: bool) -> None:
+    assert has_no_end(values) == expected
+
+
+# -- the trainer
+
+
+def job(*overrides: str) -> DictConfig:
+    return job_config(compose(["data=wine", "device=cpu", "hydra.run.dir=run", *overrides]))
+
+
+def test_callbacks_and_loggers_are_those_of_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = job("callbacks=[early_stopping]", "logger=[tensorboard]", "trainer.max_epochs=7")
+    trainer = build_trainer(config)
+    assert trainer.early_stopping_callback is not None
+    assert trainer.early_stopping_callback.mode == "min"
+    assert (trainer.loggers, trainer.max_epochs, trainer.default_root_dir) == ([], 7, "run")
+    assert [type(one).__name__ for one in build_loggers(config)] == ["RunCSV", "TensorBoardLogger"]
+    assert [type(one).__name__ for one in build_loggers(job("logger=[csv]"))] == ["RunCSV"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fine"), [({}, False), ({"save_top_k": 3}, False), ({"every_n_epochs": 2}, True)]
+)
+def test_callbacks_that_a_checkpoint_could_not_tell_apart(change: dict[str, object], fine: bool) -> None:
+    config = job("callbacks=[checkpoint]", "callbacks.checkpoint.mode=force_min")
+    with open_dict(config):
+        config.callbacks.second = {**config.callbacks.checkpoint, **change}
+        config.spec = {"num_classes": 3}
+    if fine:
+        build_trainer(config)
+        return
+    with pytest.raises(ConfigError, match=r"callbacks\.second: has the settings of callbacks\.checkpoint"):
+        build_trainer(config)
+
+
+def test_only_what_is_meant_as_it_is_is_kept_from_the_terminal() -> None:
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with suppress(KeyError), quiet():
+            assert logger.level == logging.WARNING
+            warnings.warn("The 'train_dataloader' does not have many workers", stacklevel=1)
+            warnings.warn("a tensor was not contiguous", stacklevel=1)
+            raise KeyError
+        warnings.warn("does not have many workers", stacklevel=1)
+    assert [str(one.message) for one in caught] == [
+        "a tensor was not contiguous",
+        "does not have many workers",
+    ]
+    assert logger.level == before

@@ -1,0 +1,211 @@
+"""Where a run reads and writes is judged by `check` and `train` before a run directory exists."""
+
+from __future__ import annotations
+
+import os
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from omegaconf import OmegaConf
+from tests.check.jobs import prove
+from tests.mounting import mounted
+from typer.testing import CliRunner
+
+from assay.check.output_paths import check_data_root, check_output_paths
+from assay.cli.app import app
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+JOB = ("data=iris", "model=linear")
+LONG = "x" * 300
+DEEP = "/".join(["x" * 200] * 25)
+SINGLE = [
+    ("hydra.run.dir=file", "'file': this is not a folder"),
+    ("hydra.run.dir=file/below", "file is not a folder"),
+    ("hydra.run.dir=", "a folder was expected"),
+    (f"hydra.run.dir=outputs/{LONG}", "a name of 300 bytes; a file system takes 255"),
+    (f"hydra.run.dir={DEEP}", "is too long"),
+    ('hydra.run.dir="a\0b"', "control character"),
+    ("hydra.run.dir=locked/run", "cannot be written to"),
+    (f"name='{'漢' * 99}'", "a name of 297 bytes"),
+    ("callbacks.checkpoint.dirpath=file", "in its own directory"),
+    ("callbacks.checkpoint.dirpath=null", "in its own directory"),
+    ("callbacks.checkpoint.dirpath=${run_dir}/checkpoints/a", "in its own directory"),
+    ("callbacks.checkpoint.filename='{nope}'", "no metric 'nope'"),
+    ("callbacks.checkpoint.filename=a/../../b", "folder of checkpoints"),
+    (f"callbacks.checkpoint.filename={'x' * 240}", "takes 255"),
+    ("logger.csv.path=folder", "a file was expected"),
+    ("logger.csv.path=file/x.csv", "file is not a folder"),
+    ("logger.csv.path=", "a file was expected"),
+    ("logger.csv.path=${run_dir}/log.txt", "the run itself writes"),
+    ("logger.csv.path=${run_dir}/checkpoints", "the run itself writes"),
+    (f"logger.csv.path=${{run_dir}}/{LONG}", "takes 255"),
+    ("logger.csv.path=locked/x.csv", "cannot be written to"),
+    ("logger.tensorboard.save_dir=file logger=tensorboard", "not a folder"),
+    (f"logger.tensorboard.version={LONG} logger=tensorboard", "takes 255"),
+    ("trainer.profiler.dirpath=file debug=profiler", "not a folder"),
+    (f"trainer.profiler.filename={LONG} debug=profiler", "takes 255"),
+]
+SWEEPS = [
+    ("hydra.sweep.dir=file", "not a folder"),
+    ("hydra.sweep.dir=", "a folder was expected"),
+    ("hydra.sweep.dir=locked/sweep", "cannot be written to"),
+    (f"hydra.sweep.dir={DEEP}", "too long"),
+    (f"hydra.sweep.subdir={LONG}${{seed}}", "takes 255"),
+    ("hydra.sweep.subdir=file/${seed} hydra.sweep.dir=.", "file is not a folder"),
+    ("hydra.sweep.subdir=same", "both write into"),
+    ("hydra.sweep.subdir=", "outside of the sweep"),
+]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The working directory: a `file`, a `folder`, and one that is `locked` where that can be had."""
+    folder = tmp_path_factory.mktemp("places")
+    (folder / "file").write_text("kept\n")
+    (folder / "folder").mkdir()
+    locked = folder / "locked"
+    locked.mkdir(mode=0o500)
+    with chdir(folder), mounted(locked, "ro"):  # the superuser writes wherever a file system takes it
+        yield folder
+    locked.chmod(0o700)
+
+
+def skip_where_nothing_is_locked(typed: str, places: Path) -> None:
+    if "locked" in typed and os.access(places / "locked", os.W_OK):
+        pytest.skip("nothing can be mounted here")
+
+
+@pytest.mark.parametrize(("typed", "says"), SINGLE, ids=lambda value: value[:60])
+def test_a_run_that_could_not_be_written_is_refused(typed: str, says: str, places: Path) -> None:
+    skip_where_nothing_is_locked(typed, places)
+    key = typed.partition("=")[0]
+    before = sorted(places.rglob("*"))
+    with pytest.raises(ConfigError) as caught:
+        prove(*JOB, *typed.split(" "))
+    assert str(caught.value).startswith(f"{key}: ")
+    assert says in str(caught.value)
+    hint = caught.value.hint
+    assert f"{key}=" in hint or "there is: " in hint or "hydra.run.dir" in hint
+    assert sorted(places.rglob("*")) == before, "nothing was written"
+
+
+@pytest.mark.parametrize(("typed", "says"), SWEEPS, ids=lambda value: value[:60])
+@pytest.mark.parametrize("verb", ["check", pytest.param("train", marks=pytest.mark.long)])
+def test_a_sweep_that_could_not_be_written_is_refused(verb: str, typed: str, says: str, places: Path) -> None:
+    skip_where_nothing_is_locked(typed, places)
+    before = sorted(places.rglob("*"))
+    words = [verb, "-m", *JOB, "device=cpu", "seed=1,2", "hydra/launcher=serial", *typed.split(" ")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code in (1, 2), result.output
+    assert result.stderr.startswith(f"error: {typed.partition('=')[0]}: "), result.stderr
+    assert says in result.stderr
+    assert sorted(places.rglob("*")) == before, "nothing was written"
+
+
+def test_the_commands_refuse_a_file_and_a_run_that_is_there(places: Path) -> None:
+    (places / "run").mkdir()
+    (places / "run" / "record.json").write_text("{}")
+    for verb in ("check", "train"):
+        for folder, says in (("file", "this is not a folder"), ("run", "already holds a run")):
+            result = CliRunner().invoke(app, [verb, *JOB, "device=cpu", f"hydra.run.dir={folder}"])
+            assert says in result.stderr
+            assert result.exit_code in (1, 2)
+    assert (places / "file").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "callbacks.checkpoint.filename='best-{epoch:02d}-{val/loss:.3f}'",
+        "callbacks.checkpoint.filename=folder/best",
+        "callbacks.checkpoint.filename=null",
+        "hydra.run.dir=folder",
+        "hydra.run.dir=.",
+        "hydra.run.dir=new/folder",
+        "logger.csv.path=folder/metrics.csv",
+    ],
+)
+def test_what_can_be_written_is_not_refused(typed: str, places: Path) -> None:
+    before = sorted(places.rglob("*"))
+    prove(*JOB, typed)
+    assert sorted(places.rglob("*")) == before, "nothing was written"
+
+
+def test_a_checkpoint_callback_without_a_folder_would_write_beside_a_logger() -> None:
+    own = {"own": {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint", "monitor": "val/loss"}}
+    with pytest.raises(ConfigError, match=r"callbacks\.own\.dirpath"):
+        check_output_paths(OmegaConf.create({"run_dir": "run", "callbacks": own}))
+
+
+# -- what is read
+
+IMAGES = {"_target_": "assay.data.image_folder.ImageFolder"}
+ARRAYS = {"_target_": "assay.data.arrays.Arrays"}
+TABLE = {"_target_": "assay.data.table.Table"}
+CIFAR = {"_target_": "assay.data.torchvision_images.TorchvisionImages"}
+MNIST = {"_target_": "torchvision.datasets.MNIST"}
+LOAD = {"_target_": "assay.load"}
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kind one, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in ("photos/cat", "run", "empty", "x.csv"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("table.csv", "rest.CSV.gz", "a.npz", "note.txt", "table.parquet", "run/config.yaml"):
+        (tmp_path / file).touch()
+
+
+@pytest.mark.parametrize(
+    ("node", "name", "says", "hint"),
+    [
+        (IMAGES | {"root": "photos"}, "", "", ""),
+        (IMAGES | {"root": None}, "", "", ""),
+        (IMAGES | {"root": "${nothing}"}, "", "", ""),
+        (ARRAYS | {"root": "photos"}, "", "", ""),
+        (TABLE | {"path": "table.csv", "test_path": "rest.CSV.gz"}, "", "", ""),
+        (CIFAR | {"root": "to/come", "download": True}, "", "", ""),
+        (MNIST | {"root": "~/photos"}, "", "", ""),
+        (MNIST | {"root": "to/come", "_partial_": True}, "", "", ""),
+        ({"_target_": "my_project.Data", "root": "nowhere"}, "", "", ""),
+        (LOAD | {"run": "run/"}, "", "", ""),
+        (IMAGES | {"root": "photo"}, "root", "did you mean 'photos'?", "root/<class>/*.jpg"),
+        (IMAGES | {"root": "photos/train/x"}, "root", "photos has no 'train'", "one folder per class"),
+        (IMAGES | {"root": "note.txt"}, "root", "note.txt is not a folder", "root=FOLDER"),
+        (IMAGES | {"root": "~/photos"}, "root", "has no '~'", ""),
+        (ARRAYS | {"root": "b.npz"}, "root", "did you mean 'a.npz'?", ".npz archive"),
+        (TABLE | {"path": "tabel.csv"}, "path", "did you mean 'table.csv'?", ".csv, .tsv, .jsonl"),
+        (TABLE | {"path": "table.csv", "test_path": "no.csv"}, "test_path", "no such file", ".csv"),
+        (TABLE | {"path": "note.txt"}, "path", ".feather or .xlsx file was expected", "convert"),
+        (TABLE | {"path": "x.csv"}, "path", "is a folder", ""),
+        (CIFAR | {"root": "no", "download": False}, "root", "no such folder", "data.source.download=true"),
+        (MNIST | {"root": "no"}, "root", "no such folder", "download=true"),
+        (LOAD | {"run": "rum"}, "run", "did you mean 'run'?", "outputs/<name>"),
+        (LOAD | {"run": "empty"}, "run", "no config.yaml", "outputs/<name>"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("sources")
+def test_sources_that_are_not_there(node: dict[str, Any], name: str, says: str, hint: str) -> None:
+    config = OmegaConf.create({"data": {"source": node}})
+    if not name:
+        check_data_root(config)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_data_root(config)
+    assert caught.value.key == f"data.source.{name}"
+    assert says in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_run_deep_inside_is_found() -> None:
+    config = {"augment": {"_target_": "x.Teacher", "models": [{"_target_": "assay.load", "run": "gone"}]}}
+    with pytest.raises(ConfigError, match=r"^augment\.models\[0\]\.run: "):
+        check_data_root(OmegaConf.create(config))

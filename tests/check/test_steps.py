@@ -1,0 +1,325 @@
+"""Steps on fake tensors, and for real where these cannot follow: what they refuse and what they count."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from lightning.pytorch.plugins import Precision
+from omegaconf import OmegaConf, open_dict
+from tests.check.jobs import IRIS, prove, prove_model
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, linear
+
+from assay.check.fake_step import LiveMemory, Memory, SameType, check_capacity, model_on_meta, watched
+from assay.check.prove import Prover
+from assay.check.real_step import batch_sizes
+from assay.check.smoke_batch import far_from_targets
+from assay.compose.compose import compose, job_config
+from assay.data.batch_order import BatchOrder
+from assay.errors import ConfigError
+from assay.torch_internals import FakeTensorMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from assay.check.report import Report
+
+GIB = 1 << 30
+SIZES = ("data.batch_size=21", "data.eval_batch_size=30")
+"""Five whole batches of 21; 15 samples to validate, 30 to test."""
+pytestmark = pytest.mark.usefixtures("project_code")
+
+
+# -- the step of a job
+
+
+def test_tied_weights_are_counted_once() -> None:
+    report = prove_model("Tied", "optimizer=adam")
+    weights = 4 * 4 + 4 + 4 + 4 * 3 + 3
+    assert report.parameters == weights
+    assert report.step is not None
+    assert report.step.memory.gradients == 4 * weights
+    assert report.step.memory.weights == 4 * (weights + 3), "with the class weights of the loss"
+
+
+def test_a_constructor_that_computes_is_run_for_real() -> None:
+    report = prove_model("ComputesWhileMade")
+    assert report.step is not None
+    assert report.parameters == (4 * 2 + 2) + (2 * 3 + 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "says"),
+    [
+        ("DoublesInside", {}, r"layer 'linear', Linear\(.*float64: both must have the same type"),
+        ("GivesAPair", {}, "gives a tuple; a tensor was expected"),
+        ("Frozen", {}, "has no trainable parameter"),
+        *(
+            ("FailsInEvaluation", {"by": by}, r"in evaluation.*no such branch.*check_models\.py")
+            for by in ("", "data", "numpy", "lazy")
+        ),
+        *(
+            ("ForOneBatch", {"size": 21, "by": by}, r"with a batch of (15|30) in evaluation")
+            for by in ("", "data", "numpy")
+        ),
+    ],
+)
+def test_models_that_cannot_be_trained(model: str, arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^model: .*{says}"):
+        prove_model(model, *SIZES, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "says"),
+    [
+        ("Lazy", {}, "first batch"),
+        ("DataDependent", {}, "depends on the data"),
+        ("NeedsPositiveValues", {}, "depends on the data"),
+        ("ByWayOfNumpy", {}, "fake tensors cannot follow it"),
+        ("ForOneBatch", {"size": 15, "by": "numpy"}, "fake tensors cannot follow it"),
+    ],
+)
+def test_models_that_are_unproven_and_not_refused(model: str, arguments: dict[str, Any], says: str) -> None:
+    report = prove_model(model, "data.batch_size=15", "data.eval_batch_size=15", **arguments)
+    assert report.step is None
+    assert says in report.unproven
+
+
+def prove_module(**arguments: Any) -> Report:
+    words = ("callbacks.checkpoint=null", "module._target_=check_modules.Own", *SIZES)
+    config = job_config(compose([*IRIS[:2], "trusted_packages=[check_modules]", *words]))
+    with open_dict(config):
+        config.module.update(arguments)
+    return Prover().prove(config).report
+
+
+def test_custom_modules() -> None:
+    for fails in ("", "logger", "trainer"):  # what needs its run is not refused
+        assert "of your own" in prove_module(fails=fails).unproven
+    with pytest.raises(ConfigError, match=r"^module: validation_step fails in evaluation.*no such branch"):
+        prove_module(fails="eval")
+    with pytest.raises(ConfigError, match=r"^module: validation_step fails with a batch of 15.*modules\.py"):
+        prove_module(size=21)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"), [("custom", "from the data set"), ("arrays", "data.source.dtype=float32")]
+)
+def test_integers_as_inputs(source: str, says: str, tmp_path: Path) -> None:
+    inputs = np.arange(240, dtype=np.uint16).reshape(60, 4)
+    np.savez(tmp_path / "a.npz", inputs=inputs, targets=np.arange(60) % 3)
+    words = {
+        "custom": ("trusted_packages=[check_data]", "data.source.dataset._target_=check_data.Counts"),
+        "arrays": (f"data.source.root='{tmp_path}/a.npz'",),
+    }
+    with pytest.raises(ConfigError) as refused:
+        prove("model=linear", f"data={source}", "data.num_workers=0", *words[source])
+    assert says in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("loss.class_weight=balanced", "CrossEntropy is not known to be a mean over samples"),
+        ("loss=ldam callbacks=[drw] callbacks.drw.start_epoch=1", "LDAM with DeferredReweighting"),
+        ("loss=triplet metrics=retrieval model.num_outputs=8", "Triplet is not known to be a mean"),
+        ("data=diabetes loss=mse metrics=regression +loss.reduction=sum", "MSELoss"),
+        ("device=ddp_cpu", "several processes"),
+    ],
+)
+def test_batches_that_cannot_be_cut(typed: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^trainer\.micro_batch: .*{says}"):
+        prove("data=digits", "model=mlp", "trainer.micro_batch=auto", *typed.split())
+
+
+# -- memory
+
+
+def test_a_large_model_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("data=synthetic", "model=mlp", "model.hidden=[60000,60000]")
+    monkeypatch.setattr("assay.check.fake_step.device_memory", lambda _: 24 * GIB)
+    with pytest.raises(ConfigError, match=r"^model: a step takes about .* GiB, and this machine has 24 GiB"):
+        prove(*words)
+    monkeypatch.setattr("assay.check.fake_step.device_memory", lambda _: 1 << 40)
+    report = prove(*words)
+    assert report.parameters is not None
+    assert report.parameters > 3_000_000_000
+    assert report.step is not None
+    assert report.step.memory.peak > 50e9
+
+
+@pytest.mark.parametrize(
+    ("gib", "memory", "key", "says"),
+    [
+        (10, Memory(2 * GIB, 2 * GIB, 0, 4 * GIB), "", ""),
+        (0, Memory(GIB << 10, 0, 0, 0), "", ""),  # the device does not say
+        (10, Memory(2 * GIB, 2 * GIB, 4 * GIB, 6 * GIB), "", "about 14 GiB, and this machine has 10 GiB"),
+        (10, Memory(GIB, GIB, 0, 18 * GIB), "data.batch_size", "this machine has 10 GiB"),
+        (10, Memory(5 * GIB, 5 * GIB, 10 * GIB, GIB), "model", "this machine has 10 GiB"),
+    ],
+)
+def test_capacity(monkeypatch: pytest.MonkeyPatch, gib: int, memory: Memory, key: str, says: str) -> None:
+    monkeypatch.setattr("assay.check.fake_step.device_memory", lambda _: gib * GIB)
+    trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, barebones=False)
+    if key:
+        with pytest.raises(ConfigError, match=f"^{key}: .*{says}"):
+            check_capacity(memory, trainer)
+        return
+    warned = check_capacity(memory, trainer)
+    assert len(warned) == bool(says)
+    assert says in "".join(warned)
+
+
+def test_live_memory_counts_what_comes_and_goes() -> None:
+    kept = torch.zeros(10)
+    with LiveMemory([kept]) as memory:
+        first = torch.ones(100)
+        view = first[:10].view(2, 5)
+        del first
+        assert memory.live == 440, "the view still holds it"
+        del view
+        assert (memory.live, memory.peak) == (40, 440)
+    weight = torch.ones(1000, requires_grad=True)
+    with LiveMemory([weight]) as memory:
+        loss = (weight * 2).exp().sum()
+        assert memory.live >= 4000 + 4000, "exp keeps its result"
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        del loss
+        assert memory.live == 4000 + 4000, "weight and gradient"
+
+
+@given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=8))
+def test_fake_tensors_count_as_what_they_stand_for(sizes: list[int]) -> None:
+    with FakeTensorMode(), LiveMemory() as memory:
+        made = [torch.empty(size, dtype=torch.float64) for size in sizes]
+        assert memory.live == memory.peak == 8 * sum(sizes)
+        made.clear()
+        assert memory.live == 0
+
+
+# -- as torch does it for real
+
+PRODUCTS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], tuple[int, ...], tuple[int, ...]]] = {
+    "mm": (torch.mm, (2, 3), (3, 2)),
+    "bmm": (torch.bmm, (1, 2, 3), (1, 3, 2)),
+    "mv": (torch.mv, (2, 3), (3,)),
+    "dot": (torch.dot, (3,), (3,)),
+    "linear": (linear, (2, 3), (4, 3)),
+    "conv2d": (conv2d, (1, 1, 4, 4), (1, 1, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_different_types_are_refused(name: str) -> None:
+    product, one, other = PRODUCTS[name]
+    same_type: Any = SameType
+    with pytest.raises(RuntimeError):  # torch's own words differ by operation
+        product(torch.ones(one), torch.ones(other, dtype=torch.float64))
+    with FakeTensorMode() as fake, same_type():
+        first, second = fake.from_tensor(torch.ones(one)), fake.from_tensor(torch.ones(other))
+        assert product(first, second).shape == product(torch.ones(one), torch.ones(other)).shape
+        with pytest.raises(RuntimeError, match="float32 and float64"):
+            product(first, second.double())
+    with same_type():  # a number is not a matrix
+        assert (torch.ones(2) * torch.tensor(2.0, dtype=torch.float64)).dtype == torch.float32
+
+
+def test_a_model_on_the_meta_device_lies_as_in_the_run() -> None:
+    conv = {"_target_": "torch.nn.Conv2d", "in_channels": 10**6, "out_channels": 10**6, "kernel_size": 9}
+    config = OmegaConf.create({"model": conv, "trainer": {"channels_last": True}})
+    model, _ = model_on_meta(config, Precision())
+    assert isinstance(model, nn.Conv2d)
+    assert all(parameter.is_meta for parameter in model.parameters())
+    assert model.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_batch_sizes_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatch, drop_last: bool) -> None:
+    for train, val, size, processes in itertools.product((7, 9, 40, 41), (0, 1, 5, 17), (3, 4, 8), (1, 2, 3)):
+        monkeypatch.setattr("assay.check.real_step.world_size", lambda _, n=processes: n)
+        sizes = {"batch_size": size, "eval_batch_size": size, "drop_last": drop_last}
+        data = {"_target_": "assay.data.data_module.DataModule", **sizes}
+        spec = {"num_train": train, "num_val": val, "num_test": 0}
+        found = batch_sizes(OmegaConf.create({"data": data, "spec": spec}))
+
+        def ordered(samples: int, **options: Any) -> set[int]:
+            orders = (
+                BatchOrder(samples, size, rank=rank, world_size=processes, **options)  # noqa: B023 - used at once
+                for rank in range(processes)  # noqa: B023
+            )
+            return {len(batch) for order in orders for batch in order.batches(0)}
+
+        if drop_last:
+            assert not found[True]
+        else:
+            assert {*found[True], size} == {*ordered(train, even=True), size}
+        assert set(found[False]) == (ordered(val) if val else set())
+
+
+# -- the layer that was at work
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "where"),
+    [
+        (
+            nn.Sequential(nn.Flatten(), nn.Sequential(nn.ReLU(), nn.Linear(12, 3))),
+            torch.zeros(2, 3, 5),
+            "layer '1.1', Linear(in_features=12, out_features=3, bias=True), was given [2, 15]",
+        ),
+        (
+            nn.Embedding(5, 2),
+            torch.zeros(2, 3, dtype=torch.float64),
+            "Embedding(5, 2) was given [2, 3] float64",
+        ),
+    ],
+)
+def test_the_innermost_layer_is_named(model: nn.Module, inputs: Tensor, where: str) -> None:
+    with watched(model) as layers, pytest.raises(RuntimeError):
+        model(inputs)
+    assert layers.where() == where
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+
+
+def test_a_layer_has_its_key_in_the_config() -> None:
+    inner = [{"_target_": "a"}, {"_target_": "b", "inner": {"c": 1}}]
+    node = OmegaConf.create({"_target_": "torch.nn.Sequential", "_args_": inner})
+    model = nn.Sequential(nn.Identity(), nn.Linear(2, 2))
+    with watched(model) as layers, pytest.raises(RuntimeError):
+        model(torch.zeros(1, 3))
+    assert layers.key(node, "model") == "model._args_[1]"
+
+
+# -- where a regression starts
+
+
+def test_targets_far_from_the_initial_outputs() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    assert not far_from_targets(model, (3,), [0.5, -3.0], [1.0, 4.0])
+    assert "(number 1)" in far_from_targets(model, (3,), [0.5, 5e3], [1.0, 4.0])
+    assert far_from_targets(model, (3,), [0.0, 0.0], [1.0, 500.0]), "a wide spread is as far"
+    for shape, mean in (((5,), [1e6, 1e6]), ((3,), [1e6]), ((3,), [])):
+        assert far_from_targets(model, shape, mean, [1.0] * len(mean)) == "", "not known"
+    start = copy.deepcopy(model)
+    start.bias.data[1] = 5e3
+    assert not far_from_targets(start, (3,), [0.5, 5e3], [1.0, 4.0])
+
+
+def test_looking_at_initial_outputs_changes_nothing() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+    before, random = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    far_from_targets(model, (3,), [1e6], [1.0])
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.training
