@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tests.making_runs import make_run
 
-from assay.analysis.config_values import ConfigValues, loss_terms, unlike_losses
+from assay.analysis.config_values import ConfigValues, config_columns, loss_terms, unlike_losses
 from assay.analysis.read_runs import read_runs
-from assay.analysis.run import shown
+from assay.analysis.run import plain_value, shown, typed_values
 from assay.errors import AssayError
 from assay.files.checksum import seal_yaml
 
@@ -36,13 +37,6 @@ def test_every_value_of_a_real_config(digits_run: Trained) -> None:
             assert values.value(run, key) == text, "of its block alone, as of the whole"
     assert values.value(run, "optimizer.nothing") is None
     assert values.value(run, "nothing") is None
-
-
-def test_a_file_without_its_seal_is_read_whole(tmp_path: Path) -> None:
-    make_run(tmp_path / "a")
-    (tmp_path / "a/config.yaml").write_text("{optimizer: {lr: 0.5}, seed: 1}\n")
-    (run,) = read_runs([tmp_path])
-    assert ConfigValues().value(run, "optimizer.lr") == "0.5"
 
 
 @pytest.mark.parametrize(
@@ -72,23 +66,6 @@ def test_hostile_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
     assert not (tmp_path / "owned").exists()
 
 
-def test_runs_of_one_fingerprint_have_their_own_values(tmp_path: Path) -> None:
-    """Tags, names and what is predicted are no part of a fingerprint."""
-    for number, tag in enumerate(("first", "second")):
-        make_run(
-            tmp_path / tag,
-            config={"tags": [tag], "predictions": {"num_samples": number}},
-            data_sha256="1" * 64,
-            fingerprint="2" * 64,
-        )
-    runs, values = read_runs([tmp_path]), ConfigValues()
-    found = {
-        run.path.name: (values.value(run, "tags"), values.value(run, "predictions.num_samples"))
-        for run in runs
-    }
-    assert found == {"first": ("[first]", "0"), "second": ("[second]", "1")}
-
-
 PLAIN = st.none() | st.sampled_from([0.0, 0.5, 19.0, "mean", "sum"])
 NODES = st.recursive(
     PLAIN | st.lists(PLAIN, max_size=2), lambda inner: st.dictionaries(st.sampled_from("ab"), inner)
@@ -113,3 +90,45 @@ def test_losses_are_one_quantity_where_their_whole_nodes_are_the_same(
     ]
     unlike = unlike_losses(("mine", loss_terms(job)) for job in jobs)
     assert bool(unlike) == (without_nulls(jobs[0]) != without_nulls(jobs[1]))
+
+
+def test_of_very_many_keys_that_nobody_typed_some_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", config={"model": {f"size{n}": 1 for n in range(9)}})
+    make_run(tmp_path / "b", config={"model": {f"size{n}": 2 for n in range(9)}})
+    columns, values, notes = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == [f"model.size{n}" for n in range(6)]
+    assert [own["model.size0"] for own in values] == ["1", "2"]
+    assert "differ in 3 more keys" in notes[0]
+
+
+def test_an_experiment_is_a_column_where_every_run_has_one(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "experiment=narrow")
+    make_run(tmp_path / "b", "experiment=wide", "model=wide")
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["experiment", "model"]
+    assert [own["experiment"] for own in values] == ["narrow", "wide"]
+    make_run(tmp_path / "c", "model=deep")
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["model"]
+    assert [own["model"] for own in values] == ["mlp", "wide", "deep"]
+
+
+def test_what_an_experiment_sets_is_shown_where_another_run_has_none(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", "experiment=faster", config={"trainer": {"max_epochs": 9}})
+    columns, values, _ = config_columns(read_runs([tmp_path]), (), ConfigValues())
+    assert columns == ["trainer.max_epochs"]
+    assert [own["trainer.max_epochs"] for own in values] == ["5", "9"]
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "-3", "1e-3", "0.5", "true", "False", "null", "adam", "inf", "a_b", "nan", "a b"]
+)
+def test_plain_values_are_what_hydra_reads(text: str) -> None:
+    expected = OverridesParser.create().parse_override(f"x={text}").value()
+    assert repr(plain_value(text)) == repr(expected)
+
+
+def test_what_was_typed() -> None:
+    typed = ["model=mlp", "++optimizer.lr=0.1", "~scheduler", "a='x=y'", "hydra/launcher=ray", "model=linear"]
+    assert typed_values(typed) == {"model": "linear", "optimizer.lr": "0.1", "scheduler": "~", "a": "x=y"}

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes, load_iris  # type: ignore[import-untyped]  # scikit-learn ships no types
-from sklearn.linear_model import LogisticRegression, Ridge  # type: ignore[import-untyped]  # as above
-from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-untyped]  # as above
+from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # as above
+from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
-from tests.task.grades import made
 
-from assay.analysis.out_of_fold import FoldRun, fold_runs, gathered, mean_scores, write
+from assay.analysis.out_of_fold import FoldRun, fold_runs, gathered, write
 from assay.record import predictions_file
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
 from assay.task.prediction.predictions import Predictions
-from assay.task.task_of import remember_task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,43 +73,6 @@ def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
     assert not (tmp_path / "all.parquet").exists()
 
 
-def test_a_regression(tmp_path: Path) -> None:
-    inputs, targets = load_diabetes(return_X_y=True)
-    said = cross_val_predict(Ridge(), inputs, targets, cv=FOLDS)
-    parts = np.array_split(np.arange(len(targets)), FOLDS)
-    runs = [
-        run(
-            tmp_path,
-            fold,
-            Predictions(
-                *("regression", "values", tuple(map(str, rows)), said[rows, None].astype(np.float32)),
-                *(targets[rows, None].astype(np.float32), ("progression",)),
-            ),
-        )
-        for fold, rows in enumerate(parts)
-    ]
-    [found] = gathered(runs)
-    scores = {score.name.split()[0]: score.value for score in found.scores()}
-    assert scores["r2"] == pytest.approx(r2_score(targets, said), abs=1e-4)
-    assert found.to_frame().target.tolist() == pytest.approx(targets.tolist())
-
-
-def test_configurations_and_seeds_are_apart(tmp_path: Path) -> None:
-    runs = [
-        run(tmp_path / lr, fold, iris(fold), name=f"{lr}-{seed}-{fold}", seed=seed, lr=lr)
-        for lr in ("0.1", "0.2")
-        for seed in ("0", "1")
-        for fold in range(FOLDS)
-    ]
-    found = gathered(runs)
-    assert [(one.values, one.seed) for one in found] == [
-        ({"lr": lr}, seed) for lr in ("0.1", "0.2") for seed in ("0", "1")
-    ]
-    assert mean_scores(found[:2])["accuracy"] == pytest.approx(
-        accuracy_score(IRIS[1], PROBABILITIES.argmax(1))
-    )
-
-
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     def problems(*runs: FoldRun) -> str:
         [found] = gathered(runs)
@@ -141,21 +102,3 @@ def test_jobs_of_a_sweep_that_tested_a_fold(tmp_path: Path) -> None:
     ]
     [found] = fold_runs(jobs, lambda job: tmp_path / str(job.number))
     assert (found.name, found.values, found.seed, found.fold) == ("0", {"lr": "1"}, "3", 0)
-
-
-def test_a_task_that_fails_at_its_scores_costs_these_alone(tmp_path: Path) -> None:
-    task = made(
-        tmp_path,
-        "    def scores(self, predictions): return {}['kappa']\n"
-        "    def typed(self, outputs, kind, names): pass",
-    )
-    remember_task(task)
-    parts = [replace(iris(fold), task=task.name) for fold in range(FOLDS)]
-    [found] = gathered([run(tmp_path, fold, part) for fold, part in enumerate(parts)])
-    assert mean_scores([found]) == {}
-    first, second = found.problems
-    assert "scores of task 'grades.Grades' raised KeyError: 'kappa'" in first
-    assert "typed of task 'grades.Grades' returned a NoneType" in second
-    write(tmp_path / "all.parquet", [found])
-    frame = pd.read_parquet(tmp_path / "all.parquet")
-    assert frame["output_2"].tolist() == pytest.approx(found.predictions.outputs[:, 2].tolist())

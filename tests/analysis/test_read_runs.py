@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from tests.making_runs import make_run
+from typer.testing import CliRunner
 
+import assay
 from assay.analysis.comparison import compare
-from assay.analysis.read_runs import RunReader, read_runs
+from assay.analysis.read_runs import RunReader, read_curves, read_runs
+from assay.cli.app import app
 from assay.errors import AssayError
+from assay.record.journal import JobRecord, Journal
+from assay.record.outcome import Outcome
 from assay.record.run_lock import writing
-from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Trained
-
-
-def test_a_real_run_as_its_record_says(digits_run: Trained) -> None:
-    (run,) = read_runs([digits_run.run_dir])
-    record = digits_run.record
-    assert (run.status, run.seed, run.name) == ("finished", record["seed"], record["name"])
-    assert run.metrics == record["metrics"]
-    assert run.score("val/loss") == record["best"]["value"]
-    assert run.score("test/accuracy") == record["metrics"]["test/accuracy"]
-    assert run.typed["optimizer.lr"] == "0.01"
-    assert run.choices["model"] == "mlp"
-    assert run.directions["test/accuracy"] == "max"
-    assert run.directions["val/loss"] == "min"
-    assert run.config_fingerprint
-    assert run.config_fingerprint != run.fingerprint
 
 
 def test_a_folder_is_searched_and_each_run_is_there_once(tmp_path: Path) -> None:
@@ -75,19 +66,6 @@ def test_a_record_that_is_none_is_broken_and_the_others_are_there(tmp_path: Path
     assert "record.json" in bad.reason
 
 
-def test_a_number_that_nothing_can_compute_with_is_broken(tmp_path: Path) -> None:
-    """Under a seal that is right."""
-    make_run(tmp_path / "good")
-    make_run(tmp_path / "bad")
-    record = RunRecord.load(tmp_path / "bad")
-    number: Any = 10**400
-    record.seconds = number
-    record.save(tmp_path / "bad")
-    bad, good = read_runs([tmp_path])
-    assert (bad.status, good.status) == ("broken", "finished")
-    assert "seconds" in bad.reason
-
-
 def test_a_record_that_was_changed_or_is_gone(tmp_path: Path) -> None:
     make_run(tmp_path / "a")
     make_run(tmp_path / "b")
@@ -124,20 +102,6 @@ def test_what_resuming_changed_counts(tmp_path: Path) -> None:
     assert read_runs([tmp_path])[0].typed == {"trainer.max_epochs": "9"}
 
 
-def test_best_that_says_nothing_usable_is_left_out(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", best={"monitor": ["x"], "value": "<b>"}, metrics={"val/loss": 0.5})
-    (run,) = read_runs([tmp_path])
-    assert not run.best
-    assert run.score("val/loss") == 0.5
-
-
-def test_what_runs_share_is_kept_once(tmp_path: Path) -> None:
-    for number in range(3):
-        make_run(tmp_path / str(number), f"seed={number}")
-    found = read_runs([tmp_path])
-    assert found[0].choices is found[2].choices
-
-
 def test_a_fold_that_an_option_has_set_is_one(tmp_path: Path) -> None:
     for fold in range(2):
         fields: dict[str, Any] = {
@@ -152,3 +116,102 @@ def test_a_fold_that_an_option_has_set_is_one(tmp_path: Path) -> None:
     assert found == {"0-0": 0, "0-1": 0, "1-0": 1, "1-1": 1, "none": None}
     (row,) = compare(read_runs([tmp_path / name for name in found if name != "none"])).rows
     assert (row.folds, row.scores["test/x"].n) == (2, 2), "seeds of one fold are one test"
+
+
+def test_a_real_run_as_pandas_reads_it(digits_run: Trained) -> None:
+    table = pd.read_csv(digits_run.run_dir / "metrics.csv")
+    curves = read_curves(digits_run.run_dir)
+    assert set(curves) == set(table.columns) - {"epoch", "step"}
+    for name, curve in curves.items():
+        rows = table[table[name].notna()]
+        assert curve.values == rows[name].tolist()
+        assert curve.steps == rows["step"].tolist()
+
+
+def test_a_line_that_is_being_written_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("epoch,step,a\n1,5,0.5\n,6,nan\n2,7,0.2")
+    curve = read_curves(tmp_path)["a"]
+    assert curve.steps == [5, 6]
+    assert curve.epochs == [1, None]
+    assert str(curve.values) == "[0.5, nan]"
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ("", "metrics.csv:1 is damaged"),
+        ("a,b\n1,2\n", "metrics.csv:1 is damaged"),
+        ("epoch,step,a,a\n1,2,3,4\n", "metrics.csv:1 is damaged"),
+        ("epoch,step,a\n1,2,3\n1,2\n", "metrics.csv:3 is damaged: 2 cells, and 3 were expected"),
+        ("epoch,step,a\n1,2,x\n", "metrics.csv:2 is damaged"),
+        ("epoch,step,a\nx,2,1\n", "metrics.csv:2 is damaged"),
+        ('epoch,step,a\n"1,2,1\n', "damaged"),
+        ("epoch,step,a\n1,2,\x00\n", "damaged"),
+        (f"epoch,step,a\n1,{2**63},1\n", "metrics.csv:2 is damaged"),
+        (f"epoch,step,a\n-{2**63},1,1\n", "metrics.csv:2 is damaged"),
+    ],
+)
+def test_damage_is_named_with_its_line(tmp_path: Path, content: str, place: str) -> None:
+    (tmp_path / "metrics.csv").write_bytes(content.encode())
+    with pytest.raises(AssayError, match=place):
+        read_curves(tmp_path)
+
+
+def test_runs_are_wide_and_typed(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "optimizer.lr=0.1", "seed=1", metrics={"val/loss": 0.5, "loss": 1.0})
+    make_run(tmp_path / "b", "model=small_cnn", metrics={"val/loss": float("nan")}, status="pruned")
+    make_run(tmp_path / "c")
+    (tmp_path / "c/record.json").write_text("{}")
+    frame = assay.runs([tmp_path])
+    assert frame["status"].tolist() == ["finished", "pruned", "broken"]
+    assert frame["optimizer.lr"].tolist()[:2] == [0.1, 0.001], "what was not typed comes from the config"
+    assert frame["model"].tolist()[:2] == ["mlp", "small_cnn"]
+    assert frame["seed"].tolist() == [1, 0, pd.NA]
+    assert frame["loss"].tolist()[:2] == ["ce", "ce"], "the group keeps its name"
+    assert frame["loss (metric)"][0] == 1.0
+    assert frame["val/loss"].dtype == np.float64
+    assert frame["val/loss"].isna().tolist() == [False, True, True]
+
+
+def test_a_run_without_curves_is_said(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", csv=None)
+    make_run(tmp_path / "c", csv="nonsense\n")
+    with pytest.warns(UserWarning, match="left out") as told:
+        frame = assay.curves(tmp_path)
+    assert len(told) == 2
+    assert frame["run"].unique().tolist() == [str(tmp_path / "a")]
+    assert frame["epoch"].tolist() == [1, 2, 1, 2]
+
+
+def sweep(path: Path) -> Journal:
+    """Two learning rates, two seeds each: two jobs have run, one died, one waits."""
+    journal = Journal.create(path, overrides=["optimizer.lr=0.1,0.2", "seed=0,1"])
+    for number, (lr, seed) in enumerate((("0.1", 0), ("0.2", 0), ("0.1", 1), ("0.2", 1))):
+        typed = (f"optimizer.lr={lr}", f"seed={seed}")
+        fingerprint = f"{number}" * 64
+        if number < 2:
+            made = make_run(path / str(number), *typed, metrics={"val/accuracy": 0.5})
+            fingerprint = made.fingerprint
+        journal.add([JobRecord(number, fingerprint, typed, seed=seed)])
+    for number in (0, 1, 2):
+        journal.start(number, 1)
+        end = Outcome("finished") if number < 2 else Outcome("failed", "killed", "died <b>early\x1b[31m")
+        journal.end(number, end)
+    return journal
+
+
+def test_a_job_that_died_before_it_had_a_directory_is_listed(tmp_path: Path) -> None:
+    sweep(tmp_path / "sweep")
+    runs = RunReader().read([tmp_path], lost=True)
+    assert [run.path.name for run in runs] == ["0", "1", "2"]
+    lost = runs[2]
+    assert (lost.status, lost.cause, lost.seed, lost.typed["optimizer.lr"]) == ("failed", "killed", 1, "0.1")
+    assert (lost.config_fingerprint, lost.choices) == (runs[0].config_fingerprint, runs[0].choices)
+    said = CliRunner().invoke(app, ["compare", str(tmp_path)]).stdout
+    assert "2 configurations, 3 runs" in said
+    assert "1 of 2  1 finished, 1 failed (killed)" in said
+    listed = CliRunner().invoke(app, ["ls", str(tmp_path / "sweep")]).stdout
+    assert any(line.endswith("/sweep/2") and "failed (killed)" in line for line in listed.splitlines())
+    assert [run.path.name for run in read_runs([tmp_path / "sweep/0"])] == ["0"]
+    assert len(RunReader().read([tmp_path / "sweep/0"], lost=True)) == 1

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.analysis.comparison import verdict_of
-from assay.analysis.statistics import corrected_resampled, mean_of, same_folds, welch
+from assay.analysis.objective import Objective, format_score, objectives, score_text, scores_of
+from assay.analysis.statistics import corrected_resampled, importance, mean_of, same_folds, welch
+from assay.record.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 scores = st.lists(st.integers(-10_000, 10_000).map(lambda number: number / 1000), min_size=2, max_size=12)
 
@@ -46,13 +49,6 @@ def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> 
     both = ((statistics.fmean(values), statistics.stdev(values), len(values)) for values in (one, other))
     expected = stats.ttest_ind_from_stats(*next(both), *next(both), equal_var=False).pvalue
     assert math.isclose(found, expected, rel_tol=1e-7, abs_tol=1e-12)
-
-
-def test_scores_that_differ_by_next_to_nothing_are_tested() -> None:
-    """The squares of their variances are zero to a computer."""
-    small, large = [1e-90, 2e-90, 4e-90], [3e-90, 5e-90, 9e-90]
-    expected = stats.ttest_ind([1, 2, 4], [3, 5, 9], equal_var=False).pvalue
-    assert welch(small, large) == pytest.approx(expected)
 
 
 def test_too_few() -> None:
@@ -94,3 +90,83 @@ def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
     assert unpaired is not None
     assert not same_folds(one, unpaired)
     assert "Welch" in verdict_of("val/accuracy", one, unpaired).text
+
+
+DRAW = np.random.default_rng(0)
+LR, NOISE = DRAW.uniform(-4, -1, 60), DRAW.uniform(0, 1, 60)
+MODEL = DRAW.choice(["cnn", "mlp"], 60)
+CONFIGURATIONS = [
+    {"noise": str(noise), "model": str(model), "lr": str(10**lr), "data": "digits"}
+    for noise, model, lr in zip(NOISE, MODEL, LR, strict=True)
+]
+
+
+def test_what_the_score_depends_on_comes_first() -> None:
+    scores = (LR + 2.5) ** 2 + 0.3 * (MODEL == "cnn")
+    shares, told = importance(CONFIGURATIONS, scores.tolist())
+    assert [key for key, _ in shares] == ["lr", "model", "noise"]
+    assert shares[0][1] > 0.5
+    assert shares[2][1] < 0.1
+    assert "From 60 configurations, so rough" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("test/accuracy", 0.5, "50.00 %"),
+        ("test/probe_accuracy", 0.9167, "91.67 %"),
+        ("val/f1", 1.0, "100.00 %"),
+        ("test/recall_at_5", 0.92222, "92.22 %"),
+        ("test/loss", 0.000123456, "0.0001235"),
+        ("test/rmse", 57.4321, "57.43"),
+        ("test/loss", float("nan"), "nan"),
+        ("test/mae", 607270.0, "607,270"),
+        ("test/mse", 9.91600123e8, "991,600,123"),
+        ("test/mae", 12345.678, "12,346"),
+        ("test/loss", -0.0, "0"),
+        ("test/loss", 2.7e-7, "2.7e-07"),
+    ],
+)
+def test_format_score(name: str, value: float, text: str) -> None:
+    assert format_score(name, value) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "text"),
+    [
+        ("val/loss", (0.98611,), "0.9861"),
+        ("val/loss", (0.95, 0.96, 0.97), "0.960 ± 0.025"),
+        ("val/accuracy", (0.98611,), "98.61 %"),
+        ("val/accuracy", (0.95, 0.96, 0.97), "96.0 ± 2.5 %"),
+        ("val/f1", (1.0, 1.0), "100 ± 0 %"),
+        ("loss", (8000.0, 8100.0), "8,050 ± 640"),
+        ("loss", (1e-7, 2e-7), "1.5e-07 ± 6.4e-07"),
+        ("loss", (0.5, 0.5), "0.5 ± 0"),
+        ("loss", (1e9, 2e9), "1,500,000,000 ± 6,400,000,000"),
+    ],
+)
+def test_score_text(name: str, values: tuple[float, ...], text: str) -> None:
+    mean = mean_of(values)
+    assert mean is not None
+    assert score_text(name, mean) == text
+
+
+LOSS = Objective("val/loss", "minimize")
+ACCURACY = Objective("val/accuracy", "maximize")
+
+
+def test_the_best_checkpoint_counts_where_the_objective_is_what_it_is_kept_by() -> None:
+    outcome = Outcome(
+        "finished", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.3, "epoch": 1}
+    )
+    assert LOSS.score(outcome) == 0.3
+    assert ACCURACY.score(outcome) is None
+    assert scores_of(outcome, [LOSS]) == [0.3]
+    assert scores_of(outcome, [LOSS, ACCURACY]) is None
+    assert LOSS.score(Outcome("finished", metrics={"val/loss": float("nan")})) is None
+
+
+def test_what_is_best_is_known_from_the_name() -> None:
+    aims = objectives({"objective": ["val/loss", "val/accuracy", "train/mae"]}, {})
+    assert [aim.direction for aim in aims] == ["minimize", "maximize", "minimize"]
+    assert objectives({"objective": "x", "direction": "minimize"}, {}) == [Objective("x", "minimize")]

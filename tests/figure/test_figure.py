@@ -1,17 +1,167 @@
+"""A figure of each mark, with names that mean something to HTML, to plotly and to matplotlib."""
+
 from __future__ import annotations
 
+import json
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+import pandas
 import pytest
+from PIL import Image
 
-from assay.figure.figure import Figure, Line, Points
+from assay.errors import AssayError
+from assay.figure.figure import (
+    Bars,
+    Figure,
+    Heatmap,
+    Line,
+    ParallelCoordinates,
+    Points,
+    to_csv,
+)
+from assay.figure.to_matplotlib import to_matplotlib
+from assay.figure.to_plotly import plain, to_plotly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
-@pytest.mark.parametrize("name", ["Confusion matrix", "../x", ""])
-def test_a_name_that_no_file_should_have_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="letters"):
-        Figure(name, "", ())
+HOSTILE = "<a href='javascript:alert(1)'>$x^{$ & _</a></script><!--"
+EXAMPLES = (
+    Figure(
+        "curves",
+        HOSTILE,
+        (
+            Line("chance", [0, 1], [0, 1], is_reference=True),
+            Line(HOSTILE, [0, 1, 2], [0.5, float("nan"), 1 / 3], low=[0, 0, 0], high=[1, 1, 1]),
+            Line("_steps", np.arange(3), np.arange(3), is_step=True),
+        ),
+        x_label=HOSTILE,
+        y_label="%{z} y",
+    ),
+    Figure(
+        "scatter",
+        "Scatter",
+        (Points(HOSTILE, [1, 10], [2, 3], texts=[HOSTILE, "b\nc"]), Points("plain", [1, 100], [2, 3])),
+        log="x",
+        x_range=(1, 100),
+    ),
+    Figure(
+        "bars",
+        "Bars",
+        (Bars(HOSTILE, [HOSTILE, "7"], [1, 2], low=[0, 1], high=[2, 4]), Bars("b", [HOSTILE, "7"], [1, 2])),
+    ),
+    Figure(
+        "matrix",
+        "Matrix",
+        (Heatmap(np.array([[1, np.nan], [3, 4000]]), [HOSTILE, "same"], ["same", "same"]),),
+    ),
+    Figure(
+        "parallel",
+        "Parallel",
+        (
+            ParallelCoordinates(
+                {HOSTILE: [HOSTILE, "b"], "lr": [0.001, 0.1], "score": [0.5, 0.7]},
+                colour="score",
+                log=frozenset({"lr"}),
+                texts=["first", "second"],
+            ),
+        ),
+    ),
+)
 
 
-def test_what_may_be_left_out() -> None:
-    assert not Points("a", np.arange(3), [1, 2, 3]).texts
-    assert Line("a", [], []).low is None
+def read(figure: Figure) -> pandas.DataFrame:
+    return pandas.read_csv(StringIO(to_csv(figure)))
+
+
+def test_numbers_read_back_equal() -> None:
+    y = np.random.default_rng(0).normal(size=50)
+    table = read(Figure("a", "", (Line(HOSTILE, np.arange(50), y), Line("b", [1], [2], [0], [3]))))
+    assert table["y"][:50].tolist() == y.tolist()
+    assert table["series"].unique().tolist() == [HOSTILE, "b"]
+    assert table.iloc[50].tolist() == ["b", 1, 2, 0, 3]
+
+
+def test_no_name_becomes_a_formula() -> None:
+    bars = Bars("@series", ["=cmd()", "b"], [-1, 2])
+    assert to_csv(Figure("a", "", (bars, bars))).splitlines()[1] == "'@series,'=cmd(),-1"
+    heatmap = Heatmap(np.eye(2, dtype=int), ["+p", "-1"], ["=q", "r"])
+    assert to_csv(Figure("a", "", (heatmap,))) == ",'+p,-1\n'=q,1,0\nr,0,1\n"
+
+
+@pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)
+def test_each_mark_is_drawn_whatever_it_is_called(figure: Figure, tmp_path: Path) -> None:
+    to_matplotlib(figure).savefig(tmp_path / "figure.png", dpi=60)  # mathtext would raise on "$x^{$"
+    with Image.open(tmp_path / "figure.png") as picture:
+        assert len(np.unique(np.asarray(picture.convert("L")))) > 10
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(AssayError, match="need matplotlib") as error:
+        to_matplotlib(EXAMPLES[0])
+    assert "assay[plot]" in (error.value.hint or "")
+
+
+def texts(node: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from texts(value, f"{path}.{key}")
+    elif isinstance(node, list):
+        for value in node:
+            yield from texts(value, path)
+    elif isinstance(node, str):
+        yield path, node
+
+
+@pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)
+def test_plotly_itself_takes_it_and_it_is_json(figure: Figure) -> None:
+    import plotly.graph_objects as go  # type: ignore[import-untyped]  # plotly ships no types
+
+    drawn = to_plotly(figure)
+    go.Figure(drawn)  # refuses what its schema does not know
+    assert json.loads(json.dumps(drawn, allow_nan=False)) == drawn
+
+
+@pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)
+def test_no_name_is_markup_or_tex(figure: Figure) -> None:
+    found = [
+        text
+        for path, text in texts(to_plotly(figure))
+        if {"<", "$"} & set(text.replace("<br>", ""))
+        and not path.endswith("dimensions.ticktext")  # written as it is
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)
+def test_a_name_is_no_template(figure: Figure) -> None:
+    templates = [text for path, text in texts(to_plotly(figure)) if path.endswith("template")]
+    fields = [text.split("}")[0] for template in templates for text in template.split("%{")[1:]]
+    assert {field.split(":")[0] for field in fields} <= {"x", "y", "text"}
+
+
+def test_numbers_keep_six_digits_and_gaps_are_null() -> None:
+    assert plain(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2, None, 123457.0]
+    drawn = to_plotly(Figure("m", "", (Line("a", [1, 2], [0.5, float("nan")]),)))
+    assert drawn["data"][0]["y"] == [0.5, None]
+
+
+def test_shares_are_written_in_per_cent() -> None:
+    mark = ParallelCoordinates({"accuracy": [0.9, 0.98]}, shares=frozenset({"accuracy"}))
+    ticks = [one["text"] for one in to_plotly(Figure("parallel", "", (mark,)))["layout"]["annotations"]]
+    assert ticks == ["90 %", "92 %", "94 %", "96 %", "98 %"]
+
+
+def test_each_row_is_one_line_and_says_its_name_once() -> None:
+    columns = {"lr": [0.1, 0.01, 0.001], "score": [3.0, 1.0, 2.0]}
+    mark = ParallelCoordinates(columns, "score", frozenset({"lr"}), ["a", "<b>", "c"])
+    drawn = to_plotly(Figure("parallel", "", (mark,)))
+    lines = [trace for trace in drawn["data"] if trace["mode"] == "lines+markers"]
+    assert [trace["x"] for trace in lines] == [[0, 1, None]] * 3
+    assert [trace["y"] for trace in lines] == [[0.5, 0, None], [0, 0.5, None], [1, 1, None]]
+    assert [trace["hovertext"] for trace in lines] == [["", "&lt;b&gt;", ""], ["", "c", ""], ["", "a", ""]]

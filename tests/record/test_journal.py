@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay.record.journal import FILE, JobRecord, Journal, _line, unfinished
+from assay.record.journal import FILE, JobRecord, Journal, _line
 from assay.record.outcome import Outcome
 from assay.record.secrets import redact_tree
 
@@ -140,33 +139,6 @@ def test_the_journal_says_when_each_attempt_ran_and_what_jobs_are_compared_by(tm
     assert [part.status for part in Journal.open(tmp_path).jobs[0].history] == ["failed", "finished"]
 
 
-def test_states_follow_from_the_events(tmp_path: Path) -> None:
-    journal = new(tmp_path)
-    journal.start(0, 1)
-    journal.end(0, DONE)
-    journal.start(1, 1)
-    journal.end(1, Outcome("failed", "out_of_memory"), final=False)
-    journal.start(1, 2, ["data.batch_size=8"])
-    journal.start(2, 1)
-    journal.end(2, Outcome("interrupted"))
-    one, two, three, four = (journal.jobs[number] for number in range(4))
-    assert (one.status, one.outcome, one.ended) == ("finished", DONE, True)
-    assert (two.status, two.attempts, two.changes) == ("running", 2, ("data.batch_size=8",))
-    assert [failure.cause for failure in two.failures] == ["out_of_memory"]
-    assert (three.status, three.attempts, four.status) == ("waiting", 1, "waiting")
-    assert [job.number for job in unfinished(journal)] == [1, 2, 3]
-
-
-def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
-    journal = new(tmp_path)
-    journal.end(0, Outcome("failed", "non_finite", metrics={"a": math.nan, "b": math.inf, "c": -math.inf}))
-    outcome = Journal.open(tmp_path).jobs[0].outcome
-    assert outcome is not None
-    assert math.isnan(outcome.metrics["a"])
-    assert (outcome.metrics["b"], outcome.metrics["c"]) == (math.inf, -math.inf)
-    assert "NaN" not in journal.path.read_text()
-
-
 def test_a_journal_is_begun_once(tmp_path: Path) -> None:
     new(tmp_path)
     with pytest.raises(AssayError, match="already holds a sweep"):
@@ -236,23 +208,15 @@ def test_an_edited_journal_is_one_error_or_read(tmp_path: Path) -> None:
     journal.reopen(0)
     journal.note_command(["seed=1"])
     lines = journal.path.read_bytes().splitlines()
+    events = [json.loads(line) for line in lines]
+    for event in events:
+        del event["crc"]
     refused = 0
-    for at, line in enumerate(lines):
-        event = json.loads(line)
-        event.pop("crc")
+    for at, event in enumerate(events):
         for name in event:
-            for value in (None, "x", [], [1], {}, {"a": "b"}, 7, -1, 1e300, True, "../../x"):
-                edited = [json.loads(one) for one in lines]
-                for one in edited:
-                    del one["crc"]
-                edited[at][name] = value
-                refused += is_refused(journal.path, edited)
-            without = [{**json.loads(one)} for one in lines]
-            for one in without:
-                del one["crc"]
-            del without[at][name]
-            refused += is_refused(journal.path, without)
-    assert refused > 100
+            for value in (None, "x", [1], {"a": "b"}, -1, "../../x"):
+                refused += is_refused(journal.path, [*events[:at], event | {name: value}, *events[at + 1 :]])
+    assert refused > 60
 
 
 def is_refused(path: Path, events: list[dict[str, object]]) -> bool:
@@ -266,15 +230,6 @@ def is_refused(path: Path, events: list[dict[str, object]]) -> bool:
     assert str(path) in refusal.message
     assert refusal.hint
     return True
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"x", b"{}\n", b"[]\n", b"null\n", b"\xff\n", b'{"event": "sweep"}\n']
-)
-def test_what_is_no_journal_is_one_error(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_bytes(content)
-    with pytest.raises(AssayError, match="damaged"):
-        Journal.open(tmp_path)
 
 
 def test_a_journal_of_another_version_is_one_error(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from tests.forks import Forks
 from tests.record.killing import at_call, count_calls, dies_at
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
@@ -132,16 +131,3 @@ def test_the_failures_are_at_every_call_of_a_run(train: "Train", tmp_path: Path)
     with at_call(lambda *_: None, WRITING, below="/checkpoints") as calls:
         train(*JOB, cwd=tmp_path)
     assert CALLS - 8 < len(calls) <= CALLS
-
-
-def test_a_file_that_the_system_does_not_let_grow(tmp_path: Path) -> None:
-    """A real limit, a real process: one line tells it, and the exit code."""
-    job = (*JOB[:1], "model=mlp", "device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run")
-    with Forks() as forks:
-        ended = forks.command("train", *job, cwd=tmp_path, largest_file=300_000)
-    assert ended.code == 1
-    said = (tmp_path / "output.txt").read_text()
-    assert "could not be written: File too large" in said
-    assert "Traceback" not in said
-    assert not unfinished(tmp_path / "run")
-    assert newest_valid(tmp_path / "run").path is None

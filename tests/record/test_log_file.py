@@ -1,6 +1,5 @@
 """Everything said is in the file, once, without secrets; and afterwards logging is as it was."""
 
-import io
 import logging
 import re
 import warnings
@@ -44,15 +43,6 @@ def test_time_level_name_and_message(tmp_path: Path, bare_root: logging.Logger) 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    some\.where: step 3: ü\n", text)
 
 
-def test_time_is_utc(tmp_path: Path, bare_root: logging.Logger) -> None:
-    with log_file(tmp_path / "log.txt"):
-        record = logging.makeLogRecord(
-            {"msg": "a", "created": 0.0, "msecs": 0.0, "levelno": 20, "levelname": "INFO"}
-        )
-        bare_root.handle(record)
-    assert (tmp_path / "log.txt").read_text().startswith("1970-01-01T00:00:00.000Z")
-
-
 def test_goes_on_in_the_same_file(tmp_path: Path, bare_root: logging.Logger) -> None:
     for word in ("one", "two"):
         with log_file(tmp_path / "log.txt"):
@@ -91,26 +81,6 @@ def test_warnings_are_in_the_file_and_still_on_the_terminal(
     text = (tmp_path / "log.txt").read_text()
     assert text.count("UserWarning: mind the gap") == 1
     assert capsys.readouterr().err.count("UserWarning: mind the gap") == 1
-
-
-def test_the_terminal_says_what_it_said_before(tmp_path: Path, bare_root: logging.Logger) -> None:
-    terminal = io.StringIO()
-    bare_root.addHandler(handler := logging.StreamHandler(terminal))
-    with log_file(tmp_path / "log.txt"):
-        logging.getLogger("a").info("quiet")
-        logging.getLogger("a").warning("loud")
-    logging.getLogger("a").info("quiet")
-    assert terminal.getvalue() == "loud\n"
-    assert handler.level == logging.NOTSET
-    assert "quiet" in (tmp_path / "log.txt").read_text()
-
-
-def test_a_level_lower_than_ours_stays(tmp_path: Path, bare_root: logging.Logger) -> None:
-    bare_root.setLevel(logging.DEBUG)
-    with log_file(tmp_path / "log.txt"):
-        logging.getLogger("a").debug("fine")
-    assert "fine" in (tmp_path / "log.txt").read_text()
-    assert bare_root.level == logging.DEBUG
 
 
 @pytest.mark.parametrize("capturing", [True, False])

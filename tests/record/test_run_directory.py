@@ -1,15 +1,28 @@
-"""Run directories are made once, found fast, and hold no secrets."""
+"""Run directories are made once, found fast, written by one process, and removed only where they are ours."""
 
-import json
+from __future__ import annotations
+
 import os
+import shutil
+import signal
 import time
-from pathlib import Path
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
+import torch
+from tests.making_runs import make_run
 
+from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
-from assay.record.run_directory import RunDirectory, find_runs
+from assay.record.run_directory import RunDirectory, changed_since, files_of, find_runs, removable, remove_run
+from assay.record.run_lock import FILE, is_written, writing
 from assay.record.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def make_runs(root: Path, *names: str) -> None:
@@ -22,84 +35,49 @@ def found(root: Path) -> list[str]:
     return [path.relative_to(root).as_posix() for path in find_runs(root)]
 
 
-def test_create_makes_parents_and_names_the_files(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path / "outputs" / "a" / "b")
-    assert run.path.is_dir()
-    named = [run.config, run.metrics, run.log, run.checkpoints]
-    assert named == [run.path / name for name in ("config.yaml", "metrics.csv", "log.txt", "checkpoints")]
-
-
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path / "a")
-    RunDirectory.create(tmp_path / "a")  # nothing ran there yet
+    run = RunDirectory.create(tmp_path / "outputs/a")
+    RunDirectory.create(run.path)  # nothing ran there yet
     RunRecord("a", "b", "running", "", 0, "", "").save(run.path)
     with pytest.raises(AssayError, match="already holds a run"):
-        RunDirectory.create(tmp_path / "a")
-
-
-def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+        RunDirectory.create(run.path)
     with pytest.raises(AssayError, match=r"cannot be made: .+"):
-        RunDirectory.create(tmp_path / "file" / "run")
+        RunDirectory.create(run.path / "record.json/run")
 
 
-def test_finds_runs_in_the_order_of_their_names_and_not_within_runs(tmp_path: Path) -> None:
-    make_runs(tmp_path, "b/2", "b/10", "a/sweeps/s/0", "a/sweeps/s/1", "c", "c/within")
-    (tmp_path / "empty" / "deep").mkdir(parents=True)
-    (tmp_path / "half" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "half" / "config.yaml").touch()
-    (tmp_path / "file").touch()
-    assert found(tmp_path) == ["a/sweeps/s/0", "a/sweeps/s/1", "b/10", "b/2", "c"]
-    assert found(tmp_path / "c") == ["."]
-    assert found(tmp_path / "empty") == []
+def test_what_changes_after_the_run_is_named(tmp_path: Path) -> None:
+    for name in ("config.yaml", "metrics.csv", "code.patch", "notes.txt"):
+        (tmp_path / name).write_text(name)
+    last = tmp_path / "checkpoints/last.ckpt"
+    CheckpointFile().save_checkpoint({"x": torch.ones(2)}, last)
+    (tmp_path / "checkpoints/also.ckpt").symlink_to("last.ckpt")
+    files = files_of(tmp_path)
+    assert sorted(files) == ["checkpoints/last.ckpt", "code.patch", "config.yaml", "metrics.csv"]
+    assert changed_since(tmp_path, files) == []
+    (tmp_path / "metrics.csv").write_text("metrics,csv")
+    (tmp_path / "code.patch").unlink()
+    CheckpointFile().save_checkpoint({"x": torch.zeros(2)}, last)
+    assert sorted(changed_since(tmp_path, files)) == ["checkpoints/last.ckpt", "code.patch", "metrics.csv"]
 
 
-def test_links_are_not_followed(tmp_path: Path) -> None:
-    make_runs(tmp_path, "runs/a")
-    (tmp_path / "runs" / "loop").symlink_to(tmp_path / "runs")
-    assert found(tmp_path / "runs") == ["a"]
-    (tmp_path / "link").symlink_to(tmp_path / "runs")
-    assert found(tmp_path / "link") == ["a"], "what the user names is what is meant"
-
-
-def test_no_such_folder(tmp_path: Path) -> None:
+def test_runs_are_found_by_name_and_neither_within_runs_nor_through_links(tmp_path: Path) -> None:
+    make_runs(tmp_path / "runs", "b/2", "b/10", "a/sweeps/s/0", "a/sweeps/s/1", "c", "c/within")
+    (tmp_path / "runs/half/checkpoints").mkdir(parents=True)
+    (tmp_path / "runs/half/config.yaml").touch()
+    (tmp_path / "runs/loop").symlink_to(tmp_path / "runs")
+    assert found(tmp_path / "runs") == ["a/sweeps/s/0", "a/sweeps/s/1", "b/10", "b/2", "c"]
+    assert found(tmp_path / "runs/c") == ["."]
+    assert found(tmp_path / "runs/half") == []
+    (tmp_path / "link").symlink_to(tmp_path / "runs/b")
+    assert found(tmp_path / "link") == ["10", "2"], "what the user names is what is meant"
     with pytest.raises(AssayError, match="there is no folder"):
-        list(find_runs(tmp_path / "none"))
-
-
-def test_a_folder_that_goes_away_meanwhile_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    make_runs(tmp_path, "a/1", "b/1")
-    scandir = os.scandir
-
-    def gone(folder: str) -> object:
-        if folder.endswith("a"):
-            raise FileNotFoundError(2, "No such file or directory")
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", gone)
-    assert found(tmp_path) == ["b/1"]
-    assert "cannot be searched" in caplog.text
-
-
-def test_a_half_record_is_found_and_reads_as_such(tmp_path: Path) -> None:
-    RunRecord("a", "b", "finished", "", 0, "", "").save(tmp_path / "whole")
-    content = (tmp_path / "whole" / "record.json").read_text()
-    (tmp_path / "half").mkdir()
-    (tmp_path / "half" / "record.json").write_text(content[: len(content) // 2])
-    half, whole = find_runs(tmp_path)
-    assert RunRecord.load(whole).status == "finished"
-    with pytest.raises(AssayError, match="cannot be read"):
-        RunRecord.load(half)
+        found(tmp_path / "none")
 
 
 def test_a_thousand_records_are_read_about_as_fast_as_their_json(tmp_path: Path) -> None:
     packages = {f"package-{index}": "1.2.3" for index in range(170)}
-    text = RunRecord(
-        "a", "b", "finished", "", 0, "", "", packages=packages, metrics={str(i): 0.1 for i in range(20)}
-    )
-    text.save(tmp_path)
+    metrics = {str(index): 0.1 for index in range(20)}
+    RunRecord("a", "b", "finished", "", 0, "", "", packages=packages, metrics=metrics).save(tmp_path)
     content = (tmp_path / "record.json").read_bytes()
     for index in range(1000):
         folder = tmp_path / "runs" / str(index % 10) / str(index)
@@ -107,9 +85,136 @@ def test_a_thousand_records_are_read_about_as_fast_as_their_json(tmp_path: Path)
         (folder / "record.json").write_bytes(content)
     start = time.process_time()
     for path in (tmp_path / "runs").rglob("record.json"):
-        json.loads(path.read_bytes())
+        msgspec.json.decode(path.read_bytes())
     least = time.process_time() - start
     start = time.process_time()
     number = sum(RunRecord.load(run).status == "finished" for run in find_runs(tmp_path / "runs"))
     assert number == 1000
-    assert time.process_time() - start < 8 * least
+    assert time.process_time() - start < 16 * least
+
+
+@contextmanager
+def holding(run_dir: Path, *, forks: bool = False) -> Iterator[int]:
+    """A process that writes the run until it is killed; its own child, if any, lives on for a while."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:  # pragma: no cover - another process
+        with writing(run_dir):
+            if not forks or not os.fork():
+                os.write(writer, b"x")
+            time.sleep(20)
+        os._exit(0)
+    os.read(reader, 1)
+    try:
+        yield child
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_second_writer_is_refused_until_the_first_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.2)
+    assert not is_written(tmp_path)
+    with holding(tmp_path) as child:
+        with writing(tmp_path, shared=True), pytest.raises(AssayError) as refused, writing(tmp_path):
+            pass  # a rank of the same job may write
+        assert f"by process {child}\n" in str(refused.value), "and not those that have joined it"
+        assert f"kill {child}" in refused.value.hint
+        for path in tmp_path.iterdir():
+            path.unlink()  # none of its files is the lock
+        assert is_written(tmp_path)
+    assert not is_written(tmp_path)
+    with writing(tmp_path):
+        assert (tmp_path / FILE).read_text().split()[0] == str(os.getpid())
+
+
+def test_what_loads_data_for_a_dead_process_keeps_no_lock(tmp_path: Path) -> None:
+    with holding(tmp_path, forks=True):
+        assert is_written(tmp_path)
+    assert not is_written(tmp_path)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(AssayError, match="is a link to"), writing(tmp_path / "run"):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("content", [None, "{"], ids=["whole", "broken"])
+def test_a_run_goes_and_what_its_links_lead_to_stays(tmp_path: Path, content: str | None) -> None:
+    make_run(tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    (tmp_path / "run/checkpoints").mkdir()
+    (tmp_path / "run/checkpoints/link").symlink_to(tmp_path / "mine")
+    if content:
+        (tmp_path / "run/record.json").write_text(content)
+    remove_run(removable(tmp_path / "run"))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
+
+
+def test_a_run_that_is_being_written_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.0)
+    for status in ("running", "finished"):
+        make_run(tmp_path / status, status=status)
+        path = tmp_path / status
+        with holding(path) as child, pytest.raises(AssayError, match=f"being written by process {child}"):
+            removable(path)
+        path = removable(path)
+        with writing(path), pytest.raises(AssayError, match="still being written"):
+            remove_run(path)  # it has begun in between
+        assert (path / "record.json").is_file()
+    make_run(tmp_path / "far", status="running", machine={"hostname": "elsewhere"})
+    with pytest.raises(AssayError, match="may still be running on elsewhere"):
+        removable(tmp_path / "far")
+
+
+def test_what_is_not_a_run_directory(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    for name, file in (("folder", "x"), ("foreign", "record.json"), ("sweep", "journal.jsonl")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text('{"mine": true}')
+    for name, message in (
+        ("link", "is a link"),
+        ("folder", "is not a run directory"),
+        ("foreign", "is not a run directory"),
+        ("sweep", "is a sweep"),
+        ("nowhere", "there is no run directory"),
+    ):
+        with pytest.raises(AssayError, match=message):
+            removable(tmp_path / name)
+
+
+@pytest.mark.parametrize("foreign", ["thesis.txt", "x/0", "0.ckpt"])
+def test_what_no_run_has_written_stays(tmp_path: Path, foreign: str) -> None:
+    make_run(tmp_path / "run")
+    place = tmp_path / "run" / foreign
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("years of work")
+    with pytest.raises(AssayError, match=f"no run has written: {foreign.partition('/')[0]}"):
+        removable(tmp_path / "run")
+    assert place.read_text() == "years of work"
+
+
+def test_a_killed_removal_is_no_run_and_the_next_one_ends_it(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        make_run(tmp_path / name)
+    process = os.fork()
+    if not process:
+        shutil.rmtree = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]  # killed here
+        remove_run(tmp_path / "a")
+        os._exit(0)
+    os.waitpid(process, 0)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert [path.name for path in find_runs(tmp_path, broken=True)] == ["b", "c"]
+    with writing(tmp_path / "c"):
+        (tmp_path / "c").rename(tmp_path / ".c.0123456789ab.tmp")
+        remove_run(removable(tmp_path / "b"))
+        left = [path.name for path in tmp_path.iterdir()]
+        assert left == [".c.0123456789ab.tmp"], "one is still being removed"

@@ -8,9 +8,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, job_config
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.report.difference import config_difference, difference, read_side, record_difference, show
+from assay.report.difference import difference, read_side, record_difference, show
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -57,43 +57,12 @@ def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_quotes_within_overrides() -> None:
-    rows = config_difference(read_side("").config, read_side("'tags=[a, b]' name=\"x y\"").config)
-    assert rows == {"tags": ("[]", "[a, b]"), "name": ("digits_small_cnn", "x y")}
-
-
-def test_interpolations_are_compared_as_written() -> None:
-    assert config_difference(read_side("").config, read_side("seed=1").config) == {"seed": ("0", "1")}
-
-
-def test_lists_of_mappings_item_by_item() -> None:
-    one, other = ({"a": [{"b": 1}, {"b": last}], "c": [1, 2]} for last in (2, 3))
-    assert config_difference(OmegaConf.create(one), OmegaConf.create(other)) == {"a[1].b": ("2", "3")}
-    other["c"] = [1]
-    assert config_difference(OmegaConf.create(one), OmegaConf.create(other))["c"] == ("[1, 2]", "[1]")
-
-
-def test_null_missing_and_absent_are_three_things() -> None:
-    one, other = OmegaConf.create({"a": None, "b": "???"}), OmegaConf.create({"b": "null", "c": {}})
-    assert config_difference(one, other) == {
-        "a": ("null", None),
-        "b": ("???", "'null'"),
-        "c": (None, "{}"),
-    }
-
-
 @pytest.mark.parametrize(
     ("first", "second"), [("", ""), ("seed=0", ""), ("one", "one"), ("one", "one/config.yaml")]
 )
 def test_no_difference(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_run("one")
     assert told(first, second, capsys) == ["no difference"]
-
-
-def test_a_run_and_the_overrides_it_was_made_of(capsys: pytest.CaptureFixture[str]) -> None:
-    write_run("one", "optimizer.lr=0.5", "scheduler=cosine")
-    assert told("one", "optimizer.lr=0.5 scheduler=cosine", capsys) == ["no difference"]
-    assert told("scheduler=cosine", "one", capsys)[2:] == ["optimizer.lr 0.001 0.5"]
 
 
 def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,18 +122,6 @@ def test_what_cannot_be_read(name: str, says: str, tmp_path: Path) -> None:
         read_side(name)
     assert says in caught.value.message
     assert "\n" not in caught.value.message
-
-
-def test_overrides_that_do_not_compose() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'sgd'\? \(command line\)"):
-        read_side("optimizer=sdg")
-
-
-def test_run_of_which_only_the_config_is_left(capsys: pytest.CaptureFixture[str]) -> None:
-    write_run("one")
-    write_run("other", "seed=1")
-    (Path("one") / "record.json").unlink()
-    assert told("one", "other", capsys) == ["config", "one other", "seed 0 1", "data.seed 0 1"]
 
 
 def test_two_runs_show_scores_and_nothing_that_follows(

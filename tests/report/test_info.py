@@ -5,7 +5,6 @@ import platform
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from assay.report import info
 
@@ -17,33 +16,10 @@ def test_versions_are_those_installed() -> None:
     assert versions["assay"] == importlib.metadata.version("assay")
 
 
-def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(info, "_PACKAGES", ("no-such-package",))
-    assert info.machine()["versions"]["no-such-package"] == "not installed"
-
-
-def test_threads_are_torchs() -> None:
-    assert info.machine()["cpu"]["threads"] == f"{torch.get_num_threads()} (torch)"
-
-
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
-
-
-def test_without_a_gpu(nothing: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert info.auto_choice()["chooses"] == "cpu"
-    monkeypatch.setattr("torch.version.cuda", "13.0")
-    assert "finds no GPU or driver" in info.machine()["gpu"]["none"]
-    monkeypatch.setattr("torch.version.cuda", None)
-    assert "without CUDA" in info.machine()["gpu"]["none"]
-
-
-def test_with_apples_gpu(nothing: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
-    assert info.auto_choice()["chooses"] == "mps"
-    assert "mps" in info.machine()["gpu"]
 
 
 @pytest.mark.parametrize(("count", "told"), [(1, "1 CUDA GPU"), (4, "3 more stay idle: device=ddp")])

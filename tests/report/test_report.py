@@ -61,16 +61,6 @@ def test_reports_written_at_once_to_one_file_are_whole(digits_run: Trained, tmp_
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_a_link_is_replaced_and_what_it_leads_to_stays(digits_run: Trained, tmp_path: Path) -> None:
-    other = tmp_path / "other.html"
-    report([digits_run.run_dir], other)
-    before = other.read_bytes()
-    (tmp_path / "page.html").symlink_to(other)
-    report([digits_run.run_dir], tmp_path / "page.html")
-    assert not (tmp_path / "page.html").is_symlink()
-    assert other.read_bytes() == before
-
-
 def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:
     for name, content in (("data.csv", "a,b\n"), ("record.json", "{}"), ("mine.html", "<p>Mine")):
         (tmp_path / name).write_text(content)

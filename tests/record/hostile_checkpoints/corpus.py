@@ -2,14 +2,9 @@
 
 import builtins
 import io
-import logging
-import marshal
-import operator
 import os
 import pickle
 import runpy
-import shutil
-import sqlite3
 import struct
 import subprocess
 import tarfile
@@ -94,32 +89,17 @@ def called(function: Any, *arguments: Any) -> Callable[[], bytes]:
 GADGETS: dict[str, tuple[Any, ...]] = {
     "os.mkdir": (os.mkdir, MARKER),
     "os.system": (os.system, f"touch {MARKER}"),
-    "os.popen": (os.popen, f"touch {MARKER}; echo"),
-    "os.open": (os.open, MARKER, os.O_CREAT),
     "subprocess.call": (subprocess.call, ["touch", MARKER]),
-    "subprocess.check_output": (subprocess.check_output, ["touch", MARKER]),
-    "subprocess.Popen": (subprocess.Popen, ["mkdir", MARKER]),
     "builtins.eval": (builtins.eval, CODE),
-    "builtins.exec": (builtins.exec, CODE),
     "builtins.open": (builtins.open, MARKER, "w"),
-    "builtins.map": (list, Call(map, os.mkdir, [MARKER])),
-    "operator.methodcaller": (operator.methodcaller("touch"), Path(MARKER)),
     "pathlib.Path.touch": (Path.touch, Path(MARKER)),
     "functools.partial": (partial(os.mkdir, MARKER),),
     "timeit.timeit": (timeit.timeit, CODE, "pass", timeit.default_timer, 1),
     "runpy.run_path": (runpy.run_path, "evil.py"),
-    "shutil.copy": (shutil.copy, "evil.py", MARKER),
-    "sqlite3.connect": (sqlite3.connect, MARKER),
-    "logging.FileHandler": (logging.FileHandler, MARKER),
-    "zipfile.ZipFile": (zipfile.ZipFile, MARKER, "w"),
     "pickle.loads": (pickle.loads, pickle.dumps(Call(os.mkdir, MARKER))),
-    "marshal.loads": (builtins.eval, Call(marshal.loads, marshal.dumps(compile(CODE, "a", "exec")))),
-    "torch.save": (torch.save, 1, MARKER),
     "assay": (write_text, Path(MARKER), "x"),
     "numpy.savetxt": (np.savetxt, MARKER, [1.0]),
-    "numpy.memmap": (np.memmap, MARKER, "uint8", "w+", 0, (1,)),
     "hydra.utils.instantiate": (hydra.utils.instantiate, {"_target_": "os.mkdir", "path": MARKER}),
-    "hydra.utils.call": (hydra.utils.call, {"_target_": "builtins.open", "_args_": [MARKER, "w"]}),
 }
 
 
@@ -142,12 +122,9 @@ MKDIR = name("posix.mkdir") + text(MARKER)
 OPCODES: dict[str, Callable[[], bytes]] = {
     "reduce": opcodes(MKDIR + b"\x85R"),
     "inst": opcodes(b"(" + text(MARKER) + b"iposix\nmkdir\n"),
-    "obj": opcodes(b"(" + name("sqlite3.connect") + text(MARKER) + b"o"),
     "newobj": opcodes(name("zipfile.ZipFile") + b"(" + text(MARKER) + text("w") + b"t\x81"),
     "stack_global": opcodes(text("posix") + text("mkdir") + b"\x93" + text(MARKER) + b"\x85R"),
     "memo": opcodes(name("posix.mkdir") + b"q\x01" + text(MARKER) + b"\x85q\x020h\x01h\x02R"),
-    "extension": opcodes(b"\x82\x01" + text(MARKER) + b"\x85R"),
-    "key": opcodes(b"}" + MKDIR + b"\x85RK\x01s"),
     "build": opcodes(name("collections.OrderedDict") + b")R}" + text("a") + MKDIR + b"\x85Rsb"),
     "parameter": opcodes(name("torch._utils._rebuild_parameter") + b"(" + MKDIR + b"\x85R\x89}tR"),
     "type_v2": opcodes(
@@ -159,12 +136,8 @@ OPCODES: dict[str, Callable[[], bytes]] = {
         name("torch.Tensor") + text("__init__") + b"}" + name("os.mkdir") + b"sb"
     ),
     "encode": opcodes(name("codecs.decode") + text(CODE) + text("rot13") + b"\x86R"),
-    "no end": lambda: archive(b"\x80\x02}"),
-    "nothing": lambda: archive(b""),
-    "empty stack": lambda: archive(b"\x80\x02R."),
     "list, not a mapping": lambda: archive(pickle.dumps([1], protocol=2)),
     "protocol 5": lambda: archive(pickle.dumps(checkpoint({"w": Call(os.mkdir, MARKER)}), protocol=5)),
-    "protocol 0": lambda: archive(pickle.dumps(checkpoint({"w": Call(os.mkdir, MARKER)}), protocol=0)),
 }
 
 GOOD = partial(saved, checkpoint({"w": torch.zeros(4)}))

@@ -98,11 +98,6 @@ def test_what_else_a_checkpoint_holds_is_not_acted_upon(run: Path, key: str) -> 
     assert nothing_ran(run)
 
 
-def test_there_are_enough() -> None:
-    assert len(CASES) + len(HYPER) >= 50
-    assert len({case.name for case in CASES}) == len(CASES)
-
-
 @pytest.mark.parametrize("key", GADGETS)
 def test_the_gadgets_do_run_where_pickle_is_trusted(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,17 +8,18 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay.analysis.comparison import compare
+from assay.analysis.comparison import compare, default_metric, meeting, ranking_of
+from assay.analysis.config_values import ConfigValues
 from assay.analysis.read_runs import read_runs
 from assay.errors import AssayError
+from assay.record.journal import Journal
 from assay.record.run_lock import writing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Trained
-
     from assay.analysis.comparison import Comparison
+
 
 SCORES = {"0.1": (0.90, 0.92, 0.91), "0.01": (0.95, 0.96, 0.97)}
 
@@ -64,51 +65,6 @@ def test_by_default_what_checkpoints_are_kept_by_decides(tmp_path: Path) -> None
     assert compared(tmp_path, sort="val/loss:max").rows[0].values["optimizer.lr"] == "0.1"
 
 
-def test_one_seed_is_too_few(tmp_path: Path) -> None:
-    seeds(tmp_path)
-    table = compared(tmp_path, where=["seed=1"])
-    assert [row.scores["val/loss"].n for row in table.rows] == [1, 1]
-    assert table.verdict.p_value is None
-    assert "n too small to say" in table.verdict.text
-
-
-def test_what_was_typed_otherwise_and_means_the_same_is_one_row(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "optimizer.lr=0.001", metrics={"val/loss": 0.5})
-    make_run(tmp_path / "b", "seed=1", metrics={"val/loss": 0.6})
-    make_run(tmp_path / "c", "optimizer.lr=1e-3", "seed=2", metrics={"val/loss": 0.7})
-    (row,) = compared(tmp_path).rows
-    assert row.scores["val/loss"].n == 3
-
-
-def test_what_was_not_typed_comes_from_the_config(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", "optimizer.lr=0.1", metrics={"val/loss": 0.5})
-    make_run(tmp_path / "b", metrics={"val/loss": 0.6})
-    make_run(tmp_path / "c", "data.batch_size=32", metrics={"val/loss": 0.7})
-    table = compared(tmp_path)
-    assert [dict(row.values) for row in table.rows] == [
-        {"optimizer.lr": "0.1", "data.batch_size": "64"},
-        {"optimizer.lr": "0.001", "data.batch_size": "64"},
-        {"optimizer.lr": "0.001", "data.batch_size": "32"},
-    ]
-
-
-def test_configs_that_differ_in_nothing_typed_are_told_apart(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", metrics={"val/loss": 0.5})
-    make_run(
-        tmp_path / "b", metrics={"val/loss": 0.6}, config={"trainer": {"max_epochs": 7, "extra": [1, 2]}}
-    )
-    table = compared(tmp_path)
-    assert [dict(row.values) for row in table.rows] == [
-        {"trainer.max_epochs": "5", "trainer.extra": None},
-        {"trainer.max_epochs": "7", "trainer.extra": "[1,2]"},
-    ]
-    (tmp_path / "b/config.yaml").unlink()
-    table = compared(tmp_path)
-    assert len({row.values["config"] for row in table.rows}) == 2, (
-        "by their fingerprints, where a config is gone"
-    )
-
-
 def test_the_same_seed_twice_counts_once_and_is_said(tmp_path: Path) -> None:
     for name, second in (("a", 1), ("b", 2), ("c", 3)):
         started = f"2026-11-22T12:00:0{second}+00:00"
@@ -120,14 +76,6 @@ def test_the_same_seed_twice_counts_once_and_is_said(tmp_path: Path) -> None:
     assert (row.scores["val/loss"].n, row.scores["val/loss"].mean, row.repetitions) == (1, 0.2, 1)
     assert row.whole
     assert any("2 left out" in note for note in table.notes)
-
-
-def test_other_code_and_other_data_are_said(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", metrics={"val/loss": 0.5}, git={"commit": "a"}, data_sha256="1")
-    make_run(tmp_path / "b", metrics={"val/loss": 0.5}, git={"commit": "b"}, data_sha256="2")
-    notes = " ".join(compared(tmp_path).notes)
-    assert "different code" in notes
-    assert "the data have changed" in notes
 
 
 def test_states_are_shown_and_never_win(tmp_path: Path) -> None:
@@ -156,14 +104,6 @@ def test_states_are_shown_and_never_win(tmp_path: Path) -> None:
     assert [row.values["optimizer.lr"] for row in table.rows][:2] == ["0.001", "0.8"]
     assert "behind the second, which has not finished" in table.verdict.text
     assert [run.path.name for run in table.broken] == ["broken"]
-
-
-def test_scores_that_are_nan_do_not_count_and_that_is_said(tmp_path: Path) -> None:
-    for seed, score in enumerate((0.5, float("nan"), 0.7)):
-        make_run(tmp_path / str(seed), f"seed={seed}", metrics={"val/loss": score})
-    table = compared(tmp_path)
-    assert table.rows[0].scores["val/loss"].n == 2
-    assert any("nan" in note for note in table.notes)
 
 
 def test_group_by(tmp_path: Path) -> None:
@@ -205,14 +145,6 @@ def test_a_name_that_no_run_has(tmp_path: Path, options: dict[str, Any], message
     assert message in str(told.value)
 
 
-def test_runs_of_different_tasks_lie_beside_each_other(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", metrics={"val/loss": 0.5, "test/accuracy": 0.5})
-    make_run(tmp_path / "b", "data=diabetes", metrics={"val/loss": 0.5, "test/mae": 40.0})
-    table = compared(tmp_path)
-    assert set(table.metrics) >= {"test/accuracy", "test/mae"}
-    assert any("different data" in note for note in table.notes)
-
-
 def test_each_run_in_a_row_of_its_own_by_when_it_began(tmp_path: Path) -> None:
     for seed in (3, 1, 2):
         make_run(
@@ -227,9 +159,88 @@ def test_each_run_in_a_row_of_its_own_by_when_it_began(tmp_path: Path) -> None:
     assert [row.values["seed"] for row in compared(tmp_path, each=True, sort="seed").rows] == ["1", "2", "3"]
 
 
-def test_a_real_run(digits_run: Trained) -> None:
-    table = compared(digits_run.run_dir)
-    assert table.ranking is not None
-    assert table.ranking.metric == "val/loss"
-    assert table.best == 0
-    assert table.rows[0].scores["test/accuracy"].mean == digits_run.record["metrics"]["test/accuracy"]
+@pytest.mark.parametrize(
+    ("directions", "asked", "direction", "note"),
+    [
+        ({"test/x": "max"}, "test/x", "max", ""),
+        ({"test/x": "min"}, "test/x", "min", ""),
+        ({}, "test/x", "", "is not known"),
+        ({}, "test/x:min", "min", ""),
+        ({"test/x": "max"}, "test/x:min", "min", ""),
+        ({}, "test/mae", "min", ""),
+        ({"test/mae": "max"}, "test/mae", "max", ""),
+    ],
+)
+def test_the_direction_is_what_the_run_says(
+    tmp_path: Path, directions: dict[str, str], asked: str, direction: str, note: str
+) -> None:
+    make_run(tmp_path / "a", metrics={"test/x": 0.5, "test/mae": 0.5}, directions=directions)
+    found = ranking_of(read_runs([tmp_path]), asked)
+    assert found is not None
+    assert found.direction == direction
+    assert note in " ".join(found.notes)
+
+
+def test_no_score_at_all(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", status="failed")
+    assert ranking_of(read_runs([tmp_path])) is None
+    with pytest.raises(AssayError, match="no run has a metric 'x'"):
+        ranking_of(read_runs([tmp_path]), "x")
+
+
+def test_a_sweep_is_ordered_by_its_objective(tmp_path: Path) -> None:
+    make_run(tmp_path / "0", metrics={"val/accuracy": 0.5})
+    journal = {"overrides": ["seed=1,2"], "objectives": ["val/accuracy"], "directions": ["maximize"]}
+    Journal.create(tmp_path, **journal)
+    runs = read_runs([tmp_path])
+    assert default_metric([tmp_path], runs) == "val/accuracy:max"
+    assert default_metric([tmp_path / "0"], runs) == ""
+    (tmp_path / "journal.jsonl").write_text("nonsense")
+    assert default_metric([tmp_path], runs) == ""
+
+
+def test_one_name_for_two_tables_is_not_one_data_set(tmp_path: Path) -> None:
+    """An experiment file names the table: nothing of it was typed."""
+    for number, path in enumerate(("a.csv", "b.csv")):
+        data = {"source": {"path": path}, "seed": number}
+        make_run(tmp_path / str(number), config={"data": data}, metrics={"val/accuracy": 0.5})
+    found = ranking_of(read_runs([tmp_path]))
+    assert found is not None
+    assert found.data == ("data.source.path=a.csv", "data.source.path=b.csv")
+    for number in range(2):
+        make_run(
+            tmp_path / f"same/{number}",
+            config={"data": {"source": {"path": f"{number}.csv"}}},
+            metrics={"val/accuracy": 0.5},
+            data_sha256="1" * 64,
+        )
+    same = ranking_of(read_runs([tmp_path / "same"]))
+    assert same is not None
+    assert same.decides
+
+
+@pytest.mark.parametrize(
+    ("conditions", "kept"),
+    [
+        (["model=small_cnn"], ["b"]),
+        (["model!=small_cnn"], ["a", "c"]),
+        (["optimizer.lr=1e-1"], ["a"]),
+        (["optimizer.lr<0.05"], ["b"]),
+        (["data.batch_size=64"], ["a", "b"]),
+        (["data.batch_size>=64", "model=mlp"], ["a"]),
+        (["val/loss<=0.5"], ["a"]),
+        (["test/accuracy > 0.5"], ["b"]),
+        (["status=failed"], ["b"]),
+        (["seed=1"], ["b"]),
+        (["name='digits_mlp'"], ["a", "b"]),
+        (["status=broken"], ["c"]),
+        (["experiment=null"], ["a", "b"]),
+    ],
+)
+def test_what_is_kept(tmp_path: Path, conditions: list[str], kept: list[str]) -> None:
+    make_run(tmp_path / "a", "optimizer.lr=0.1", metrics={"val/loss": 0.5})
+    make_run(tmp_path / "b", "model=small_cnn", "seed=1", metrics={"test/accuracy": 0.7}, status="failed")
+    make_run(tmp_path / "c")
+    (tmp_path / "c/record.json").write_text("")
+    runs = read_runs([tmp_path])
+    assert [run.path.name for run in meeting(runs, conditions, ConfigValues())] == kept

@@ -2,22 +2,26 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
+import msgspec
 import pytest
-from tests.report.page.browser import needs_chromium, opened
+from tests.report.browser import needs_chromium, opened
 from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
-from assay.analysis.read_runs import read_curves
-from assay.errors import AssayError
+from assay.analysis.read_runs import Curve, read_curves
 from assay.figure.figure import Line
 from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
 from assay.record.samples_file import KeptSample
-from assay.report.page import Cards, Figures, Note, Page, Pictures, Table, render, write
+from assay.report.page import Cards, Note, Page, Pictures, Table, render, write
 from assay.report.run_page import run_page
+from assay.report.run_parts import (
+    at_epoch,
+    config_sources,
+    curve_figures,
+    read_values,
+)
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -80,21 +84,6 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
     ]
 
 
-def test_it_is_small_beside_the_one_library(digits_run: Trained) -> None:
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # plotly ships no types
-
-    text = render(run_page(digits_run.run_dir))
-    assert text.count(get_plotlyjs()) == 1
-    assert len(text.encode()) - len(get_plotlyjs().encode()) < 500_000
-
-
-def test_the_scores_are_those_of_the_run(digits_run: Trained) -> None:
-    predictions = predictions_file.read(digits_run.run_dir / predictions_file.FILE)
-    assert predictions.targets is not None
-    right = (predictions.outputs.argmax(1) == predictions.targets).mean()
-    assert digits_run.record["metrics"]["test/accuracy"] == pytest.approx(right)
-
-
 @pytest.mark.parametrize("make", [of_values, of_labels, of_embeddings])
 def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
     predictions: Predictions = make()
@@ -130,26 +119,6 @@ def test_what_is_missing_or_damaged_becomes_a_marked_box(
         assert any(damage in note for note in notes(page))
 
 
-def test_a_log_and_a_record_of_somebody_elses(run_dir: Path) -> None:
-    with (run_dir / "log.txt").open("ab") as file:
-        file.truncate(65 << 20)  # a hole: nothing is written
-    record = RunRecord.load(run_dir)
-    record.machine, record.git = {"gpus": 7, "memory_bytes": "x"}, {"commit": 5}
-    record.best = {"value": "high"}
-    record.choices = {"data": ["a", {"b": 1}], "model": 3}
-    record.save(run_dir)
-    page = run_page(run_dir)
-    render(page)
-    assert "throughput" not in {figure.name for figure in page.figures}
-
-
-def test_predictions_that_are_not_finite_are_no_reason_to_abort(run_dir: Path) -> None:
-    predictions = predictions_file.read(run_dir / predictions_file.FILE)
-    outputs = np.full_like(predictions.outputs, np.nan)
-    predictions_file.write(run_dir / predictions_file.FILE, replace(predictions, outputs=outputs))
-    assert any("cannot be judged" in note for note in notes(run_page(run_dir)))
-
-
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -167,17 +136,6 @@ def test_a_run_that_did_not_end_well_says_so(status: str, said: str, run_dir: Pa
     assert any(said in note for note in notes(run_page(run_dir)))
 
 
-def test_without_a_record_there_is_one_message(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"has no record\.json"):
-        run_page(tmp_path)
-
-
-def test_no_figure_is_left_out_of_its_section(digits_run: Trained) -> None:
-    page = run_page(digits_run.run_dir)
-    drawn = [block for section in page.sections for block in section.blocks if isinstance(block, Figures)]
-    assert sum(len(block.figures) for block in drawn) == len(page.figures)
-
-
 @needs_chromium
 def test_a_browser_shows_a_real_run_without_a_word(digits_run: Trained, tmp_path: Path) -> None:
     page = run_page(digits_run.run_dir)
@@ -185,3 +143,142 @@ def test_a_browser_shows_a_real_run_without_a_word(digits_run: Trained, tmp_path
     seen = opened(tmp_path / "report.html", tmp_path / "browser")
     assert seen.console == []
     assert seen.dom.count('class="main-svg"') >= len(page.figures)
+
+
+@pytest.fixture
+def run_dir_provenance(digits_run: Trained, tmp_path: Path) -> Path:
+    """A copy of a real run, to change."""
+    shutil.copytree(digits_run.run_dir, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    return tmp_path / "run"
+
+
+def test_a_config_from_elsewhere_is_not_shown(run_dir_provenance: Path, tmp_path: Path) -> None:
+    (tmp_path / "secrets.yaml").write_text("passphrase: hunter2")
+    (run_dir_provenance / "config.yaml").unlink()
+    (run_dir_provenance / "config.yaml").symlink_to(tmp_path / "secrets.yaml")
+    assert "hunter2" not in render(run_page(run_dir_provenance))
+    values, problem = read_values(run_dir_provenance)
+    assert not values
+    assert "secrets.yaml, outside of " in problem
+
+
+RECORD = RunRecord(
+    "a",
+    "a",
+    "finished",
+    "2026-01-01T00:00:00+00:00",
+    0,
+    "f",
+    "c",
+    overrides=[
+        "optimizer=sgd",
+        "optimizer.lr=0.1",
+        "device=cpu",
+        "+model.extra={a: 1}",
+        "data/transform=crop",
+    ],
+    choices={
+        "optimizer": "sgd",
+        "model": "mlp",
+        "device": "cpu",
+        "trainer": "default",
+        "data": "digits",
+        "data/transform": "crop",
+        "callbacks": ["default", "ema"],
+    },
+    interpolations={"model.num_outputs": "${spec.num_outputs}"},
+)
+
+
+def test_typed_follows_option_default() -> None:
+    keys = (
+        *("optimizer.lr", "optimizer.momentum", "model.hidden", "model.num_outputs", "model.extra.a"),
+        *("trainer.max_epochs", "data.transform.size", "data.batch_size", "spec.num_classes", "name"),
+        "callbacks.ema.decay",
+    )
+    assert [row[2:] for row in config_sources(dict.fromkeys(keys, "1"), RECORD)] == [
+        ("optimizer.lr=0.1", "typed"),
+        ("optimizer=sgd", "typed"),
+        ("model=mlp", "option"),
+        ("${spec.num_outputs}", "follows"),
+        ("+model.extra={a: 1}", "typed"),
+        ("trainer=default device=cpu", "typed"),
+        ("data/transform=crop", "typed"),
+        ("data=digits", "option"),
+        ("the data", "follows"),
+        ("default", "default"),
+        ("callbacks=[default,ema]", "option"),
+    ]
+
+
+def test_what_an_experiment_has_set() -> None:
+    record = msgspec.structs.replace(
+        RECORD,
+        overrides=["experiment=mine", "optimizer.lr=0.1"],
+        resumed=[{"overrides": ["trainer.max_epochs=9"]}],
+        choices={**RECORD.choices, "experiment": "mine", "loss": "mse"},
+        set_by={
+            **dict.fromkeys(("optimizer", "optimizer.betas", "tags", "trainer.precision"), "experiment=mine"),
+            "loss": "data=digits",
+        },
+    )
+    keys = (
+        *("optimizer.lr", "optimizer.betas[0]", "optimizer.eps", "tags", "loss.reduction"),
+        *("trainer.precision", "trainer.max_epochs", "name"),
+    )
+    assert [row[2:] for row in config_sources(dict.fromkeys(keys, "1"), record)] == [
+        ("optimizer.lr=0.1", "typed"),
+        ("experiment=mine", "typed"),
+        ("optimizer=sgd of experiment=mine", "option"),
+        ("experiment=mine", "typed"),
+        ("loss=mse of data=digits", "option"),
+        ("experiment=mine", "typed"),
+        ("trainer.max_epochs=9", "typed"),
+        ("default", "default"),
+    ]
+
+
+CURVES = {
+    "lr-SGD": Curve([0, 5], [None, None], [0.1, 0.2]),
+    "val/accuracy": Curve([9], [1], [0.5]),
+    "val/loss": Curve([9, 19], [1, 2], [0.5, float("nan")]),
+    "train/loss": Curve([8, 18], [1, 2], [0.7, 0.6]),
+    "train/loss_step": Curve([0, 5], [None, None], [0.9, 0.8]),
+    "test/loss": Curve([20], [2], [0.5]),
+    "DeviceStatsMonitor.on_train_batch_end/allocated_bytes.all.peak": Curve([1, 2], [1, 1], [2**20, 2**21]),
+    "DeviceStatsMonitor.on_train_batch_start/allocated_bytes.all.peak": Curve([1], [1], [2**20]),
+    "DeviceStatsMonitor.on_train_batch_end/num_alloc_retries": Curve([1], [1], [0]),
+}
+
+
+def test_each_metric_has_a_figure_with_a_line_per_subset() -> None:
+    figures = {figure.title: figure for figure in curve_figures(CURVES)}
+    assert list(figures) == ["loss", "accuracy", "Learning rate"]
+    assert [getattr(mark, "name", "") for mark in figures["loss"].marks] == [
+        "val",
+        "train",
+        "train, each batch",
+    ]
+    (rate,) = figures["Learning rate"].marks
+    assert isinstance(rate, Line)
+    assert list(rate.y) == [0.1, 0.2]
+    assert "1 of 6 values are not finite" in figures["loss"].caption
+
+
+def test_the_best_checkpoint_s_scores_are_those_of_its_validation() -> None:
+    """Validated twice an epoch; training is a mean of the whole epoch."""
+    curves = {
+        "val/loss": Curve([4, 9, 14, 19], [1, 1, 2, 2], [0.9, 0.5, 0.2, 0.3]),
+        "val/f1": Curve([4, 9, 14, 19], [1, 1, 2, 2], [0.1, 0.5, 0.8, 0.7]),
+        "train/loss": Curve([9, 19], [1, 2], [0.7, 0.6]),
+        "lr-SGD": Curve([0], [None], [0.1]),
+    }
+    best = {"monitor": "val/loss", "value": 0.2, "epoch": 2}
+    assert at_epoch(curves, best) == (14, {"val/loss": 0.2, "val/f1": 0.8, "train/loss": 0.6})
+    assert at_epoch(curves, best | {"epoch": 7}) is None
+    assert at_epoch(curves, {}) is None
+    loss = curve_figures(curves, str.upper, ("epoch 2, tested", 14))[0]
+    *_, line = loss.marks
+    assert isinstance(line, Line)
+    assert (loss.title, line.name) == ("LOSS", "epoch 2, tested")
+    assert (list(line.x), list(line.y)) == ([14, 14], [0.2, 0.9])

@@ -6,9 +6,8 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
-from tests.figure.examples import EXAMPLES, HOSTILE
-from tests.report.page.browser import needs_chromium, opened
+from tests.figure.test_figure import EXAMPLES, HOSTILE
+from tests.report.browser import needs_chromium, opened
 from typing_extensions import override
 
 from assay.figure.figure import Figure, Line
@@ -25,11 +24,13 @@ from assay.report.page import (
     Section,
     Table,
     render,
+    thinned,
     write,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 BLOCKS = (
     Cards([(HOSTILE, HOSTILE, HOSTILE)], HOSTILE),
@@ -91,38 +92,12 @@ def test_no_text_reverses_the_letters_around_it() -> None:
     assert not set("\u202e\x1b\x00") & set(text.partition("<script")[0] + str(json.loads(found[1])))
 
 
-def test_what_it_draws_is_json_that_ends_no_script() -> None:
-    found = re.search(r'<script type="application/json">(.*?)</script>', render(PAGE), re.DOTALL)
-    assert found is not None
-    assert not re.search("[<>&]", found[1])
-    assert set(json.loads(found[1])) == {figure.name for figure in EXAMPLES}
-
-
 def test_the_browser_is_told_to_load_nothing_and_to_run_only_these_scripts() -> None:
     found = re.search(r'http-equiv="Content-Security-Policy" content="(.*?)"', render(PAGE))
     assert found is not None
     assert "default-src &#39;none&#39;" in found[1]
     assert "unsafe-eval" not in found[1]
     assert not re.search("script-src [^;]*unsafe-inline", found[1])
-
-
-def test_a_page_without_figures_needs_no_library() -> None:
-    text = render(Page("run", "a", [Section("s", "S", [Note("nothing to draw")])]))
-    assert len(text) < 60_000
-
-
-def test_long_curves_keep_the_page_small() -> None:
-    values = np.random.default_rng(0).normal(size=300_000)
-    figure = Figure("long", "Long", (Line("a", np.arange(len(values)), values),))
-    small, large = (
-        len(render(Page("run", "a", [Section("s", "S", [Figures([one])])]))) for one in (EXAMPLES[0], figure)
-    )
-    assert large - small < 40_000
-
-
-def test_two_figures_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two figures of one name"):
-        render(Page("run", "a", [Section("s", "S", [Figures([EXAMPLES[0], EXAMPLES[0]])])]))
 
 
 @needs_chromium
@@ -134,3 +109,21 @@ def test_a_browser_draws_it_all_without_a_network_and_without_a_word(tmp_path: P
     assert "javascript:alert" not in "".join(re.findall(r"<a[^>]*>", seen.dom))
     (tmp_path / "loud.html").write_text("<script>console.error('heard')</script>")
     assert opened(tmp_path / "loud.html", tmp_path / "browser").console == ["heard"]
+
+
+def test_no_peak_and_no_end_of_a_line_is_lost() -> None:
+    y = np.random.default_rng(0).normal(size=10_000)
+    y[[1234, 8765]] = 50, -50
+    figure = thinned(
+        Figure("a", "", (Line("a", np.arange(10_000), y, low=y - 1, high=y + 1),), caption="What.")
+    )
+    (line,) = figure.marks
+    assert isinstance(line, Line)
+    x = np.asarray(line.x)
+    assert len(x) <= 802
+    assert {0, 1234, 8765, 9999} <= set(x.tolist())
+    assert (np.diff(x) > 0).all()
+    assert (np.asarray(line.y) == y[x]).all()
+    assert line.low is not None
+    assert (np.asarray(line.low) == y[x] - 1).all()
+    assert figure.caption.startswith("What. Long curves")

@@ -1,0 +1,201 @@
+"""What is counted is what pandas and numpy count, and what will hurt is said."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from assay.cli.app import app
+from assay.data.data_module import DataModule
+from assay.data.samples import Samples, Stream
+from assay.data.table import Table
+from assay.errors import DataError
+from assay.report.data_page import print_survey
+from assay.report.survey import ColumnSurvey, SubsetSurvey, Survey, Values, raw_tables, survey
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+RNG = np.random.default_rng(0)
+
+
+def surveyed(source: Any, **split: Any) -> tuple[Survey, DataModule]:
+    datamodule = DataModule(
+        source,
+        batch_size=16,
+        eval_batch_size=16,
+        split={"val": 0.1, "test": 0.2, "seed": 0, **split},
+        transform={"train": [], "eval": [], "normalize": "data"},
+    )
+    datamodule.setup()
+    return survey(datamodule, "some", raw_tables(datamodule)), datamodule
+
+
+class Given:
+    """Splits as they are given."""
+
+    task, class_names = "multiclass", ("a", "b")
+
+    def __init__(self, parts: Mapping[str, Samples | Stream]) -> None:
+        self._parts = parts
+
+    def read(self) -> Mapping[str, Samples | Stream]:
+        return self._parts
+
+
+def test_copies_are_counted_within_parts_and_between_them() -> None:
+    inputs = torch.arange(40.0).reshape(20, 2)
+    train = Samples(inputs[[*range(12), 0, 0, 1]], torch.tensor([0, 1] * 6 + [1, 0, 1]))
+    test = Samples(inputs[[12, 13, 3, 3]], torch.tensor([0, 1, 0, 1]))
+    found, _ = surveyed(Given({"train": train, "val": test, "test": test}))
+    assert [(one.num_equal, one.in_training) for one in found.subsets] == [(3, None), (1, 2), (1, 2)]
+    [copies, more, conflicting] = found.warnings
+    assert "2 of 4 in val" in copies
+    assert more == "3 of 15 training samples are copies of others"
+    assert conflicting == "3 training samples have equal inputs and different classes"
+
+
+def test_what_will_hurt_is_said() -> None:
+    inputs = torch.rand(500, 3)
+    inputs[:, 1] = 2
+    targets = torch.tensor([0] * 496 + [1] * 4)
+    found, _ = surveyed(Given({"all": Samples(inputs, targets, columns=("x", "same", "y"))}))
+    assert "fewer than 5 training samples: b" in found.warnings
+    assert any(one.startswith("the largest class has ") for one in found.warnings)
+    assert "a single value in all training rows: same" in found.warnings
+
+
+def test_a_table_as_it_stands_in_its_file(tmp_path: Path) -> None:
+    count = 120
+    table = pd.DataFrame(
+        {
+            "size": RNG.normal(5, 2, count).round(3),
+            "city": RNG.choice(["Ulm", "Bonn"], count, p=[0.7, 0.3]),
+            "day": pd.date_range("2024-02-01", periods=count, freq="D").strftime("%d.%m.%Y"),
+        }
+    )
+    table["price"] = table["size"] * 3 + RNG.normal(0, 1, count)
+    table.loc[table.index % 3 > 0, "size"] = None
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    found, datamodule = surveyed(Table(str(tmp_path / "rows.csv"), "price"))
+    train = table.iloc[datamodule.subset("train").rows.numpy()]
+    size, city, day = found.columns
+    assert (size.num_missing, city.num_missing) == (train["size"].isna().sum(), 0)
+    assert dict(city.frequent) == train["city"].value_counts().to_dict()
+    days = pd.to_datetime(train["day"], format="%d.%m.%Y")
+    assert tuple(day.span) == (f"{days.min():%Y-%m-%d}", f"{days.max():%Y-%m-%d}")
+    assert [one.kind for one in found.columns] == ["number", "category", "date"]
+    prices = found.subsets[0].targets[0]
+    assert (prices.low, prices.high) == pytest.approx((train["price"].min(), train["price"].max()))
+    assert list(found.target_names) == ["price"]
+    assert "more than half of the training rows have no value: size" in found.warnings
+
+
+class Broken:
+    """A stream whose third sample is damaged."""
+
+    def __len__(self) -> int:
+        return 30
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        if index == 2:
+            raise DataError("photos/2.jpg is not a picture")
+        return torch.full((1, 2, 2), index, dtype=torch.uint8), index % 2
+
+
+def test_many_classes_and_columns_are_readable_at_60_columns() -> None:
+    counts = list(range(1, 31))
+    subsets = [
+        SubsetSurvey(name, 465, counts, num_equal=None, in_training=None) for name in ("train", "val", "test")
+    ]
+    columns = [
+        ColumnSurvey(
+            f"a column with quite a long name {at}", "number", at, 9, Values(-1e6, 0.5, 1e6, (1, 0, 8))
+        )
+        for at in range(25)
+    ]
+    names = [f"class \x1b[31m{at}" for at in range(30)]
+    survey = Survey(
+        "many", "multiclass", "30 classes", (25,), names, (), subsets, columns, (), ("one [sentence",)
+    )
+    file = io.StringIO()
+    print_survey(Console(file=file, width=60), survey)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "\x1b" not in file.getvalue()
+    assert sum("more" in line for line in lines) == 2
+    assert lines[-1] == "warning: one [sentence"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "60")
+
+
+def said(*words: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["data", *words])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_pictures_before_and_after_augmentation() -> None:
+    told = said("data=digits", "augment=flip_crop", "--out", "page.html")
+    lines = told.splitlines()
+    assert lines[0] == "digits  multiclass, 10 classes, inputs 1×8×8"
+    assert max(map(len, lines[:-2])) <= 60
+    page = Path("page.html").read_text()
+    assert len(page) < 1_500_000
+    assert "http-equiv" in page
+    assert not re.search(r'(src|href)="http', page)
+    titles = re.findall(r"(?:train|val|test), (?:as they are|after data\.transform\.train and augment)", page)
+    assert len(set(titles)) == 4
+    pictures = re.findall(r"data:image/png;base64,([^\"]+)", page)
+    assert len(pictures) == 4 * 24
+    assert pictures[:24] != pictures[24:48]
+    assert [path.name for path in Path().iterdir()] == ["page.html"]
+
+
+def test_rows_of_a_table_and_the_same_as_a_document() -> None:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"größe": draw.normal(size=80), "<b>": draw.choice(["x", "&y"], 80)})
+    frame["kind"] = np.where(frame["größe"] > 0, "a", "b")
+    frame.to_csv("rows.csv", sep=";", decimal=",", index=False)
+    words = ["data=table", "data.source.path=rows.csv", "data.source.target=kind"]
+    document = json.loads(CliRunner().invoke(app, ["data", *words, "--out", "page.html", "--json"]).stdout)
+    assert (document["kind"], document["page"]) == ("data", "page.html")
+    train = document["subsets"][0]
+    assert sum(train["class_counts"]) == train["num_samples"]
+    assert [one["name"] for one in document["columns"]] == ["größe", "<b>"]
+    page = Path("page.html").read_text()
+    assert "<b>" not in page.partition("<body")[2]
+    assert "&lt;b&gt;" in page
+    assert any("separator ';' and decimal ','" in note for note in document["notes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["data=table"], 2, "data.source.path=…"),
+        (["data=irs"], 2, "did you mean"),
+        (["data=iris", "data.split.val=2"], 2, "data.split.val"),
+        (["data=table", "data.source.path=t.csv", "data.source.target=y"], 2, "no such file"),
+        (["data=iris", "--out", "mine.csv"], 2, "refusing to replace it"),
+        (["data=iris", "--out", "no/such/page.html"], 0, "page"),
+    ],
+)
+def test_what_is_refused(words: list[str], code: int, says: str) -> None:
+    Path("mine.csv").write_text("x,y\n1,2\n")
+    assert says in said(*words, code=code)
+    assert Path("mine.csv").read_text() == "x,y\n1,2\n"
