@@ -1,24 +1,22 @@
-"""What the config says of a sweep."""
+"""What the config says of a sweep, and what a sweep directory asks to be trusted with when it goes on."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assay.analysis.objective import Objective
 from assay.check.report import Report
 from assay.compose.compose import loader
-from assay.errors import ConfigError
-from assay.sweep.definition import (
-    SweepDefinition,
-    read_definition,
-    refuse_shared,
-    refuse_unlike_losses,
-)
+from assay.errors import AssayError, ConfigError
+from assay.record.journal import Journal
+from assay.sweep.definition import SweepDefinition, made, read_definition, refuse_unlike_losses, target
+from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.launcher.serial import SerialLauncher
+from assay.sweep.search.search import Search
+from assay.sweep.session import setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
     from assay.compose.job_composer import Job
+    from assay.sweep.session import Setting
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +38,8 @@ def definition(hydra: Hydra, *overrides: str) -> SweepDefinition:
 
 
 def test_policy_search_and_launcher_come_from_their_nodes(hydra: Hydra) -> None:
-    keys = (
-        "hydra.launcher.on_failure=retry",
-        "hydra.launcher.timeout_min=5",
-        "hydra.launcher.jobs_at_once=3",
-    )
-    sweep = definition(hydra, *keys, "seed=1,2")
+    values = {"on_failure": "retry", "timeout_min": 5, "jobs_at_once": 3}
+    sweep = definition(hydra, *(f"hydra.launcher.{key}={value}" for key, value in values.items()), "seed=1,2")
     assert (sweep.policy.on_failure, sweep.policy.timeout_min) == ("retry", 5)
     assert (sweep.search.total, sweep.directory) == (2, Path("sweep"))
     launcher = sweep.make_launcher()
@@ -54,48 +49,6 @@ def test_policy_search_and_launcher_come_from_their_nodes(hydra: Hydra) -> None:
     serial = definition(hydra, "hydra/launcher=serial")
     assert isinstance(serial.make_launcher(), SerialLauncher)
     assert serial.is_serial
-
-
-def test_jobs_must_have_the_score_that_is_asked_for(
-    hydra: Hydra,
-) -> None:
-    sweep = definition(hydra, "seed=1,2")
-    assert not sweep.needed, "nobody asked for a score"
-    asked = ("hydra.sweeper.objective=val/accuracy", "hydra.sweeper.direction=max")
-    sweep = definition(hydra, "seed=1,2", *asked)
-    assert sweep.objectives == [Objective("val/accuracy", "maximize")]
-    assert sweep.needed == {"val/accuracy": "hydra.sweeper.objective"}
-
-
-@pytest.mark.parametrize(
-    ("override", "key"),
-    [
-        ("hydra.launcher.on_failure=explode", "hydra.launcher.on_failure"),
-        ("hydra.launcher.max_retries=-1", "hydra.launcher.max_retries"),
-        ("hydra.launcher.jobs_at_once=0", "hydra.launcher.jobs_at_once"),
-        ("hydra.sweeper.direction=up", "hydra.sweeper.direction"),
-        ("+hydra.sweeper.trials=3", "hydra.sweeper.trials"),
-    ],
-)
-def test_a_value_that_its_class_does_not_take_is_refused_by_its_key(
-    override: str, key: str, hydra: Hydra
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        definition(hydra, override).make_launcher()
-    assert error.value.key == key
-
-
-def test_jobs_that_would_share_a_directory_are_refused(hydra: Hydra) -> None:
-    for subdir, shared in (("'${hydra.job.num}'", False), ("same", True)):
-        sweep = definition(hydra, f"hydra.sweep.subdir={subdir}", "seed=1,2")
-        jobs: dict[int, Job] = {}
-        while proposal := sweep.search.next():
-            jobs[len(jobs)] = sweep.composer.job(proposal.overrides, len(jobs))
-        if shared:
-            with pytest.raises(ConfigError, match="jobs 0 and 1 would both write into"):
-                refuse_shared(sweep, jobs)
-        else:
-            refuse_shared(sweep, jobs)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +76,138 @@ def test_losses_that_are_not_one_quantity_are_no_objective(
         refuse_unlike_losses(sweep, jobs, reports)
     assert told in error.value.message
     assert error.value.hint == "hydra.sweeper.objective=val/accuracy"
+
+
+LAUNCHER, SEARCH = "hydra.launcher", "hydra.sweeper"
+
+
+class Small:
+    """Takes a few values."""
+
+    def __init__(self, count: int, name: str = "x", *, given: object = None) -> None:
+        if count < 0:
+            raise ValueError("count=-1: at least 0 was expected")
+        if name == "broken":
+            raise KeyError(name)
+        self.values = (count, name, given)
+
+
+def test_hydras_own_name_is_assays_class_in_order() -> None:
+    """A node that Hydra's users know means what it says."""
+    node = {"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"}
+    assert target(node, LAUNCHER, Launcher, []) is SerialLauncher
+
+
+@pytest.mark.parametrize(("key", "base"), [(LAUNCHER, Launcher), (SEARCH, Search)])
+@pytest.mark.parametrize("name", ["os.system", "assay.module.Module", ""])
+def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, name: str) -> None:
+    with pytest.raises(ConfigError, match="is not one of assay's") as error:
+        target({"_target_": name}, key, base, [])
+    assert error.value.key == f"{key}._target_"
+    assert "trusted_packages" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "message"),
+    [
+        ({"count": "two"}, "hydra.launcher.count", "a whole number was expected, not 'two'"),
+        ({"coutn": 2}, "hydra.launcher.coutn", "nothing reads this key; did you mean 'count'"),
+        ({"count": 1, "given": 2}, "hydra.launcher.given", "nothing reads this key"),
+        ({"count": 1, "retires": 2}, "hydra.launcher.retires", "did you mean 'retries'"),
+        ({"count": -1}, "hydra.launcher.count", "at least 0 was expected"),
+        ({"count": 1, "name": "broken"}, "hydra.launcher", "Small cannot be made: KeyError"),
+    ],
+)
+def test_a_value_that_does_not_fit(values: dict[str, Any], key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        made(Small, values, LAUNCHER, others=["retries"], given=None)
+    assert error.value.key == key
+
+
+class Sweeps:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.count = folder, 0
+
+    def go_on(
+        self, *typed: str, cwd: Path, began: Path, then: str = "", name: str = "", **places: Any
+    ) -> Setting:
+        self.count += 1
+        sweep = self.folder / (name or f"sweep {self.count}")
+        (sweep / "journal.jsonl").unlink(missing_ok=True)
+        header = {"config_dir": str(places.get("config_dir", "")), "cwd": str(began), "started": ""}
+        journal = Journal.create(sweep, overrides=then.split(), **header)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(cwd)
+            return setting_of(sweep, journal, typed, places.get("flag"))
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path) -> Sweeps:
+    return Sweeps(tmp_path)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    """A project with packages of its own."""
+    (tmp_path / "lab/conf").mkdir(parents=True)
+    (tmp_path / "lab/conf/project.yaml").write_text("trusted_packages: [lab]\n", encoding="utf-8")
+    return tmp_path / "lab"
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+def asked(call: pytest.ExceptionInfo[AssayError]) -> str:
+    assert "asks for what only you can allow" in call.value.message
+    return call.value.hint
+
+
+def test_from_the_project_nothing_new_is_typed(sweeps: Sweeps, lab: Path) -> None:
+    assert sweeps.go_on(cwd=lab, began=lab).cwd == lab
+    (lab / "own").mkdir()
+    assert sweeps.go_on(cwd=lab, began=lab, config_dir=lab / "own").config_dir == lab / "own"
+    assert sweeps.go_on(cwd=lab, began=lab, then="trusted_packages=[lab] seed=1,2").config_dir is None
+
+
+def test_from_anywhere_where_nothing_is_trusted(sweeps: Sweeps, lab: Path, empty: Path) -> None:
+    assert sweeps.go_on(cwd=lab, began=empty).cwd == empty
+    assert sweeps.go_on(cwd=empty, began=empty / "gone").cwd == empty
+
+
+def test_another_project_has_to_be_gone_to(sweeps: Sweeps, lab: Path, empty: Path) -> None:
+    with pytest.raises(AssayError) as caught:
+        sweeps.go_on("seed=1", cwd=empty, began=lab)
+    hint = asked(caught)
+    assert f"cd {lab} && assay resume '{sweeps.folder}/sweep 1' seed=1" in hint
+
+
+def test_a_config_folder_is_named(sweeps: Sweeps, lab: Path, empty: Path) -> None:
+    with pytest.raises(AssayError) as caught:
+        sweeps.go_on(cwd=empty, began=empty, config_dir=lab / "conf")
+    assert f"--config-dir {lab / 'conf'}" in asked(caught)
+    said = sweeps.go_on(cwd=empty, began=empty, config_dir=lab / "conf", flag=lab / "conf")
+    assert said.config_dir == lab / "conf"
+    # A folder that the sweep has brought along, however it calls the place where it was begun.
+    (lab / "sweep/conf").mkdir(parents=True)
+    for began in (lab, Path(), lab / "gone"):
+        with pytest.raises(AssayError):
+            sweeps.go_on(cwd=lab, began=began, config_dir=lab / "sweep/conf", name="lab/sweep")
+    # One that lies below this directory by chance, of a sweep that was begun elsewhere.
+    with pytest.raises(AssayError):
+        sweeps.go_on(cwd=lab.parent, began=empty, config_dir=lab / "conf")
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["trusted_packages=[evil]", "++trusted_packages=[evil,lab]", "hydra.searchpath=[file:///evil]"],
+)
+def test_trust_and_the_search_path_are_said_anew(sweeps: Sweeps, lab: Path, word: str) -> None:
+    with pytest.raises(AssayError) as caught:
+        sweeps.go_on(cwd=lab, began=lab, then=f"seed=1,2 {word}")
+    hint = asked(caught)
+    confirmed = "hydra.searchpath=[file:///evil]" if "search" in word else "trusted_packages=[evil]"
+    assert confirmed in hint
+    sweeps.go_on(confirmed, cwd=lab, began=lab, then=f"seed=1,2 {word}")

@@ -1,4 +1,4 @@
-"""A sweep whose driver is killed at any time goes on: each job ends once, and the table is the same."""
+"""A sweep that is killed or stopped at any time goes on: each job ends once, and the table is the same."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 import pytest
-from tests.sweep.conftest import PROJECT, TINY, begin, until
+from tests.sweep.conftest import PROJECT, TINY, begin, check_study, until
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -29,68 +27,60 @@ if TYPE_CHECKING:
 
     from assay.sweep.worker.fork_client import ForkServer
 
-JOBS = 6
-FORK_SERVER = "assay.sweep.worker.fork_server"
-OVERRIDES = (
-    *TINY,
-    "callbacks.last_checkpoint.every_n_train_steps=2",
-    *("callbacks.poison.kind=wait", "callbacks.poison.times=1"),  # until there is SWEEP.go
-    "seed=range(2)",
-    "optimizer.lr=0.1,0.03,0.01",
-    "hydra.launcher.jobs_at_once=2",
-)
+SWEEPS: Final = {
+    "grid": (
+        *(*TINY, "callbacks.last_checkpoint.every_n_train_steps=2", "hydra.launcher.jobs_at_once=2"),
+        *("callbacks.poison.kind=wait", "callbacks.poison.times=1"),  # until there is SWEEP.go
+        *("seed=range(2)", "optimizer.lr=0.1,0.03,0.01"),
+    ),
+    "study": (
+        *(*TINY, "hydra/sweeper=optuna", "hydra/sweeper/pruner=median", "hydra.launcher.jobs_at_once=1"),
+        *("optimizer.lr=interval(0.01,0.1)", "hydra.sweeper.num_trials=6"),
+    ),
+}
+JOBS: Final = 6
+CODES: Final = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129, "SIGKILL": -9}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Path:
-    """A project, and in it a sweep that nobody has interrupted."""
+    """A project, and in it a sweep that nothing has interrupted."""
     folder = tmp_path_factory.mktemp("killed sweeps")
     shutil.copytree(PROJECT, folder, dirs_exist_ok=True)
-    (folder / "whole.go").touch()
+    (folder / "grid.go").touch()
     with chdir(folder):
-        assert start([*OVERRIDES, "hydra.sweep.dir=whole"]).exit_code == 0
+        assert start([*SWEEPS["grid"], "hydra.sweep.dir=grid"]).exit_code == 0
     return folder
 
 
-def events(sweep: Path) -> list[dict[str, object]]:
+def events(sweep: Path) -> list[dict[str, Any]]:
     """Whole lines of the journal."""
-    lines = (
-        (sweep / "journal.jsonl").read_bytes().split(b"\n")[:-1] if (sweep / "journal.jsonl").exists() else []
-    )
+    journal = sweep / "journal.jsonl"
+    lines = journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
     return [json.loads(line) for line in lines]
 
 
-def is_over(sweep: Path) -> bool:
-    return sum(event["event"] == "end" and event["status"] == "finished" for event in events(sweep)) == JOBS
-
-
-def left_behind(sweep: Path) -> list[int]:
-    """Processes of sweeps in the same place: fork servers and their jobs."""
-    place = str(sweep.parent.resolve())
-    return [
-        process.info["pid"]
-        for process in psutil.process_iter(["pid", "cmdline", "cwd"])
-        if FORK_SERVER in (process.info["cmdline"] or ()) and process.info["cwd"] == place
-    ]
+def ends(sweep: Path, *statuses: str) -> list[int]:
+    """Jobs that have ended so, each as often as it has."""
+    return sorted(event["number"] for event in events(sweep) if event.get("status") in statuses)
 
 
 def all_gone(sweep: Path) -> bool:
-    """Whether nothing of a sweep is left; a fork server that is still importing ends when it is done."""
-    deadline = time.monotonic() + 200
-    while left_behind(sweep) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not left_behind(sweep)
+    """Whether no process of a sweep is left; a fork server that is still importing ends when it is done."""
+
+    def left() -> bool:
+        processes = psutil.process_iter(["cmdline", "cwd"])
+        server, here = "assay.sweep.worker.fork_server", str(sweep.parent.resolve())
+        return any(server in (p.info["cmdline"] or ()) and p.info["cwd"] == here for p in processes)
+
+    until(lambda: not left(), 200)
+    return True
 
 
 def check(sweep: Path, whole: Path) -> None:
     for name in ("results.csv", "groups.csv"):
         assert (sweep / name).read_bytes() == (whole / name).read_bytes()
-    done = Counter(
-        event["number"]
-        for event in events(sweep)
-        if event["event"] == "end" and event["status"] == "finished"
-    )
-    assert done == dict.fromkeys(range(JOBS), 1), "each job ends once"
+    assert ends(sweep, "finished") == list(range(JOBS)), "each job ends once"
     for number in range(JOBS):
         one, two = (folder / str(number) for folder in (sweep, whole))
         assert (one / "metrics.csv").read_bytes() == (two / "metrics.csv").read_bytes()
@@ -100,32 +90,21 @@ def check(sweep: Path, whole: Path) -> None:
     assert all_gone(sweep)
 
 
-def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) -> bool:
-    """Wait for a random moment; whether the driver is there still.
-
-    A quarter of the moments come while it composes and checks, the others when some more jobs have begun or
-    ended.
-    """
-    try:
-        if draw.random() < 0.25:
-            driver.wait(draw.uniform(0.2, 6.0))
-            return False
-        more = len(events(sweep)) + draw.randint(1, 5)
-        while len(events(sweep)) < more and driver.poll() is None:
-            time.sleep(0.01)
-        driver.wait(draw.uniform(0.0, 0.6))
-    except subprocess.TimeoutExpired:
-        return True
-    return False
-
-
 def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
     place: Path, fork_server: ForkServer
 ) -> None:
-    """Two jobs run when the driver is killed, the next two when somebody presses Ctrl-C; all go on."""
+    """Two jobs run when the driver is killed, the next two at Ctrl-C; all go on."""
     sweep = place / "sweep"
-    driver = begin(place, "train", "-m", *OVERRIDES, "hydra.sweep.dir=sweep")
-    until(lambda: are_waiting(sweep, 0, 1) or driver.poll() is not None)
+
+    def are_waiting(*numbers: int) -> bool:
+        return all((sweep / f"{number}.poisoned").exists() for number in numbers)
+
+    def how_it_ended(number: int) -> tuple[str, str]:
+        record = json.loads((sweep / str(number) / "record.json").read_bytes())
+        return record["status"], record["signal"]
+
+    driver = begin(place, "train", "-m", *SWEEPS["grid"], "hydra.sweep.dir=sweep")
+    until(lambda: are_waiting(0, 1) or driver.poll() is not None)
     assert driver.poll() is None, (place / "output").read_text()
     code, said = typed(place, "resume", "sweep")
     assert code == 1
@@ -133,26 +112,21 @@ def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     assert all_gone(sweep), "the fork server and the jobs end with their driver"
-    assert [how_it_ended(sweep, number) for number in (0, 1)] == [("interrupted", "SIGTERM")] * 2
+    assert [how_it_ended(number) for number in (0, 1)] == [("interrupted", "SIGTERM")] * 2
     assert all((sweep / number / "checkpoints" / "last.ckpt").is_file() for number in "01"), "they have saved"
 
-    with interrupted_when(lambda: are_waiting(sweep, 2, 3)):
+    with interrupted_when(lambda: are_waiting(2, 3)):
         code, said = typed(place, "resume", "sweep")
     assert code == 130, said
     assert "assay resume sweep" in said
     assert (sweep / "results.csv").exists(), "what is known is in the table already"
     assert all_gone(sweep)
-    assert [how_it_ended(sweep, number)[0] for number in range(4)] == ["finished"] * 2 + ["interrupted"] * 2
+    assert [how_it_ended(number)[0] for number in range(4)] == ["finished"] * 2 + ["interrupted"] * 2
 
     (place / "sweep.go").touch()
     with chdir(place):
         assert go_on(sweep).exit_code == 0
-    check(sweep, place / "whole")
-
-
-def are_waiting(sweep: Path, *numbers: int) -> bool:
-    """Whether these jobs are in the middle of their training, and wait themselves."""
-    return all((sweep / f"{number}.poisoned").exists() for number in numbers)
+    check(sweep, place / "grid")
 
 
 def typed(place: Path, *words: str) -> tuple[int, str]:
@@ -172,43 +146,77 @@ def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
         if not over.is_set():
             os.kill(os.getpid(), signal.SIGINT)
 
-    with ThreadPoolExecutor(1) as thread:
-        interrupting = thread.submit(interrupt)
-        try:
-            yield
-        finally:
-            over.set()
-        interrupting.result()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
-def how_it_ended(sweep: Path, number: int) -> tuple[str, str]:
-    record = json.loads((sweep / str(number) / "record.json").read_bytes())
-    return record["status"], record["signal"]
+def survives(driver: subprocess.Popen[bytes], sweep: Path, draw: random.Random) -> bool:
+    """Wait for a random moment, a quarter of them while it composes; whether the driver is there still."""
+    try:
+        if draw.random() < 0.25:
+            driver.wait(draw.uniform(0.2, 6.0))
+            return False
+        more = len(events(sweep)) + draw.randint(1, 5)
+        while len(events(sweep)) < more and driver.poll() is None:
+            time.sleep(0.01)
+        driver.wait(draw.uniform(0.0, 0.6))
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [2, 30])
-def test_a_driver_killed_at_any_time(place: Path, kills: int) -> None:
-    draw = random.Random(kills)
-    told = killed = number = 0
-    while killed < kills:
-        number += 1
-        sweep = place / f"sweep {kills} {number}"
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", SWEEPS)
+@pytest.mark.parametrize("signals", ["SIGKILL", "SIGINT SIGTERM SIGHUP"])
+@pytest.mark.parametrize("count", [2, 30])
+def test_a_driver_ended_at_any_time(place: Path, kind: str, signals: str, count: int) -> None:
+    draw = random.Random(count)
+    (place / "output").unlink(missing_ok=True)
+    ended = number = 0
+    while ended < count:
+        number, told = number + 1, 0
+        sweep = place / f"{kind} {signals[:7]} {count} {number}"
         (place / f"{sweep.name}.go").touch()
-        words: tuple[str, ...] = ("train", "-m", *OVERRIDES, f"hydra.sweep.dir='{sweep.name}'")
-        while killed < kills and not is_over(sweep):
+        words: tuple[str, ...] = ("train", "-m", *SWEEPS[kind], f"hydra.sweep.dir='{sweep.name}'")
+        while ended < count and len(ends(sweep, "finished", "pruned")) < JOBS:
             driver = begin(place, *words)
             if survives(driver, sweep, draw):
-                os.kill(driver.pid, signal.SIGKILL)
-                killed += 1
+                name = draw.choice(signals.split())
+                driver.send_signal(signal.Signals[name])
+                if name != "SIGKILL" and draw.random() < 0.5:
+                    time.sleep(draw.uniform(0.0, 0.3))
+                    driver.send_signal(signal.SIGINT)
+                # Whatever comes first of two at once; or all jobs have ended by then.
+                assert driver.wait(120) in (CODES[name], -signal.Signals[name], 130, -2, 0)
+                ended += 1
             driver.wait()
             assert all_gone(sweep), "the fork server and the jobs end with their driver"
-            ended = sum(event["event"] == "end" for event in events(sweep))
-            assert ended >= told or not sweep.exists(), "what was told is not forgotten"
-            told = ended
+            known = len(ends(sweep, "finished", "pruned"))
+            assert known >= told, "what was told is not forgotten"
+            told = known
             if (sweep / "journal.jsonl").exists():
                 words = ("resume", sweep.name)
         assert begin(place, *words).wait(300) == 0, (place / "output").read_text()[-2000:]
-        told = 0
-        check(sweep, place / "whole")
+        if kind == "grid":
+            check(sweep, place / "grid")
+        else:
+            check_study(sweep, JOBS)
+        assert not ends(sweep, "failed")
+    assert "Traceback" not in (place / "output").read_text()
+
+
+def test_a_killed_study_ends_with_the_trials_it_was_to_have(place: Path, fork_server: ForkServer) -> None:
+    sweep = place / "study"
+    driver = begin(place, "train", "-m", *SWEEPS["study"], "hydra.sweep.dir=study")
+    until(lambda: len(ends(sweep, "finished", "pruned")) >= 2 or driver.poll() is not None)
+    driver.kill()
+    driver.wait()
+    with chdir(place):
+        assert go_on(sweep).exit_code == 0
+    check_study(sweep, JOBS)

@@ -1,4 +1,4 @@
-"""The loop of a sweep, over a launcher whose jobs end as a list says: what is started, retried, stopped."""
+"""The loop of a sweep over jobs that end as a list says, its policy, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -19,14 +20,15 @@ from assay.errors import AssayError, ConfigError, ProcessError
 from assay.record.journal import Journal
 from assay.record.outcome import Outcome
 from assay.sweep.launcher.launcher import Launcher
+from assay.sweep.progress import SweepProgress
 from assay.sweep.scheduler import Policy, Scheduler, StopRequest, job_record_of, num_gpus
 from assay.sweep.search.grid import GridSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from assay.record.journal import JobRecord
     from assay.sweep.job_spec import JobSpec
+
 
 FINISHED = Outcome("finished", metrics={"val/loss": 0.5})
 KILLED = Outcome("failed", "killed", "its process was killed by SIGKILL")
@@ -76,31 +78,12 @@ class Scripted(Launcher):
         self.closed = True
 
 
-class Told:
-    """What a sweep shows."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.ends: list[tuple[int, Outcome, bool]] = []
-
-    def started(self, job_record: JobRecord, run_dir: Path, epochs: Any) -> None:
-        pass
-
-    def ended(self, job_record: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
-        self.ends.append((job_record.number, outcome, again))
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
-
-    def tick(self, job_records: Mapping[int, JobRecord], total: int) -> None:
-        pass
-
-
 class Sweep:
     """A scheduler with a real journal, grid and policy."""
 
     def __init__(self, folder: Path, launcher: Scripted, jobs: int = 3, **policy: Any) -> None:
-        self.folder, self.launcher, self.told, self.stop = folder, launcher, Told(), StopRequest()
+        self.folder, self.launcher, self.stop = folder, launcher, StopRequest()
+        self.told = Mock(spec=SweepProgress)
         self.journal = Journal.create(folder, overrides=[])
         search = GridSearch([f"seed=range({jobs})"])
         self.scheduler = Scheduler(
@@ -111,7 +94,7 @@ class Sweep:
             [Objective("val/loss", "minimize")],
             compose=self.compose,
             check=self.check,
-            watcher=self.told,  # type: ignore[arg-type]  # it shows nothing
+            watcher=self.told,
             stop=self.stop,
         )
 
@@ -134,33 +117,17 @@ class Sweep:
         return [(job_spec.number, job_spec.attempt) for job_spec in self.launcher.started]
 
 
-def test_every_job_runs_once_in_order(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path / "sweep", Scripted({}, slots=2), jobs=5)
-    assert sweep.run() == ["finished"] * 5
-    assert sweep.attempts() == [(number, 1) for number in range(5)]
-    assert all(job_spec.spec == {"task": "multiclass"} for job_spec in sweep.launcher.started)
-
-
-def test_what_the_machine_did_is_tried_again_so_often_and_the_code_never(tmp_path: Path) -> None:
-    wrong = Outcome("failed", "exception", "ValueError: no")
-    launcher = Scripted({0: [KILLED, FINISHED], 1: [wrong, FINISHED], 2: [KILLED, KILLED, KILLED, FINISHED]})
-    sweep = Sweep(tmp_path / "sweep", launcher, on_failure="retry", max_retries=2)
-    assert sweep.run() == ["finished", "failed", "failed"]
-    assert sorted(sweep.attempts()) == [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (2, 3)]
-    assert len(sweep.journal.jobs[2].failures) == 2
-
-
 def test_after_a_failure_no_further_job_is_started_where_that_is_asked_for(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path / "sweep", Scripted({1: [KILLED]}), on_failure="stop")
     assert sweep.run() == ["finished", "failed", "waiting"]
     assert sweep.attempts() == [(0, 1), (1, 1)]
-    assert len(sweep.told.lines) == 1
+    sweep.told.say.assert_called_once()
 
 
 def test_a_job_that_somebody_else_stops_has_failed(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path / "sweep", Scripted({0: [Outcome("interrupted", signal="SIGTERM")]}), jobs=1)
     assert sweep.run() == ["failed"]
-    assert sweep.told.ends[0][1].cause == "killed"
+    assert sweep.told.ended.call_args.args[1].cause == "killed"
 
 
 @pytest.mark.parametrize(("deaf", "presses"), [(False, 1), (True, 2)])
@@ -183,22 +150,6 @@ def test_a_sweep_that_is_stopped_has_its_jobs_save_and_starts_no_other(
     asked = [(0, False), (1, False)]
     assert launcher.stops == (asked if presses == 1 else [*asked, (0, True), (1, True)])
     assert sweep.attempts() == [(0, 1), (1, 1)]
-
-
-def test_a_job_that_fails_while_it_is_stopped_goes_on_later(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path / "sweep", Scripted({0: [KILLED]}))
-    sweep.stop.name = "SIGTERM"
-    sweep.scheduler.run()
-    assert not sweep.launcher.started, "told before it began"
-    sweep = Sweep(tmp_path / "other", Scripted({0: [KILLED]}))
-    start = sweep.launcher.start
-
-    def stop_then_start(job_spec: JobSpec) -> None:
-        sweep.stop.name = "SIGTERM"
-        start(job_spec)
-
-    sweep.launcher.start = stop_then_start  # type: ignore[method-assign]  # told in that moment
-    assert sweep.run() == ["waiting"]
 
 
 def test_a_full_disk_stops_the_sweep(tmp_path: Path) -> None:
@@ -226,23 +177,6 @@ def test_a_job_that_takes_too_long_is_told_to_save_then_killed(
     assert (outcome.cause, outcome.reason) == ("timed_out", "took longer than 0.001 min")
 
 
-def test_a_job_that_cannot_run_has_failed_and_was_never_started(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path / "sweep", Scripted({}), jobs=3)
-    check = sweep.check
-
-    def refuse(job: Job) -> Report:
-        if job.config["seed"] == 1:
-            raise ConfigError("must be smaller", key="optimizer.lr")
-        return check(job)
-
-    sweep.scheduler._check = refuse
-    assert sweep.run() == ["finished", "failed", "finished"]
-    assert [number for number, _ in sweep.attempts()] == [0, 2]
-    outcome = sweep.journal.jobs[1].outcome
-    assert outcome is not None
-    assert outcome.reason == "optimizer.lr: must be smaller"
-
-
 STAGES = ("compose", "check", "room", "start", "retried", "finished")
 
 
@@ -260,30 +194,24 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
     error = ConfigError("expected something else", hint="type something else")
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(Path(folder) / "sweep", launcher, jobs=len(fates), on_failure="retry")
-        compose, check, room, start = sweep.compose, sweep.check, launcher.has_room, launcher.start
+        compose, check = sweep.compose, sweep.check
 
-        def compose_or_fail(overrides: Sequence[str], number: int) -> Job:
-            if fates[number] == "compose" and asked_one_by_one:
-                raise error
-            return compose(overrides, number)
+        def failing(
+            stage: str, call: Callable[..., Any], number_of: Callable[..., int]
+        ) -> Callable[..., Any]:
+            def fail_or_call(*args: Any) -> Any:
+                if fates[number_of(*args)] == stage:
+                    raise error
+                return call(*args)
 
-        def check_or_fail(job: Job) -> Report:
-            if fates[job.config["seed"]] == "check" and asked_one_by_one:
-                raise error
-            return check(job)
+            return fail_or_call
 
-        def room_or_fail(job_spec: JobSpec) -> bool:
-            if fates[job_spec.number] == "room":
-                raise error
-            return room(job_spec)
-
-        def start_or_fail(job_spec: JobSpec) -> None:
-            if fates[job_spec.number] == "start":
-                raise error
-            start(job_spec)
-
-        sweep.scheduler._compose, sweep.scheduler._check = compose_or_fail, check_or_fail
-        launcher.has_room, launcher.start = room_or_fail, start_or_fail  # type: ignore[method-assign]  # they fail
+        if asked_one_by_one:
+            sweep.scheduler._compose = failing("compose", compose, lambda _, number: number)
+            sweep.scheduler._check = failing("check", check, lambda job: job.config["seed"])
+        for stage, name in (("room", "has_room"), ("start", "start")):
+            call = getattr(launcher, name)
+            setattr(launcher, name, failing(stage, call, lambda job_spec: job_spec.number))
         if not asked_one_by_one:
             for proposal in iter(sweep.scheduler._search.next, None):
                 number = len(sweep.journal.jobs)
@@ -301,17 +229,8 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
             if fate == "retried":
                 assert [attempt.number for attempt in job_record.history] == [1, 2]
                 assert job_record.failures == (KILLED,)
-        assert {number for number, _, again in sweep.told.ends if not again} == set(range(len(fates)))
-
-
-def test_a_failure_to_start_a_job_stops_the_sweep_where_failures_do(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path / "sweep", Scripted({}), on_failure="stop")
-
-    def refuse(_: Job) -> Report:
-        raise ConfigError("must be smaller", key="optimizer.lr")
-
-    sweep.scheduler._check = refuse
-    assert sweep.run() == ["failed"]
+        told = {call.args[0].number for call in sweep.told.ended.call_args_list if not call.kwargs["again"]}
+        assert told == set(range(len(fates)))
 
 
 def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
@@ -331,15 +250,62 @@ def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("accelerator", "devices", "there", "expected"),
     [
-        ("cpu", 4, True, 0),
-        ("gpu", 2, False, 2),
-        ("cuda", "1", False, 1),
-        ("gpu", "auto", True, 1),
-        ("gpu", -1, True, 1),
-        ("gpu", [0, 3], True, 2),
-        ("auto", "auto", True, 1),
-        ("auto", "auto", False, 0),
+        *(("cpu", 4, True, 0), ("gpu", 2, False, 2), ("cuda", "1", False, 1), ("gpu", -1, True, 1)),
+        *(("gpu", [0, 3], True, 2), ("auto", "auto", True, 1), ("auto", "auto", False, 0)),
     ],
 )
 def test_gpus(accelerator: str, devices: Any, there: bool, expected: int) -> None:
     assert num_gpus({"accelerator": accelerator, "devices": devices}, there=there) == expected
+
+
+PASSING = Outcome("failed", "killed")
+
+
+@pytest.mark.parametrize("wrong", [{"max_retries": -1}, {"timeout_min": 0.0}, {"memory_gb": -1.0}])
+def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Policy(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "at_once", "code"),
+    [
+        ((), "", False, 0),
+        (("SIGINT",), "SIGINT", False, 130),
+        (("SIGTERM", "SIGTERM"), "SIGTERM", False, 143),
+        (("SIGUSR1",), "SIGUSR1", False, 143),  # as a cluster warns
+        (("SIGHUP", "SIGTERM"), "SIGHUP", False, 129),  # as a system that shuts down sends them
+        (("SIGINT", "SIGINT"), "SIGINT", True, 130),
+        (("SIGTERM", "SIGINT"), "SIGTERM", True, 143),
+    ],
+)
+def test_signals_are_noted_and_nothing_else_happens(
+    sent: tuple[str, ...], name: str, at_once: bool, code: int
+) -> None:
+    stop = StopRequest()
+    with stop.watching():
+        for one in sent:
+            signal.raise_signal(signal.Signals[one])
+    assert (stop.name, stop.at_once, stop.exit_code) == (name, at_once, code)
+
+
+class _Raised:
+    """Is told to stop where Python ignores what is raised: while an object is taken down."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_stop_before_the_jobs_is_not_lost_where_exceptions_are() -> None:
+    stop = StopRequest()
+    with stop.preparing():
+        stop.look()
+        one = _Raised()
+        del one
+        with pytest.raises(KeyboardInterrupt):
+            stop.look()
+        with pytest.raises(KeyboardInterrupt):  # pressed again: at once
+            signal.raise_signal(signal.SIGINT)
+        with stop.watching():
+            assert stop.name == "SIGINT"
+        signal.raise_signal(signal.SIGINT)  # all is over: nothing to interrupt

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 POISON = {
     "exception": ("exception", "ValueError: this is poison"),
     "connection": ("machine", "ConnectionResetError: the other side is gone"),
-    "sys_exit": ("exception", "SystemExit: 3"),
     "exit": ("exception", "its process ended with exit code 3 and did not say why"),
     "nan": ("non_finite", "the loss became nan in batch 2"),
     "segfault": ("killed", "its process was killed by SIGSEGV"),
-    "abort": ("killed", "its process was killed by SIGABRT"),
     "sigkill": ("killed", "its process was killed by SIGKILL"),
     "memory": ("out_of_memory", "allocate"),
-    "python_memory": ("out_of_memory", "MemoryError"),
 }
 """Cause and reason of each way to fail."""
 ENDLESS = ("trainer.max_epochs=100000", "trainer.limit_val_batches=0")
@@ -79,11 +76,8 @@ def check_saves_when_stopped(launcher: Launcher, job_spec: JobSpec) -> None:
     assert not launcher.waits(0)
     launcher.stop(0, now=False)
     outcome = next_end(launcher)
-    assert (outcome.status, outcome.reason, outcome.signal) == (
-        "interrupted",
-        "stopped by SIGTERM",
-        "SIGTERM",
-    )
+    assert (outcome.status, outcome.reason) == ("interrupted", "stopped by SIGTERM")
+    assert outcome.signal == "SIGTERM"
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 
@@ -98,3 +92,12 @@ def check_hanging_job_is_ended(launcher: Launcher, make_job_spec: MakeJobSpec) -
     launcher.stop(0, now=True)
     outcome = next_end(launcher)
     assert (outcome.status, outcome.reason) == ("interrupted", "ended by SIGKILL")
+
+
+def check_same_sweep(one: Path, two: Path, jobs: int) -> None:
+    """The same tables, and the same weights of each job."""
+    for name in ("results.csv", "groups.csv"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    for number in map(str, range(jobs)):
+        ours, theirs = (RunRecord.load(folder / number).weights_sha256 for folder in (one, two))
+        assert ours == theirs

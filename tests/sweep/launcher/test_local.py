@@ -1,12 +1,19 @@
-"""Jobs side by side in processes of their own: what becomes of them, and of what they do to each other."""
+"""Jobs side by side in processes of their own, in this process, and in a custom launcher."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import signal
+import sys
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.sweep.conftest import PATIENCE, environment, is_gone, run, until
 from tests.sweep.launcher.shared import (
     ENDLESS,
@@ -14,12 +21,13 @@ from tests.sweep.launcher.shared import (
     check_failure,
     check_hanging_job_is_ended,
     check_runs_to_its_end,
+    check_stopped_job_saves,
     next_end,
 )
 
 from assay.errors import AssayError, ConfigError
-from assay.record.run_record import RunRecord
-from assay.sweep.launcher.local import LocalLauncher
+from assay.sweep.launcher.local import Gpus, LocalLauncher
+from assay.sweep.launcher.serial import SerialLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,22 +49,8 @@ def output(job_spec: JobSpec) -> str:
     return Path(job_spec.output).read_text(encoding="utf-8", errors="replace")
 
 
-# -- a job that ends well -------------------------------------------------------------------------------
-
-
 def test_a_job_runs_to_its_end(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
     check_runs_to_its_end(launcher, make_job_spec)
-
-
-def test_attempts_at_one_job_share_its_output(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    first = make_job_spec("callbacks.poison.kind=exception")
-    run(launcher, first)
-    second = make_job_spec(attempt=2, output=first.output)
-    run(launcher, second)
-    assert [line[:20] for line in output(first).splitlines() if line.startswith("---")] == [
-        "--- job 0, attempt 1",
-        "--- job 0, attempt 2",
-    ]
 
 
 def test_jobs_do_not_see_each_other(
@@ -74,15 +68,6 @@ def test_jobs_do_not_see_each_other(
     ]
 
 
-def test_threads_are_those_of_the_launcher(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec()
-    run(LocalLauncher(threads_per_job=2), job_spec)
-    assert RunRecord.load(Path(job_spec.run_dir)).machine["threads"] == 2
-
-
-# -- a job that ends badly ------------------------------------------------------------------------------
-
-
 @pytest.mark.always("exception", "exit", "segfault", "memory")
 @pytest.mark.parametrize("kind", POISON)
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
@@ -91,70 +76,27 @@ def test_what_kills_a_job_is_told_and_takes_nothing_along(
     check_failure(kind, launcher, make_job_spec)
 
 
-def test_a_segfault_says_where(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("callbacks.poison.kind=segfault")
-    run(launcher, job_spec)
-    assert "poison.py" in output(job_spec)
-
-
-def test_what_the_config_has_wrong_is_an_exception(
-    launcher: LocalLauncher, make_job_spec: MakeJobSpec
-) -> None:
-    job_spec = make_job_spec("data.split.val=2")
-    outcome = run(launcher, job_spec)[0]
-    assert (outcome.status, outcome.cause, outcome.transient) == ("failed", "exception", False)
-    assert "data.split" in outcome.reason
-    assert f"error: {outcome.reason}" in output(job_spec)
-
-
 def test_a_job_that_closes_every_descriptor_harms_nobody(
     launcher: LocalLauncher, make_job_spec: MakeJobSpec
 ) -> None:
-    outcomes = run(
-        launcher,
-        make_job_spec("callbacks.poison.kind=close"),
-        make_job_spec(number=1),
-        make_job_spec(number=2),
-    )
-    assert [outcomes[number].status for number in (1, 2)] == ["finished"] * 2
+    outcomes = run(launcher, make_job_spec("callbacks.poison.kind=close"), make_job_spec(number=1))
+    assert outcomes[1].status == "finished"
     assert (outcomes[0].status, outcomes[0].cause) == ("failed", "machine"), "it cannot write its log"
     assert "Bad file descriptor" in outcomes[0].reason
 
 
-def test_a_job_may_print_what_it_likes(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec("callbacks.poison.kind=flood")
-    assert run(launcher, job_spec)[0].status == "finished"
-    assert Path(job_spec.output).stat().st_size > 200_000_000
-    Path(job_spec.output).unlink()
-
-
-@pytest.mark.parametrize("kind", ["children", "children_and_on"])
 def test_what_a_job_has_started_ends_with_it(
-    kind: str, launcher: LocalLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
+    launcher: LocalLauncher, make_job_spec: MakeJobSpec, tmp_path: Path
 ) -> None:
-    run(launcher, make_job_spec(f"callbacks.poison.kind={kind}"))
+    run(launcher, make_job_spec("callbacks.poison.kind=children"))
     (path,) = tmp_path.glob("pids-*")
     started = [int(pid) for pid in path.read_text().split()]
     assert len(started) == 2
     until(lambda: all(map(is_gone, started)))
 
 
-# -- stopping -------------------------------------------------------------------------------------------
-
-
 def test_a_job_that_is_told_to_stop_saves(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
-    job_spec = make_job_spec(*ENDLESS, "callbacks.checkpoint=null")
-    launcher.start(job_spec)
-    until(lambda: Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file(), PATIENCE)
-    launcher.stop(0, now=False)
-    outcome = next_end(launcher)
-    assert (outcome.status, outcome.reason) == ("interrupted", "stopped by SIGTERM")
-    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
-    again = make_job_spec(run_dir=job_spec.run_dir, config=job_spec.config, resume=True, attempt=2)
-    launcher.start(again)
-    until(lambda: RunRecord.load(Path(job_spec.run_dir)).status == "running")
-    launcher.stop(0, now=True)
-    assert next_end(launcher).status == "interrupted"
+    check_stopped_job_saves(launcher, make_job_spec)
 
 
 def test_a_job_that_is_stopped_before_it_began_is_interrupted(
@@ -188,19 +130,6 @@ def output_process(job_spec: JobSpec) -> int:
     return int(line.partition("process ")[2].partition(":")[0] or 0)
 
 
-# -- room -----------------------------------------------------------------------------------------------
-
-
-def test_a_slot_is_filled_the_moment_one_ends(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
-    launcher = LocalLauncher(jobs_at_once=1)
-    first, second = make_job_spec(number=0), make_job_spec(number=1)
-    assert launcher.has_room(first)
-    launcher.start(first)
-    assert not launcher.has_room(second)
-    assert list(launcher.wait(PATIENCE)) == [0]
-    assert launcher.has_room(second)
-
-
 def test_cores_are_shared_among_processes(
     make_job_spec: MakeJobSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,19 +152,13 @@ def test_what_cannot_be_a_number_of_jobs_is_refused(wrong: dict[str, int]) -> No
 
 def test_a_gpu_belongs_to_one_job(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
     launcher = LocalLauncher(gpus=["7", "GPU-x", "9"])
-    job_specs = [make_job_spec(number=number, gpus=1 + (number == 2)) for number in range(5)]
-    assert set(run(launcher, *job_specs)) == {0, 1, 2, 3, 4}
+    job_specs = [make_job_spec(number=number, gpus=1 + (number == 2)) for number in range(3)]
+    assert set(run(launcher, *job_specs)) == {0, 1, 2}
     leased = [environment(job_spec)["CUDA_VISIBLE_DEVICES"].split(",") for job_spec in job_specs]
-    assert [len(one) for one in leased] == [1, 1, 2, 1, 1]
+    assert [len(one) for one in leased] == [1, 1, 2]
     assert {one for several in leased for one in several} <= {"7", "GPU-x", "9"}
-
-
-def test_a_job_without_a_gpu_sees_none_of_the_launcher(
-    fork_server: ForkServer, make_job_spec: MakeJobSpec
-) -> None:
-    launcher = LocalLauncher(gpus=["0"])
-    with_one, without = make_job_spec(number=0, gpus=1), make_job_spec(number=1)
-    run(launcher, with_one, without)
+    without = make_job_spec()
+    run(launcher, without)
     assert environment(without)["CUDA_VISIBLE_DEVICES"] == ""
 
 
@@ -244,9 +167,6 @@ def test_more_gpus_than_there_are_is_refused(fork_server: ForkServer, make_job_s
         LocalLauncher(gpus=["0", "1"]).has_room(make_job_spec(gpus=3))
     with pytest.raises(AssayError, match="needs 1 GPUs"):
         LocalLauncher(gpus=0).has_room(make_job_spec(gpus=1))
-
-
-# -- the fork server dies -------------------------------------------------------------------------------
 
 
 def test_a_fork_server_that_is_killed_is_replaced(
@@ -261,3 +181,101 @@ def test_a_fork_server_that_is_killed_is_replaced(
     assert (outcome.status, outcome.cause, outcome.transient) == ("failed", "killed", True)
     until(lambda: is_gone(process), 5.0)
     assert run(launcher, make_job_spec(number=1))[1].status == "finished"
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), max_size=40),
+)
+def test_no_gpu_has_more_jobs_than_it_may(number: int, shares: int, requests: list[tuple[int, int]]) -> None:
+    gpus = Gpus([f"GPU-{index}" for index in range(number)], shares)
+    held: list[tuple[str, ...]] = []
+    for wanted, place in requests:
+        if gpus.free(wanted):
+            held.append(gpus.lease(wanted))
+            assert len(set(held[-1])) == wanted
+        elif held:
+            gpus.give_back(held.pop(place % len(held)))
+        users = Counter(one for lease in held for one in lease)
+        assert max(users.values(), default=0) <= shares
+        assert all(users[one] == 1 for lease in held if len(lease) > 1 for one in lease)
+    for lease in held:
+        gpus.give_back(lease)
+    assert gpus.free(number)
+
+
+@pytest.fixture
+def in_the_project(make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_job_spec()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("in_the_project")
+def test_a_job_has_ended_when_it_was_started(make_job_spec: MakeJobSpec) -> None:
+    launcher = SerialLauncher()
+    job_spec = make_job_spec(number=3)
+    assert launcher.has_room(job_spec)
+    launcher.start(job_spec)
+    assert not launcher.has_room(job_spec), "its end is to be looked at first"
+    ((number, outcome),) = launcher.wait(0).items()
+    assert (number, outcome.status) == (3, "finished")
+    assert "test/loss" in outcome.metrics
+    assert launcher.wait(0) == {}
+    assert not Path(job_spec.output).exists(), "what it prints is shown"
+    launcher.start(make_job_spec("callbacks.poison.kind=exception"))
+    (outcome,) = launcher.wait(0).values()
+    assert (outcome.status, outcome.cause) == ("failed", "exception")
+    assert outcome.reason.startswith("ValueError: this is poison (")
+
+
+@pytest.mark.usefixtures("in_the_project")
+def test_a_signal_for_the_job_is_one_for_the_sweep(make_job_spec: MakeJobSpec) -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        launcher = SerialLauncher()
+        launcher.start(make_job_spec("callbacks.poison.kind=interrupt"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (outcome,) = launcher.wait(0).values()
+    assert outcome.status == "interrupted"
+    assert received == [signal.SIGINT]
+
+
+FILE = Path(__file__).parents[3] / "examples" / "my_project" / "my_project" / "nice_launcher.py"
+
+
+@pytest.fixture
+def nice_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location("nice_launcher", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    launcher = module.NiceLauncher(niceness=1)
+    yield launcher
+    launcher.close()
+
+
+@pytest.mark.long
+def test_it_keeps_what_every_launcher_promises(nice_launcher: Any, make_job_spec: MakeJobSpec) -> None:
+    check_runs_to_its_end(nice_launcher, make_job_spec)
+    for kind in POISON:
+        check_failure(kind, nice_launcher, make_job_spec)
+    check_stopped_job_saves(nice_launcher, make_job_spec)
+    check_hanging_job_is_ended(nice_launcher, make_job_spec)
+
+
+def test_a_job_is_nice_and_ends_with_its_sweep(nice_launcher: Any, make_job_spec: MakeJobSpec) -> None:
+    """As when the sweep's process is killed: the pipe that it holds has its end."""
+    job_spec = make_job_spec(*ENDLESS)
+    nice_launcher.start(job_spec)
+    process = nice_launcher._running[0].process
+    until(Path(job_spec.run_dir, "metrics.csv").is_file)
+    assert psutil.Process(process.pid).nice() == psutil.Process().nice() + 1
+    process.stdin.close()
+    assert next_end(nice_launcher).signal == "SIGTERM"
+    assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()

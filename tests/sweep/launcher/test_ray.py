@@ -1,12 +1,13 @@
-"""Jobs on a real Ray cluster: they end, die, stop and are leased GPUs as in a local sweep."""
+"""Jobs on real Ray clusters: they end, die, stop and are leased GPUs; nodes die and join."""
 
 from __future__ import annotations
 
-import json
+import ast
 import logging
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.command import ASSAY
 from tests.sweep.conftest import TINY, begin, environment, is_gone, run, until
 from tests.sweep.launcher.shared import (
     ENDLESS,
     check_failure,
     check_hanging_job_is_ended,
     check_runs_to_its_end,
+    check_same_sweep,
     check_stopped_job_saves,
     next_end,
 )
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.process.stop_signals import handlers_kept
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from assay.sweep.job_spec import JobSpec
     from assay.sweep.worker.fork_client import ForkServer
+
 
 IN_THE_CLUSTER = "TORCH_OF_THE_CLUSTER"
 LAUNCHER = ("hydra/launcher=ray", "hydra.launcher.jobs_at_once=2")
@@ -72,6 +74,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def shared(cluster: Any) -> Iterator[RayLauncher]:
+    """The same launcher for all tests: each of its places costs an import of torch."""
     launcher = RayLauncher()
     yield launcher
     launcher.close()
@@ -89,7 +92,6 @@ def make_job_spec(make_job_spec: MakeJobSpec) -> MakeJobSpec:
 
 @pytest.fixture
 def launcher(shared: RayLauncher) -> Iterator[RayLauncher]:
-    """The same launcher for all tests: each of its places costs an import of torch."""
     yield shared
     for one in list(shared._running.values()):
         shared.stop(one.job_spec.number, now=True)
@@ -102,10 +104,7 @@ def test_a_job_runs_to_its_end(launcher: RayLauncher, make_job_spec: MakeJobSpec
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        *("exception", "sigkill", "memory"),
-        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("segfault", "nan", "exit")),
-    ],
+    ["exception", pytest.param("memory", marks=pytest.mark.long)],
 )
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
     kind: str, launcher: RayLauncher, make_job_spec: MakeJobSpec
@@ -135,6 +134,7 @@ def test_a_job_that_is_told_to_stop_saves(launcher: RayLauncher, make_job_spec: 
     check_stopped_job_saves(launcher, make_job_spec)
 
 
+@pytest.mark.long
 def test_a_job_that_hangs_is_ended_at_once(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
     check_hanging_job_is_ended(launcher, make_job_spec)
 
@@ -187,11 +187,6 @@ def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
     cluster.cancel(held, force=True)
 
 
-def test_what_cannot_be_a_number_of_jobs_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"hydra\.launcher\.threads_per_job"):
-        RayLauncher(threads_per_job=0)
-
-
 def test_a_trial_is_pruned(project: Path, shared: RayLauncher, fork_server: ForkServer) -> None:
     shared.close()  # its places hold the cluster's cores, and these jobs would wait for them
     result = start(
@@ -200,24 +195,18 @@ def test_a_trial_is_pruned(project: Path, shared: RayLauncher, fork_server: Fork
             *("trainer.max_epochs=2", "hydra/launcher=ray", "hydra.launcher.jobs_at_once=1"),
             *("hydra/sweeper=optuna", "hydra/sweeper/pruner=median", "hydra/sweeper/sampler=grid"),
             *("hydra.sweeper.pruner.n_startup_trials=1", "hydra.sweeper.pruner.n_warmup_steps=0"),
-            *("hydra.sweeper.num_trials=2", "optimizer.lr=choice(0.3,1e-7)"),
-            *(
-                "hydra.sweeper.objective=val/loss",
-                "hydra.sweeper.direction=minimize",
-                "hydra.sweep.dir=sweep",
-            ),
-            "callbacks.poison.kind=none",
+            *("hydra.sweeper.num_trials=2", "optimizer.lr=choice(0.3,1e-7)", "hydra.sweep.dir=sweep"),
         ]
     )
     assert [job.status for job in result.jobs] == ["finished", "pruned"]
 
 
-def left_behind(place: Path) -> list[str]:
+def left_behind(place: Path) -> list[int]:
     """Processes of a sweep's cluster, its workers, fork servers and jobs: all run where their driver does."""
     here = str(place.resolve())
     return [
-        f"{process.info['pid']} {' '.join(process.info['cmdline'] or ())[:120]}"
-        for process in psutil.process_iter(["pid", "cmdline", "cwd", "status"])
+        process.pid
+        for process in psutil.process_iter(["cwd", "status"])
         if process.info["cwd"] == here
         and process.info["status"] != psutil.STATUS_ZOMBIE
         and process.pid != os.getpid()
@@ -240,34 +229,33 @@ def test_a_killed_driver_leaves_nothing_and_the_sweep_goes_on(fork_server: ForkS
     finally:
         driver.kill()
         driver.wait()
-    deadline = time.monotonic() + 60
-    while left := left_behind(project):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.2)
-    again = subprocess.run(
-        [*ASSAY, "resume", "sweep"], cwd=project, capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 0, again.stdout + again.stderr
-    for name in ("results.csv", "groups.csv"):
-        ours, theirs = ((project / folder / name).read_text() for folder in ("sweep", "whole"))
-        assert ours == theirs
-    for number in range(2):
-        one, two = (
-            json.loads((project / folder / str(number) / "record.json").read_bytes())
-            for folder in ("sweep", "whole")
-        )
-        assert one["weights_sha256"] == two["weights_sha256"]
+    until(lambda: not left_behind(project), 60)
+    assert begin(project, "resume", "sweep").wait() == 0, (project / "output").read_text()
+    check_same_sweep(project / "sweep", project / "whole", 2)
     until(lambda: not left_behind(project), 30)
 
 
+LISTENING = """
+import psutil
+from assay.process import orphans
+from assay.sweep.launcher import cluster
+
+if __name__ == "__main__":
+    ray = cluster.package()
+    guarded = cluster.join(ray, None, 1)
+    own = [one for one in psutil.process_iter() if orphans.mark_of(one.pid, orphans.MARK)]
+    sockets = [socket for one in [*own, psutil.Process()] for socket in one.net_connections("tcp")]
+    print({one.laddr.ip for one in sockets if one.status == psutil.CONN_LISTEN})
+    ray.shutdown()
+    guarded.close()
+"""
+
+
 @pytest.mark.long
-@pytest.mark.timeout(600)
-def test_poison_in_a_sweep(fork_server: ForkServer, project: Path, shared: RayLauncher) -> None:
-    shared.close()  # its places hold the cluster's cores, and these jobs would wait for them
-    kinds = ["none", "exception", "hang", "memory", "sigkill"]
-    limits = ("hydra.launcher.timeout_min=1.5", "hydra.launcher.memory_gb=1.5")
-    result = start(
-        [*TINY, *LAUNCHER, *limits, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
+def test_a_cluster_of_our_own_listens_on_loopback_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, check=True, timeout=300
     )
-    causes = [job.outcome.cause if job.outcome else "?" for job in result.jobs]
-    assert causes == ["", "exception", "timed_out", "out_of_memory", "killed"]
+    addresses = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert addresses
+    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}

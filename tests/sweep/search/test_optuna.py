@@ -1,8 +1,13 @@
-"""Studies over plain functions: what is asked and told, and where it is kept."""
+"""Studies over a plain function: what is asked and told, what is kept, and kills at any time."""
 
 from __future__ import annotations
 
 import math
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +15,10 @@ from optuna.trial import TrialState
 from tests.sweep.search.studies import (
     SAMPLERS,
     SPACE,
+    Killed,
     Line,
     check_whole,
-    done,
+    counted,
     drive,
     ended,
     loss,
@@ -26,53 +32,35 @@ from assay.record.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from assay.record.outcome import Status
+
 
 # -- searching -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.always("NSGAIISampler", "QMCSampler")
+@pytest.mark.always("TPESampler", "QMCSampler")
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_each_sampler_proposes_the_trials_asked_for(name: str, tmp_path: Path) -> None:
-    journal: list[Line] = []
-    one = run(tmp_path / "a sweep #1 %?", journal, at_once=3, sampler=sampler(name), num_trials=6)
-    assert len(journal) == one.total == 6
-    assert [trial.state for trial in one.study.get_trials()] == [TrialState.COMPLETE] * 6
-    assert len({entry[1] for entry in journal}) == 6
-    assert (tmp_path / "a sweep #1 %?" / "study.db").is_file()
-    for token, overrides, _, scores in journal:
-        trial = one.study.get_trials()[int(token)]
-        assert trial.values == scores
-        assert overrides == (
-            f"lr={trial.params['lr']!r}",
-            f"width={trial.params['width']}",
-            f"opt={trial.params['opt']}",
-        )
-    one.close()
-
-
-@pytest.mark.always("TPESampler")
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_serial_study_is_reproduced(name: str, tmp_path: Path) -> None:
-    first: list[Line] = []
-    second: list[Line] = []
-    other: list[Line] = []
-    run(tmp_path / "1", first, sampler=sampler(name), num_trials=6).close()
-    run(tmp_path / "2", second, sampler=sampler(name), num_trials=6).close()
-    run(tmp_path / "3", other, sampler=sampler(name), num_trials=2, seed=1).close()
-    assert first == second
-    assert first[:2] != other
-
-
-def test_tpe_finds_more_than_chance(tmp_path: Path) -> None:
-    best = {}
-    for name in ("TPESampler", "RandomSampler"):
-        one = run(tmp_path / name, sampler=sampler(name), num_trials=20)
-        best[name] = one.study.best_value
+def test_each_sampler_proposes_the_trials_asked_for_and_a_serial_study_is_reproduced(
+    name: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "a sweep #1 %?"
+    journals: list[list[Line]] = [[], [], []]
+    for journal, folder, seed in zip(
+        journals, (place, tmp_path / "2", tmp_path / "3"), (0, 0, 1), strict=True
+    ):
+        one = run(folder, journal, sampler=sampler(name), num_trials=6 if seed == 0 else 2, seed=seed)
+        trials = one.study.get_trials()
         one.close()
-    assert best["TPESampler"] < 0.5 * best["RandomSampler"]
+        assert len(journal) == one.total == len(trials) == len({entry[1] for entry in journal})
+        for token, overrides, _, scores in journal:
+            trial = trials[int(token)]
+            assert (trial.state, trial.values) == (TrialState.COMPLETE, scores)
+            lr, width, opt = (trial.params[key] for key in ("lr", "width", "opt"))
+            assert overrides == (f"lr={lr!r}", f"width={width}", f"opt={opt}")
+    assert (place / "study.db").is_file()
+    assert journals[0] == journals[1]
+    assert journals[0][:2] != journals[2]
 
 
 def test_a_grid_has_every_point_once(tmp_path: Path) -> None:
@@ -125,19 +113,6 @@ def test_several_objectives(tmp_path: Path) -> None:
 # -- seeds ---------------------------------------------------------------------------------------------------
 
 
-def test_a_trial_is_one_job_a_seed_and_its_value_their_mean(tmp_path: Path) -> None:
-    one = search(tmp_path, ["seed=0,1,2"], num_trials=4)
-    journal: list[Line] = []
-    drive(one, journal, at_once=3)
-    assert len(journal) == one.total == 12
-    for trial in one.study.get_trials():
-        mine = [entry for entry in journal if entry[0].startswith(f"{trial.number}/")]
-        assert [entry[1][-1] for entry in mine] == ["seed=0", "seed=1", "seed=2"]
-        assert len({entry[1][:-1] for entry in mine}) == 1
-        assert trial.value == pytest.approx(sum(entry[3][0] for entry in mine) / 3, abs=1e-12)
-    one.close()
-
-
 def test_a_fold_repeats_a_trial_as_a_seed_does(tmp_path: Path) -> None:
     one = search(tmp_path, ["seed=0,1", "+fold=range(2)"], num_trials=3)
     journal: list[Line] = []
@@ -152,13 +127,7 @@ def test_a_fold_repeats_a_trial_as_a_seed_does(tmp_path: Path) -> None:
 
 
 def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) -> None:
-    one = search(
-        tmp_path,
-        ["seed=0,1"],
-        num_trials=1,
-        pruner={"_target_": "optuna.pruners.MedianPruner"},
-        objective="val/loss",
-    )
+    one = search(tmp_path, ["seed=0,1"], num_trials=1, pruner=MEDIAN, objective="val/loss")
     first = one.next()
     assert first is not None
     assert first.trial == {
@@ -166,7 +135,7 @@ def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) 
         "storage": one._storage,
         "study": "sweep",
         "trial": 0,
-        "pruner": {"_target_": "optuna.pruners.MedianPruner"},
+        "pruner": MEDIAN,
     }
     assert one.next() is None
     one.tell(first.token, Outcome("finished"), [1.0])
@@ -195,53 +164,40 @@ def test_no_seed_follows_a_first_one_that_did_not_come_through(
     one.close()
 
 
-def test_a_trial_fails_with_any_of_its_seeds(tmp_path: Path) -> None:
-    one = search(tmp_path, ["seed=0,1"], num_trials=1)
-    drive(one, [], lambda o: (ended("failed"), None) if o[-1] == "seed=1" else done(o))
-    assert [trial.state for trial in one.study.get_trials()] == [TrialState.FAIL]
-    one.close()
-
-
 # -- what is refused ---------------------------------------------------------------------------------------
 LARGE = {f"x{number}": "range(1000)" for number in range(3)}
 
 
+TPE, MEDIAN = sampler("TPESampler"), {"_target_": "optuna.pruners.MedianPruner"}
+
+
+HALVING = {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 0}
+
+
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"num_trials": 0}, "at least 1"),
         ({"params": {}}, "nothing to search"),
-        (
-            {"sampler": {"_target_": "os.system"}},
-            "hydra.sweeper.sampler: 'os.system' is not one of Optuna's samplers",
-        ),
+        ({"sampler": {"_target_": "os.system"}}, "sampler: 'os.system' is not one of Optuna's samplers"),
         ({"sampler": {"_target_": "optuna.samplers.BaseSampler"}}, "is not one of Optuna's samplers"),
-        ({"sampler": {"_target_": "optuna.pruners.MedianPruner"}}, "is not one of Optuna's samplers"),
-        ({"sampler": sampler("TPESampler") | {"seed": 3}}, "the seed of a study is hydra.sweeper.seed"),
-        ({"sampler": sampler("TPESampler") | {"startup": 3}}, "TPESampler takes no 'startup'"),
-        ({"sampler": sampler("TPESampler") | {"gamma": "x"}}, "gamma is a function"),
+        ({"sampler": MEDIAN}, "is not one of Optuna's samplers"),
+        ({"sampler": TPE | {"seed": 3}}, "the seed of a study is hydra.sweeper.seed"),
+        ({"sampler": TPE | {"startup": 3}}, "TPESampler takes no 'startup'"),
+        ({"sampler": TPE | {"gamma": "x"}}, "gamma is a function"),
         ({"sampler": sampler("GridSampler")}, "a grid cannot list every number"),
-        (
-            {"pruner": {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource": 0}},
-            "hydra.sweeper.pruner: SuccessiveHalvingPruner",
-        ),
+        ({"pruner": HALVING}, "hydra.sweeper.pruner: SuccessiveHalvingPruner"),
         ({"direction": "up"}, "'up' is neither minimize nor maximize"),
         ({"objective": ["a", "b"], "direction": ["min"] * 3}, "3 of them for 2 objectives"),
         ({"sampler": sampler("CmaEsSampler")}, "hydra.sweeper.sampler: CMA-ES keeps its state as a pickle"),
         ({"sampler": sampler("GridSampler"), "params": LARGE}, "hydra.sweeper.sampler: the grid has"),
-        ({"pruner": sampler("TPESampler")}, "hydra.sweeper.pruner: .* is not one of Optuna's pruners"),
-        (
-            {"objective": ["a", "b"], "pruner": {"_target_": "optuna.pruners.MedianPruner"}},
-            "nothing can be pruned",
-        ),
-        (
-            {"objective": "test/loss", "pruner": {"_target_": "optuna.pruners.MedianPruner"}},
-            "only at the end",
-        ),
+        ({"pruner": TPE}, "hydra.sweeper.pruner: .* is not one of Optuna's pruners"),
+        ({"objective": ["a", "b"], "pruner": MEDIAN}, "nothing can be pruned"),
+        ({"objective": "test/loss", "pruner": MEDIAN}, "only at the end"),
     ],
 )
-def test_what_cannot_be_searched(arguments: dict[str, Any], says: str, tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=says):  # noqa: PT012 - some of it is found when the study is opened
+def test_what_cannot_be_searched(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match=message):  # noqa: PT012 - some of it is found when the study is opened
         one = search(tmp_path, **arguments)
         one.next()
 
@@ -263,3 +219,165 @@ def test_a_missing_optuna_is_one_line(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match="needs the package optuna") as caught:
         search(tmp_path)
     assert caught.value.hint == "pip install 'assay[optuna]'"
+
+
+def kill_and_resume(folder: Path, calls: int, at_once: int, **arguments: Any) -> tuple[list[Line], bool]:
+    """The journal of a sweep that was killed after so many calls and resumed; whether it was."""
+    journal: list[Line] = []
+    one = search(folder, **arguments)
+    killed = False
+    try:
+        drive(one, journal, at_once=at_once, calls=calls)
+    except Killed:
+        killed = True
+    one.close()
+    again = search(folder, **arguments)
+    drive(again, journal, at_once=at_once)
+    check_whole(again, journal)
+    again.close()
+    return journal, killed
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
+    """The journal of a study that nobody kills."""
+    journal: list[Line] = []
+    run(tmp_path_factory.mktemp("whole"), journal, num_trials=5).close()
+    return journal
+
+
+@pytest.mark.parametrize("calls", [4, 14])
+def test_a_killed_study_ends_with_exactly_its_trials(calls: int, whole: list[Line], tmp_path: Path) -> None:
+    journal, killed = kill_and_resume(tmp_path / "killed", calls, 1, num_trials=5)
+    assert killed
+    assert [entry[1] for entry in journal] == [entry[1] for entry in whole], "a serial one is the same again"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", [*SAMPLERS, "GridSampler"])
+@pytest.mark.parametrize("overrides", [(), ("seed=0,1,2",)], ids=["one seed", "three seeds"])
+def test_killed_between_any_two_calls(name: str, overrides: Sequence[str], tmp_path: Path) -> None:
+    space = {**SPACE, "lr": "0.1,0.01"} if name == "GridSampler" else SPACE
+    for at_once in (1, 3):
+        calls, killed = 0, True
+        while killed:
+            calls += 1
+            _, killed = kill_and_resume(
+                tmp_path / f"{at_once}-{calls}",
+                calls,
+                at_once,
+                overrides=overrides,
+                sampler=sampler(name),
+                params=space,
+                num_trials=6,
+            )
+        assert calls > 20
+
+
+@pytest.mark.parametrize("calls", [5, 17])
+def test_killed_with_three_jobs_of_two_seeds_at_once(calls: int, tmp_path: Path) -> None:
+    _, killed = kill_and_resume(tmp_path, calls, 3, overrides=["seed=0,1"], num_trials=3)
+    assert killed
+
+
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from assay.record.outcome import Outcome
+from studies import loss, search
+folder = Path(sys.argv[1])
+journal = folder / "journal.jsonl"
+lines = journal.read_text().split("\\n") if journal.exists() else []
+known = {}
+for line in lines[:-1]:
+    token, overrides, scores = json.loads(line)
+    known[token] = (overrides, scores)
+one = search(folder, num_trials=int(sys.argv[3]))
+one.restore([(t, Outcome("finished") if s else None, s) for t, (o, s) in known.items()])
+with journal.open("a") as file:
+    def write(*entry):
+        file.write(json.dumps(entry) + "\\n"); file.flush(); os.fsync(file.fileno())
+    if lines and lines[-1]:
+        file.write("\\n")
+    waiting = [(t, o) for t, (o, s) in known.items() if not s]
+    while True:
+        if not waiting:
+            proposal = one.next()
+            if proposal is None:
+                break
+            write(proposal.token, proposal.overrides, None)
+            waiting.append((proposal.token, proposal.overrides))
+        token, overrides = waiting.pop()
+        scores = [loss(overrides)]
+        write(token, overrides, scores)
+        one.tell(token, Outcome("finished"), scores)
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.long)])
+def test_a_process_killed_anywhere_in_a_study(kills: int, tmp_path: Path) -> None:
+    """SIGKILL, also in the midst of Optuna's own writes."""
+    trials, moments = (12, random.Random(1)) if kills < 10 else (150, random.Random(2))
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), str(Path(__file__).parent), str(trials)]
+    said = ""
+
+    def written() -> list[str]:
+        path = tmp_path / "journal.jsonl"
+        return path.read_text().splitlines() if path.exists() else []
+
+    for attempt in range(kills + 1):
+        before = len(written())
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        if attempt < kills:
+            # First while the study is being made, then while it is used.
+            while process.poll() is None and not (
+                len(written()) > before + 2 if attempt else (tmp_path / ".study.db.tmp").exists()
+            ):
+                time.sleep(0.005)
+            time.sleep(moments.uniform(0, 0.05))
+            process.kill()
+        said, _ = process.communicate(timeout=120)
+    assert "whole" in said
+    one = search(tmp_path, num_trials=trials)
+    assert len(counted(one.study)) == trials
+    one.close()
+    assert len({line.split(",", 1)[0] for line in written()}) == trials
+
+
+def test_more_trials_on_resume_are_added_to_those_there_are(tmp_path: Path) -> None:
+    journal: list[Line] = []
+    run(tmp_path, journal, num_trials=3).close()
+    one = run(tmp_path, journal, num_trials=5)
+    assert len(journal) == len(one.study.get_trials()) == 5
+    assert len({entry[1] for entry in journal}) == 5, "a sampler that begins anew repeats its first trials"
+    one.close()
+
+
+def test_a_job_that_was_interrupted_has_not_ended(tmp_path: Path) -> None:
+    one = search(tmp_path)
+    proposal = one.next()
+    assert proposal is not None
+    one.tell(proposal.token, ended("interrupted"), None)
+    assert one.study.get_trials()[0].state == TrialState.RUNNING
+    one.tell(proposal.token, Outcome("finished"), [1.0])
+    one.tell(proposal.token, Outcome("finished"), [2.0])
+    assert one.study.get_trials()[0].value == 1.0
+    one.close()
+
+
+def test_other_choices_on_resume_are_told_of(tmp_path: Path) -> None:
+    journal: list[Line] = []
+    run(tmp_path, journal, num_trials=2).close()
+    one = search(tmp_path, params={**SPACE, "opt": "sgd,adamw,rmsprop"}, num_trials=3)
+    one.restore([(token, outcome, scores) for token, _, outcome, scores in journal])
+    with pytest.raises(ConfigError, match="cannot go on with this space"):
+        one.next()
+    one.close()
+
+
+def test_a_study_without_trials_of_the_journal_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no trial 0, which the journal has"):
+        search(tmp_path).restore([("0", None, None)])

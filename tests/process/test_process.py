@@ -1,0 +1,226 @@
+"""Processes end together, with the one that started them, or as orphans; and the signals that stop them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.sweep.conftest import is_gone, until
+
+from assay.process import orphans
+from assay.process.children import kill, received, start, wait
+from assay.process.stop_signals import STOP_SIGNALS, handled_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+STARTS = """
+import os, sys
+from assay.process.children import start
+process = start([sys.executable, "-c", sys.argv[1]], os.environ)
+sys.stdin.read()
+"""
+
+
+FIRST = "from assay.process.children import end_with_parent; end_with_parent(); "
+SLEEPS = "import time; time.sleep(600)"
+SAYS = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print(flush=True); "
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); "
+
+
+def begun(code: str, file: Path) -> subprocess.Popen[bytes]:
+    """A process that has printed something, and so has its handlers."""
+    process = start(
+        [sys.executable, "-u", "-c", f"import sys; sys.stdout = open({str(file)!r}, 'w'); {code}"], os.environ
+    )
+    until(lambda: file.is_file() and file.stat().st_size)
+    return process
+
+
+def test_when_one_fails_the_others_are_told_to_end(tmp_path: Path) -> None:
+    other = begun(SAYS + SLEEPS, tmp_path / "other")
+    failing = start([sys.executable, "-c", "import sys; sys.exit(3)"], os.environ)
+    assert wait([failing, other], []) == [3, 7]
+
+
+def test_a_signal_is_passed_on(tmp_path: Path) -> None:
+    process = begun(SAYS + SLEEPS, tmp_path / "process")
+    with received() as signals:
+        signal.raise_signal(signal.SIGTERM)
+        assert wait([process], signals) == [7]
+    assert signals == [signal.SIGTERM]
+
+
+def test_the_third_ctrl_c_kills(tmp_path: Path) -> None:
+    process = begun(DEAF + SLEEPS, tmp_path / "process")
+    with received() as signals:
+
+        def press() -> None:
+            for _ in range(3):
+                assert process.poll() is None
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.2)
+
+        keyboard = threading.Thread(target=press)
+        keyboard.start()
+        assert wait([process], signals) == [-signal.SIGKILL]
+        keyboard.join()
+
+
+def test_what_is_killed_takes_its_group_along(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); "
+    code += "print(p.pid, flush=True); "
+    process = begun(code + SLEEPS, file)
+    kill(process)
+    kill(process)  # nothing where it has ended
+    assert process.returncode == -signal.SIGKILL
+    until(lambda: is_gone(int(file.read_text())))
+
+
+def test_a_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    child = FIRST + f"import os; open({str(file)!r}, 'w').write(str(os.getpid())); " + SLEEPS
+    parent = subprocess.Popen([sys.executable, "-c", STARTS, child], stdin=subprocess.PIPE)
+    until(lambda: file.is_file() and file.read_text())
+    parent.kill()
+    parent.wait()
+    assert parent.stdin is not None
+    parent.stdin.close()
+    until(lambda: is_gone(int(file.read_text())))
+
+
+NAME = "ASSAY_TEST_ORPHAN"
+SLEEP = "import time; time.sleep(600)"
+FAMILY = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {SLEEP!r}])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+ADOPT = """
+import os, sys, time
+from assay.process import orphans
+orphans.adopt()
+if os.fork() == 0:
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+print(*orphans.children(), flush=True)
+for one in orphans.children():
+    orphans.kill(one)
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process with a mark that has started another one; both sleep."""
+    environment = os.environ | {NAME: "mine"}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FAMILY], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    yield parent, child
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    if not is_gone(child):
+        os.kill(child, signal.SIGKILL)
+
+
+def test_what_has_the_mark_ends_and_nothing_else(family: tuple[subprocess.Popen[str], int]) -> None:
+    parent, child = family
+    orphans.kill_marked(NAME, "another's")
+    assert not is_gone(child)
+    orphans.kill_marked(NAME, "mine")
+    assert is_gone(child)
+    assert parent.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems give an orphan to the first process")
+def test_an_orphan_is_adopted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ADOPT], capture_output=True, text=True, check=True, timeout=60
+    )
+    (orphan,) = done.stdout.split()
+    until(lambda: is_gone(int(orphan)), 20)
+
+
+GUARDED = """
+import os, subprocess, sys, time
+from assay.process import orphans
+os.environ[orphans.MARK] = sys.argv[1]
+pipe = orphans.guard(sys.argv[1], sys.argv[2])
+left = subprocess.Popen([sys.executable, "-c", sys.argv[3]], start_new_session=True)
+print(left.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "seconds"),
+    [
+        ("import time; time.sleep(1)", 12),  # ends by itself
+        pytest.param("import time; time.sleep(600)", 40, marks=pytest.mark.long),  # and has 15 s for it
+    ],
+)
+def test_what_is_left_ends_and_the_folder_goes(tmp_path: Path, left: str, seconds: float) -> None:
+    folder = tmp_path / "its folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    command = [sys.executable, "-c", GUARDED, f"mark-{os.getpid()}-{seconds}", str(folder), left]
+    guarded = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with guarded:
+        assert guarded.stdout is not None
+        pid = int(guarded.stdout.readline())
+        assert folder.exists()
+        os.kill(guarded.pid, signal.SIGKILL)
+    until(lambda: is_gone(pid) and not folder.exists(), seconds)
+
+
+def test_signals_are_handled_in_the_block_alone() -> None:
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    received: list[int] = []
+    with handled_by(lambda number, _: received.append(number)) as handled:
+        for number in STOP_SIGNALS:
+            signal.raise_signal(number)
+    assert received == handled == list(STOP_SIGNALS)
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    received: list[int] = []
+    try:
+        with handled_by(lambda number, _: received.append(number)) as handled:
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.SIGHUP not in handled
+        assert not received
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_off_the_main_thread_signals_are_left_alone() -> None:
+    seen: list[object] = []
+
+    def watch() -> None:
+        with handled_by(signal.SIG_IGN) as handled:
+            seen.extend((handled, signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+    assert seen == [[], signal.default_int_handler]

@@ -1,0 +1,317 @@
+"""Grids, random draws and search spaces, against Hydra's own sweeper and scipy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
+
+from assay.compose.compose import loader
+from assay.errors import ConfigError
+from assay.record.outcome import Outcome
+from assay.sweep.search.grid import GridSearch
+from assay.sweep.search.optuna import distribution
+from assay.sweep.search.random import RandomSearch, draw
+from assay.sweep.search.space import Choice, Numbers, read_space
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.sweep.search.search import Proposal, Search
+
+
+def every(search: Search) -> list[Proposal]:
+    return list(iter(search.next, None))
+
+
+def jobs(search: Search) -> list[list[str]]:
+    return [list(proposal.overrides) for proposal in every(search)]
+
+
+def hydras(lines: list[str]) -> list[list[str]]:
+    parsed = OverridesParser.create().parse_overrides(lines)
+    return [list(job) for job in BasicSweeper.split_arguments(parsed, None)[0]]
+
+
+LINE = st.sampled_from(
+    [
+        "a=1,2",
+        "a=3",
+        "b=x,y,z",
+        "+c=choice(1,2)",
+        "d.e=range(3)",
+        "f@g=u,v",
+        "seed=1,2",
+        "h='q q'",
+        "a=[1,2],[3]",
+    ]
+)
+
+
+@given(lines=st.lists(LINE, max_size=5))
+def test_jobs_are_hydras(lines: list[str]) -> None:
+    search = GridSearch(lines)
+    assert search.total == len(hydras(lines))
+    assert jobs(search) == hydras(lines)
+
+
+def test_params_come_first_and_the_command_line_wins() -> None:
+    search = GridSearch(["b=9", "c=5,6"], params={"a": "1,2", "b": "choice(3,4)"})
+    assert jobs(search) == hydras(["a=1,2", "b=choice(3,4)", "b=9", "c=5,6"])
+
+
+def test_a_deletion_stays_one() -> None:
+    assert jobs(GridSearch(["~callbacks.ema", "a=1,2"])) == [
+        ["~callbacks.ema", "a=1"],
+        ["~callbacks.ema", "a=2"],
+    ]
+
+
+def test_glob_lists_the_options_of_a_group() -> None:
+    with loader() as hydra:
+        search = GridSearch(["augment=glob(mix*)"], config_loader=hydra.config_loader)
+    assert jobs(search) == [["augment=mixup"], ["augment=mixup_or_cutmix"]]
+
+
+def test_an_interval_says_what_to_type() -> None:
+    with pytest.raises(ConfigError) as caught:
+        GridSearch([], params={"lr": "interval(0, 1)"})
+    assert "hydra/sweeper=random" in caught.value.hint
+
+
+def test_a_resumed_grid_lists_what_is_missing() -> None:
+    known: list[Any] = [
+        (one.token, Outcome("finished"), None) for one in every(GridSearch(["a=1,2,3", "b=1,2"]))[:4]
+    ]
+    search = GridSearch(["a=1,2,3", "b=1,2"])
+    search.restore(known)
+    assert jobs(search) == [["a=3", "b=1"], ["a=3", "b=2"]]
+
+
+def test_an_edited_grid_adds_its_new_jobs_alone() -> None:
+    known: list[Any] = [(one.token, None, None) for one in every(GridSearch(["a=1,2", "b=1"]))]
+    search = GridSearch(["a=2,3", "b=1"])
+    search.restore(known)
+    assert jobs(search) == [["a=3", "b=1"]]
+
+
+def test_a_job_that_is_listed_twice_runs_twice() -> None:
+    known: list[Any] = [(every(GridSearch(["a=1,1"]))[0].token, None, None)]
+    search = GridSearch(["a=1,1"])
+    search.restore(known)
+    assert jobs(search) == [["a=1"]]
+
+
+DRAWN = {"lr": "tag(log, interval(1e-5, 1e-1))", "width": "range(8,65,8)", "opt": "sgd,adamw"}
+MANY = 4000
+
+
+def values(search: RandomSearch, key: str) -> list[str]:
+    return [one.removeprefix(f"{key}=") for job in jobs(search) for one in job if one.startswith(f"{key}=")]
+
+
+def p_value(dimension: Numbers, distribution: str, arguments: Sequence[float]) -> float:
+    drawn = [draw(dimension, 3, n) for n in range(MANY)]
+    return float(stats.kstest(drawn, distribution, arguments).pvalue)
+
+
+def test_a_further_parameter_leaves_the_others_as_they_were() -> None:
+    more = RandomSearch([], params={"first": "interval(0,1)", **DRAWN}, num_samples=5)
+    assert values(more, "lr") == values(RandomSearch([], params=DRAWN, num_samples=5), "lr")
+
+
+def test_numbers_are_pinned() -> None:
+    """They are the same in every version, or a sweep could not be resumed after an update."""
+    drawn = [draw(Numbers("lr", 0.0, 1.0), 0, n) for n in range(3)]
+    assert drawn == pytest.approx(PINNED, abs=1e-15)
+
+
+PINNED = [0.3989582531343857, 0.3672359278073576, 0.07392656685771148]
+
+
+def test_the_logarithm_of_a_log_interval_is_uniform() -> None:
+    low, high = 1e-5, 1e-1
+    assert p_value(Numbers("lr", low, high, log=True), "loguniform", (low, high)) > 0.01
+    assert p_value(Numbers("lr", low, high), "loguniform", (low, high)) < 1e-9, "the test can tell"
+
+
+@pytest.mark.parametrize(
+    "dimension",
+    [Choice("c", ("a", "b", "c")), Numbers("n", 8, 64, 8, integer=True), Numbers("i", 0, 4, 1, integer=True)],
+)
+def test_each_value_is_as_likely(dimension: Choice | Numbers) -> None:
+    counts = Counter(draw(dimension, 1, n) for n in range(MANY))
+    expected = (
+        3 if isinstance(dimension, Choice) else round((dimension.high - dimension.low) / dimension.step) + 1
+    )
+    assert len(counts) == expected
+    assert stats.chisquare(list(counts.values())).pvalue > 0.01
+
+
+def test_whole_numbers_on_a_logarithmic_scale() -> None:
+    drawn = [draw(Numbers("n", 1, 4, log=True, integer=True), 1, n) for n in range(MANY)]
+    share = Counter(drawn)
+    whole = math.log(4.5 / 0.5)
+    for number in (1, 2, 3, 4):
+        expected = math.log((number + 0.5) / (number - 0.5)) / whole
+        assert share[number] / MANY == pytest.approx(expected, abs=0.03)
+
+
+def test_each_sample_runs_once_a_seed() -> None:
+    found = jobs(RandomSearch(["seed=1,2"], params=DRAWN, num_samples=3))
+    assert len(found) == 6
+    assert [job[:3] for job in found[::2]] == [job[:3] for job in found[1::2]]
+    assert [job[3] for job in found[:2]] == ["seed=1", "seed=2"]
+
+
+def test_a_resumed_search_gives_what_is_missing() -> None:
+    whole = RandomSearch(["seed=1,2"], params=DRAWN, num_samples=4)
+    proposals = every(whole)
+    known: list[Any] = [(one.token, None, None) for one in proposals[:3] + proposals[4:]]
+    search = RandomSearch(["seed=1,2"], params=DRAWN, num_samples=4)
+    search.restore(known)
+    assert jobs(search) == [list(proposals[3].overrides)]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "samples", "says"), [(["a=1"], 5, "nothing to search"), (["a=1,2"], 0, "at least 1")]
+)
+def test_what_cannot_be_drawn(overrides: list[str], samples: int, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        RandomSearch(overrides, num_samples=samples)
+
+
+WHOLE = st.integers(-50, 50)
+
+
+def listed(line: str) -> list[str]:
+    """What Hydra's sweeper would put on each job's command line."""
+    return list(OverridesParser.create().parse_override(line).sweep_string_iterator())
+
+
+def only(text: str) -> Any:
+    return read_space([], {"x": text}).dimensions[0]
+
+
+def points(dimension: Numbers) -> list[str]:
+    count = round((dimension.high - dimension.low) / dimension.step) + 1
+    return [dimension.text(dimension.low + n * dimension.step) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "choice(1,2,3)",
+        "a,b",
+        "choice(true,false)",
+        "shuffle(1,2)",
+        "sort(3,1,2)",
+        "choice('q q',[1,2],{a:1})",
+    ],
+)
+def test_choices_are_as_hydra_writes_them(text: str) -> None:
+    assert sorted(only(text).values) == sorted(listed(f"x={text}"))
+
+
+@given(start=WHOLE, length=st.integers(1, 30), step=st.integers(1, 7))
+def test_a_whole_range_is_hydras(start: int, length: int, step: int) -> None:
+    text = f"range({start},{start + length},{step})"
+    assert points(only(text)) == listed(f"x={text}")
+
+
+@given(start=st.integers(-20, 20), count=st.integers(2, 40), digits=st.integers(1, 3))
+def test_a_range_of_fractions_is_hydras(start: int, count: int, digits: int) -> None:
+    step = 10.0**-digits
+    text = f"range({float(start)},{start + (count - 0.5) * step},{step})"
+    ours, theirs = [float(x) for x in points(only(text))], [float(x) for x in listed(f"x={text}")]
+    assert len(ours) == len(theirs)
+    assert all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(ours, theirs, strict=True))
+
+
+@given(low=st.floats(-1e6, 1e6), size=st.floats(0, 1e6))
+def test_an_interval_has_hydras_ends(low: float, size: float) -> None:
+    assert only(f"interval({low!r},{low + size!r})") == Numbers("x", low, low + size)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("interval(0, 1)", Numbers("x", 0.0, 1.0)),  # numbers with a point, as Hydra reads it
+        ("tag(log, interval(1e-5, 1e-1))", Numbers("x", 1e-5, 1e-1, log=True)),
+        ("int(interval(1, 9))", Numbers("x", 1, 9, 1.0, integer=True)),
+        ("tag(int, interval(0.5, 9.5))", Numbers("x", 1, 9, 1.0, integer=True)),
+        ("int(tag(log, interval(1, 100)))", Numbers("x", 1, 100, log=True, integer=True)),
+        ("tag(log, range(1, 65))", Numbers("x", 1, 64, log=True, integer=True)),
+        ("float(range(1, 3))", Numbers("x", 1.0, 2.0, 1.0)),
+        ("shuffle(range(4))", Numbers("x", 0, 3, 1.0, integer=True)),
+    ],
+)
+def test_numbers(text: str, expected: Numbers) -> None:
+    assert only(text) == expected
+
+
+def test_the_command_line_wins_over_the_node() -> None:
+    space = read_space(["a=1", "b=x,y"], {"a": "interval(0,1)", "b": "1,2", "c": "3,4"})
+    assert space.entries == ("a=1", Choice("b", ("x", "y")), Choice("c", ("3", "4")))
+
+
+def test_values_that_are_no_sweep_are_fixed() -> None:
+    space = read_space(["~f"], {"a": 5, "b": None, "c": [1, 2], "d": True, "e": "two words", "g.h": 0.5})
+    parsed = OverridesParser.create().parse_overrides(list(space.job({})))
+    values = {one.key_or_group: one.value() for one in parsed if not one.is_delete()}
+    assert values == {"a": 5, "b": None, "c": [1, 2], "d": True, "e": "two words", "g.h": 0.5}
+    assert space.job({})[-1] == "~f"
+
+
+def test_the_seed_is_no_parameter() -> None:
+    space = read_space(["lr=interval(0,1)", "seed=range(3)"], None)
+    assert [one.key for one in space.dimensions] == ["lr"]
+    assert space.seeds == ("0", "1", "2")
+    assert space.job({"lr": 0.5}, "2") == ("lr=0.5", "seed=2")
+
+
+def test_what_a_job_is_given_parses_back_to_the_same_number() -> None:
+    for value in (1e-05, 1e-12, 0.1, 12345.678, 1e20, 0.30000000000000004):
+        text = Numbers("x", 0, 1).text(value)
+        assert OverridesParser.create().parse_override(f"x={text}").value() == value
+
+
+@pytest.mark.parametrize(
+    ("params", "overrides", "says"),
+    [
+        ({"x": "interval(1,0)"}, [], "x: there is no number from 1.0 to 0.0"),
+        ({"x": "tag(int, interval(1.2,1.8))"}, [], "x: there is no number from 1.2 to 1.8"),
+        ({"x": "tag(log, interval(0,1))"}, [], "logarithmic scale cannot begin at 0"),
+        ({"x": "tag(lgo, interval(1,2))"}, [], "no tag 'lgo'; did you mean 'log'"),
+        ({"x": "interval(1)"}, [], r"hydra.sweeper.params.x: x=interval\(1\) cannot be parsed"),
+        ({"x": "range(3,3)"}, [], "has no values"),
+        ({"x": "tag(log, range(0,3))"}, [], "whole numbers above 0"),
+        ({"x": "1,range(3)"}, [], "a sweep among values"),
+        ({"x": "glob(*)"}, [], "glob"),
+        ({}, ["seed=interval(0,1)"], "a seed is not a number to search for"),
+        ({}, ["x=("], "cannot be parsed"),
+    ],
+)
+def test_what_is_no_space(params: dict[str, Any], overrides: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read_space(overrides, params)
+
+
+@given(low=st.integers(1, 100), size=st.integers(0, 100), log=st.booleans())
+def test_optuna_gets_the_same_whole_numbers(low: int, size: int, log: bool) -> None:
+    text = f"int(interval({low},{low + size}))"
+    got: Any = distribution(only(f"tag(log,{text})" if log else text))
+    assert (type(got).__name__, got.low, got.high, got.log) == ("IntDistribution", low, low + size, log)
+
+
+def test_optuna_gets_the_same_steps() -> None:
+    got: Any = distribution(only("range(0, 1, 0.1)"))
+    assert (got.low, got.high, got.step) == (0.0, 0.9, 0.1)
+    assert distribution(only("a,b")).choices == ("a", "b")  # type: ignore[attr-defined]  # a categorical one

@@ -1,0 +1,263 @@
+"""A sweep in a terminal, its tables against pandas, and its last lines."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import pytest
+from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
+
+from assay.analysis.jobs import best_job, groups, groups_csv, rank, results_csv
+from assay.analysis.objective import Objective
+from assay.record.journal import JobRecord
+from assay.record.outcome import Outcome
+from assay.sweep.progress import SweepProgress, last_progress, shown
+from assay.sweep.summary import (
+    BEST,
+    IMPORTANCE,
+    SweepResult,
+    importance_of,
+    say_results,
+    write_results,
+    write_tables,
+)
+from assay.terminal import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+AIM = Objective("val/accuracy", "maximize")
+
+
+def job(number: int, *overrides: str) -> JobRecord:
+    return JobRecord(number, f"fingerprint {number}", overrides)
+
+
+def lines(*ended: tuple[JobRecord, Outcome, bool], encoding: str = "utf-8") -> list[str]:
+    """What stays in a terminal of these ends."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+    with SweepProgress(Console(file=file, width=200), AIM, 2, fixed=["data=wine"]) as progress:
+        for job_record, outcome, again in ended:
+            progress.ended(job_record, outcome, again=again)
+    return file.buffer.getvalue().decode(encoding).splitlines()
+
+
+def test_each_end_is_one_line_with_what_is_the_jobs_own() -> None:
+    finished = Outcome("finished", metrics={"val/accuracy": 0.91}, seconds=2.0)
+    failed = Outcome("failed", "out_of_memory", "CUDA out of memory\nmore")
+    pruned, stopped = Outcome("pruned", reason="below the median"), Outcome("interrupted")
+    found = lines(
+        (job(0, "data=wine", "seed=1"), finished, False),
+        (job(1, "data=wine", "seed=2"), failed, True),
+        (job(2, "data=wine", "seed=3"), pruned, False),
+        (job(3, "data=wine", "seed=4"), stopped, False),
+    )
+    assert [line.split()[:3] for line in found] == [
+        [mark, str(number), f"seed={number + 1}"] for number, mark in enumerate("✓✗✂⏸")
+    ]
+    assert "val/accuracy 91" in found[0]
+    assert found[1].endswith(
+        "out of memory: CUDA out of memory  tried again: goes on from its last checkpoint"
+    )
+    assert "below the median" in found[2]
+    assert "interrupted" in found[3]
+
+
+def test_a_terminal_without_the_marks() -> None:
+    (line,) = lines((job(0, "seed=1"), Outcome("finished"), False), encoding="ascii")
+    assert line.startswith("+ 0 ")
+
+
+def test_how_far_a_run_is_is_read_from_the_end_of_its_metrics(tmp_path: Path) -> None:
+    rows = [f"{epoch},{epoch * 10},{'' if epoch % 2 else epoch / 1000}" for epoch in range(900)]
+    (tmp_path / "metrics.csv").write_text("\n".join(["epoch,step,val/accuracy", *rows, "900,9000,0.8"]))
+    assert last_progress(tmp_path, "val/accuracy", 1000).startswith("epoch 901/1000  val/accuracy 80")
+    assert last_progress(tmp_path, "val/other") == "epoch 901"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, ""),
+        ("epoch,val/accuracy\nx,y\n", ""),
+        ("epoch,val/accuracy\n0,0.5\n1,-", "epoch 2"),  # a row that is being written
+    ],
+)
+def test_what_is_not_known_yet(tmp_path: Path, text: str | None, told: str) -> None:
+    if text is not None:
+        (tmp_path / "metrics.csv").write_text(text)
+    assert last_progress(tmp_path, "val/accuracy") == told
+
+
+def test_a_reader_that_has_gone_ends_no_sweep() -> None:
+    reading, writing = os.pipe()
+    file = os.fdopen(writing, "w")
+    console = Console(file=file, width=80)
+    os.close(reading)
+    with shown(console):
+        console.print("x" * 100)
+    with shown(console):
+        console.print("y")
+    file.close()
+
+
+LOSS = Objective("val/loss", "minimize")
+FOLDS = {"0.1": (0.2, 0.9, 0.7), "0.01": (0.5, 0.6, 0.5)}
+"""The first learning rate has the best single fold, the second one the better mean."""
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> SweepResult:
+    jobs: list[JobRecord] = []
+    for lr, losses in FOLDS.items():
+        for fold, loss in enumerate(losses):
+            number = len(jobs)
+            (tmp_path / str(number)).mkdir()
+            (tmp_path / str(number) / "config.yaml").write_text(f"optimizer: {{lr: {lr}}}\n")
+            outcome = Outcome("finished", metrics={"val/loss": loss})
+            overrides = (f"optimizer.lr={lr}", f"fold={fold}")
+            jobs.append(JobRecord(number, str(number), overrides, status="finished", outcome=outcome))
+    return SweepResult(tmp_path, tuple(jobs), (LOSS,), len(jobs))
+
+
+def test_the_best_config_is_of_the_best_mean_over_folds(result: SweepResult) -> None:
+    write_results(result)
+    best = (result.directory / BEST).read_text(encoding="utf-8")
+    assert best.endswith("optimizer: {lr: 0.01}\n")
+    assert "job 3\n" in best, "of its folds the best, the first one of two"
+
+
+def test_what_is_typed_next_is_short_and_its_whole_is_in_a_comment(
+    result: SweepResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = ("model=mlp", "notes='" + 20 * "words " + "\noptimizer: {lr: 7}'")
+    jobs = tuple(replace(job, overrides=(*shared, *job.overrides[:1])) for job in result.jobs[::3])
+    result = replace(result, jobs=jobs, total=len(jobs))
+    write_results(result)
+    whole = (result.directory / BEST).read_text(encoding="utf-8")
+    config = [line for line in whole.splitlines() if not line.startswith("#")]
+    assert config == ["optimizer: {lr: 0.1}"], "a line break of the command does not end its comment"
+    say_results(Console(width=400), result)
+    line = capsys.readouterr().out.splitlines()[-1].strip()
+    assert line.startswith("assay train -m optimizer.lr=0.1 seed=1,2,3 …  ")
+    assert len(line) < 100
+    say_results(
+        Console(width=400),
+        replace(result, jobs=tuple(replace(job, overrides=job.overrides[2:]) for job in jobs)),
+    )
+    assert capsys.readouterr().out.endswith(" assay train -m optimizer.lr=0.1 seed=1,2,3\n")
+
+
+def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
+    result: SweepResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [
+        replace(job, outcome=replace(job.outcome, warnings=[f"warned of {job.number} [b]"]))
+        for job in result.jobs
+        if job.outcome is not None
+    ]
+    jobs[0] = replace(jobs[0], status="failed")
+    say_results(Console(width=200), replace(result, jobs=tuple(jobs)))
+    said = capsys.readouterr().out
+    told = [line for line in said.splitlines() if line.startswith("warning job")]
+    assert told == [f"warning job {number}: warned of {number} [b]" for number in (1, 2, 3, 4)]
+    assert "… and 1 more warnings, see the report" in said
+
+
+def test_importance_is_told_of_the_parameters(tmp_path: Path) -> None:
+    jobs = []
+    for number in range(30):
+        lr, wide = (number * 7 % 30) / 30, number % 2
+        outcome = Outcome("finished", metrics={"val/loss": (lr - 0.4) ** 2 + 0.01 * wide})
+        overrides = (f"optimizer.lr={lr}", f"model={'wide' if wide else 'mlp'}", f"seed={number % 3}")
+        jobs.append(JobRecord(number, str(number), overrides, status="finished", outcome=outcome))
+    result = SweepResult(tmp_path, tuple(jobs), (LOSS,), len(jobs))
+    shares = importance_of(result)
+    assert [name for name, _ in shares] == ["optimizer.lr", "model"]
+    write_results(result, shares=shares)
+    table = pd.read_csv(tmp_path / IMPORTANCE)
+    assert table["importance"].tolist() == pytest.approx([share for _, share in shares])
+
+
+def test_what_is_next_names_runs_that_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Jobs without the score that was asked for: none of them is the best."""
+    jobs = [JobRecord(n, str(n), (), status="finished", outcome=Outcome("finished")) for n in (0, 1)]
+    say_results(Console(width=200), SweepResult(tmp_path, tuple(jobs), (LOSS,), 2))
+    said = capsys.readouterr().out
+    assert f"assay report {tmp_path}" in said
+    assert f"assay diff {tmp_path}/0 {tmp_path}/1" in said
+
+
+ACCURACY = Objective("val/accuracy", "maximize")
+SCORES = {("0.1", 1): 0.5, ("0.1", 2): 0.7, ("0.01", 1): 0.4, ("0.01", 2): 0.45, ("1.0", 1): 0.3}
+
+
+def ended_job(number: int, lr: str, seed: int, loss: float | None, status: str = "finished") -> JobRecord:
+    metrics = {} if loss is None else {"val/loss": loss, "val/accuracy": 1 - loss}
+    outcome = Outcome(status, "exception" if status == "failed" else "", metrics=metrics)  # type: ignore[arg-type]  # a status
+    overrides = ("data=digits", f"optimizer.lr={lr}", f"seed={seed}")
+    return JobRecord(number, f"{lr}/{seed}", overrides, "", seed, status, 1, outcome=outcome)  # type: ignore[arg-type]  # a status
+
+
+def jobs() -> list[JobRecord]:
+    done = [ended_job(number, lr, seed, loss) for number, ((lr, seed), loss) in enumerate(SCORES.items())]
+    return [*done, ended_job(5, "1.0", 2, None, "failed")]
+
+
+def test_the_table_reads_back_as_it_was() -> None:
+    table = pd.read_csv(io.StringIO(results_csv(jobs())))
+    first = ["job", "optimizer.lr", "seed", "status", "cause"]
+    assert list(table.columns) == [*first, "val/accuracy", "val/loss"]
+    assert table["val/loss"].tolist()[:5] == list(SCORES.values())
+    last = table.to_dict("records")[5]
+    assert (last["status"], last["cause"]) == ("failed", "exception")
+    assert math.isnan(last["val/loss"])
+
+
+def test_groups_are_what_pandas_makes_of_the_table() -> None:
+    """Also of a score that is no objective."""
+    table = pd.read_csv(io.StringIO(results_csv(jobs())))
+    found = pd.read_csv(io.StringIO(groups_csv(jobs(), [LOSS]))).set_index("optimizer.lr")
+    for score in ("val/loss", "val/accuracy"):
+        expected = table.groupby("optimizer.lr", sort=False)[score].agg(["count", "mean", "std"])
+        assert found["finished"].tolist() == expected["count"].tolist()
+        for name, column in (("n", "count"), ("mean", "mean"), ("std", "std")):
+            written = found[f"{score} {name}"].tolist()
+            assert written == pytest.approx(expected[column].tolist(), nan_ok=True)
+    assert found["of"].tolist() == [2, 2, 2]
+
+
+def test_whole_groups_come_first_and_the_best_of_them_is_the_best() -> None:
+    order = [group.values["optimizer.lr"] for group in rank(groups(jobs(), [LOSS]), LOSS)]
+    assert order == ["0.01", "0.1", "1.0"], "the last one has a better mean, of one seed alone"
+    best = best_job(jobs(), LOSS)
+    assert best is not None
+    assert best.number == 2
+    assert best_job(jobs()[5:], LOSS) is None
+
+
+def test_folds_repeat_a_configuration_and_the_interval_is_students() -> None:
+    scores = [("0.1", 0, 0.5), ("0.1", 1, 0.7), ("0.1", 2, 0.9), ("1.0", 0, 0.4)]
+    folds = [ended_job(number, lr, 0, loss) for number, (lr, _, loss) in enumerate(scores)]
+    folds = [
+        replace(job, overrides=(f"optimizer.lr={lr}", f"fold={fold}"))
+        for job, (lr, fold, _) in zip(folds, scores, strict=True)
+    ]
+    found = pd.read_csv(io.StringIO(groups_csv(folds, [LOSS])))
+    assert found["optimizer.lr"].tolist() == [0.1, 1.0]
+    low, high = stats.t.interval(0.95, 2, loc=0.7, scale=stats.sem([0.5, 0.7, 0.9]))
+    assert found[["val/loss low", "val/loss high"]].iloc[0].tolist() == pytest.approx([low, high])
+    assert found[["val/loss low", "val/loss high"]].iloc[1].isna().all()
+
+
+def test_both_tables_are_written_and_the_second_only_for_seeds(tmp_path: Path) -> None:
+    write_tables(tmp_path, jobs(), [LOSS, ACCURACY])
+    assert "val/accuracy mean" in (tmp_path / "groups.csv").read_text()
+    write_tables(tmp_path, jobs()[::2], [LOSS])
+    assert not (tmp_path / "groups.csv").exists()
