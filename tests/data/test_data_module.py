@@ -1,3 +1,5 @@
+"""Samples of a source, as Lightning trains them."""
+
 from __future__ import annotations
 
 import gc
@@ -26,8 +28,10 @@ from assay.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 # Lightning 2.6 with torch 2.15
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
+
 
 Build = Callable[..., DataModule]
 
@@ -187,30 +191,6 @@ def test_spec_of_digits_and_its_statistics(data_module: Build) -> None:
     np.testing.assert_allclose([spec.mean[0], spec.std[0]], [raw.mean(), raw.std()])
 
 
-def test_parts_lie_in_one_tensor_and_the_second_setup_reads_nothing(
-    data_module: Build, given_source: Any
-) -> None:
-    source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
-    datamodule = data_module(source)
-    datamodule.setup("fit")
-    source.subsets = None
-    datamodule.setup("test")
-    loaders: list[Any] = [datamodule.train_dataloader(), datamodule.val_dataloader()]
-    placements = {id(loader._placement) for loader in loaders}
-    assert len(placements) == 1
-
-
-def test_setting_up_leaves_the_generators_alone(data_module: Build, given_source: Any) -> None:
-    source = given_source({"all": images(20)}, "multiclass", ("even", "odd"))
-    crop = [v2.RandomCrop(4)]
-    datamodule = data_module(source, transform={"train": crop, "eval": crop, "normalize": "data"})
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    datamodule.setup()
-    assert torch.equal(torch.rand(3), expected)
-
-
 def images(count: int = 40, size: int = 8) -> Samples:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=generator)
@@ -229,21 +209,6 @@ def test_statistics_are_those_of_transformed_samples(data_module: Build, given_s
     np.testing.assert_allclose(
         [*datamodule.spec.mean, *datamodule.spec.std], [gray.mean(), gray.std()], atol=1e-9
     )
-
-
-def test_transforms_run_once_where_they_can(data_module: Build, given_source: Any) -> None:
-    source = given_source({"all": images()}, "multiclass", ("even", "odd"))
-    transform = {"train": [v2.RandomCrop(4)], "eval": [v2.Resize([4, 4])]}
-    datamodule = data_module(source, transform=transform)
-    datamodule.setup()
-    val, train = datamodule.val_dataloader(), datamodule.train_dataloader()
-    assert isinstance(val, MemoryLoader)
-    assert isinstance(train, MemoryLoader)
-    assert not val._subset.transforms
-    assert train._subset.transforms
-    inputs, _ = next(iter(val))
-    rows = datamodule.splits.rows["val"]
-    assert torch.equal(inputs, v2.Resize([4, 4])(images().inputs[rows]))
 
 
 def test_random_transforms_of_data_in_memory_are_left_to_workers(
@@ -351,12 +316,6 @@ def test_statistics_of_another_number_of_channels(data_module: Build) -> None:
         datamodule.setup()
 
 
-def test_a_transform_that_does_not_fit_is_found_at_setup(data_module: Build) -> None:
-    datamodule = data_module(Digits(), transform={"train": [v2.RandomCrop(32)]})
-    with pytest.raises(DataError, match="RandomCrop cannot take an input"):
-        datamodule.setup()
-
-
 def test_targets_have_the_form_of_their_task(data_module: Build, given_source: Any) -> None:
     inputs = torch.rand(40, 3)
     cases = [
@@ -370,19 +329,6 @@ def test_targets_have_the_form_of_their_task(data_module: Build, given_source: A
         datamodule.setup()
         moved = datamodule.on_after_batch_transfer((inputs[: len(batch)], batch), 0)[1]
         assert (moved.shape, moved.dtype) == (shape, dtype)
-
-
-def test_double_precision(data_module: Build, given_source: Any, tmp_path: Path) -> None:
-    source = given_source({"all": numbered()}, "multiclass", ("even", "odd"))
-    seen = []
-
-    class Module(Recorder):
-        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-            seen.append(batch[0].dtype)
-            return super().training_step(batch, batch_idx)
-
-    trainer(tmp_path, max_epochs=1, precision="64-true").fit(Module(), data_module(source))
-    assert set(seen) == {torch.float64}
 
 
 @pytest.mark.parametrize(
@@ -442,17 +388,40 @@ def test_parts_with_other_targets_are_refused(data_module: Build, given_source: 
         data_module(given_source({"train": train, "test": test}, "regression", ())).setup()
 
 
-def test_another_size_in_training_is_told(data_module: Build, given_source: Any) -> None:
-    source = given_source({"all": shaped(1, 8, 8)}, "multiclass", ("a", "b"))
-    datamodule = data_module(source, transform={"train": [v2.RandomCrop(6)]})
-    datamodule.setup()
-    assert (datamodule.spec.input_shape, datamodule.spec.train_shape) == ((1, 8, 8), (1, 6, 6))
-    datamodule = data_module(source)
-    datamodule.setup()
-    assert datamodule.spec.train_shape == ()
-
-
 def test_a_single_class_is_refused(data_module: Build, given_source: Any) -> None:
     source = given_source({"all": Samples(torch.rand(20, 2), torch.zeros(20).long())}, "multiclass", ("a",))
     with pytest.raises(DataError, match="the targets have a single class, a"):
         data_module(source).setup()
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (shaped(1, 8, 9), r"a sample of the test subset is \[1, 8, 9\]"),
+        (shaped(3, 8, 8), r"a sample of the test subset is \[3, 8, 8\]"),
+        (shaped(1, 8, 8, dtype=torch.uint8), "of torch.uint8, one of training"),
+        (shaped(1, 8, 8, dtype=torch.int32), "of torch.int32"),
+    ],
+)
+def test_a_test_part_unlike_the_training_part_is_refused_before_training(
+    data_module: Build, given_source: Any, test: Samples, message: str
+) -> None:
+    source = given_source({"train": shaped(1, 8, 8), "test": test}, "multiclass", ("a", "b"))
+    with pytest.raises(DataError, match=message):
+        data_module(source).setup()
+
+
+@pytest.mark.parametrize(
+    "chains",
+    [
+        {"train": [v2.Grayscale(3)]},
+        {"eval": [v2.Grayscale(3)]},
+        {"train": [v2.ToDtype(torch.uint8)]},
+    ],
+)
+def test_transforms_of_one_chain_that_change_channels_or_type_are_refused(
+    data_module: Build, given_source: Any, chains: dict[str, Any]
+) -> None:
+    source = given_source({"all": shaped(1, 8, 8)}, "multiclass", ("a", "b"))
+    with pytest.raises(DataError, match=r"data\.transform: a sample is \["):
+        data_module(source, transform=chains).setup()

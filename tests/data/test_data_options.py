@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,13 +61,6 @@ def own_data(option: str, folder: Path) -> list[str]:
         )
         return [f"data.source.path={folder / 'data.csv'}", "data.source.target=y"]
     return []
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_composes_and_says_what_it_is(option: str) -> None:
-    config = compose([f"data={option}"])
-    assert config.data._target_ == "assay.data.data_module.DataModule"
-    assert re.match(r"# \S", (CONF_DIR / "data" / f"{option}.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -149,15 +141,6 @@ def test_the_command_line_wins() -> None:
     assert chosen("data=diabetes", "loss=huber", "model=linear") == ("linear", "huber", "regression")
 
 
-def test_an_experiment_wins(tmp_path: Path) -> None:
-    (tmp_path / "experiment").mkdir()
-    text = "# @package _global_\n# One.\ndefaults:\n  - override /data: diabetes\n  - override /loss: l1\n"
-    (tmp_path / "experiment" / "one.yaml").write_text(text)
-    where = f"hydra.searchpath=[file://{tmp_path}]"
-    assert chosen("experiment=one", where) == ("mlp", "l1", "regression")
-    assert chosen("experiment=one", "loss=mse", where) == ("mlp", "mse", "regression")
-
-
 @pytest.mark.parametrize("option", TRANSFORMS)
 def test_every_transform_runs(option: str) -> None:
     datamodule = build(compose(["data=synthetic", IMAGES, f"data/transform={option}", "data.batch_size=4"]))
@@ -167,10 +150,3 @@ def test_every_transform_runs(option: str) -> None:
     assert train.shape == (4, 3, size, size)
     assert datamodule.spec.input_shape == (3, size, size)
     assert len(datamodule.spec.mean) == 3
-
-
-def test_keys_of_transforms() -> None:
-    config = compose(["data=cifar10", "data/transform=imagenet", "data.transform.crop_size=96"])
-    assert config.data.transform.train[0].size == config.data.transform["eval"][1].size == 96
-    resized = compose(["data=cifar10", "data/transform=resize", "data.transform.size=[8,9]"])
-    assert list(resized.data.transform.train[0].size) == [8, 9]

@@ -1,7 +1,8 @@
-"""A folder of pictures with masks, as people have them."""
+"""Pictures with masks, as people have them."""
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 from PIL import Image
 
 from assay.data.data_module import DataModule
+from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.images import read_image
 from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import SegmentationFolder, read_mask
+from assay.data.segmentation_folder import ClassValues, SegmentationFolder, decode_mask, read_mask
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 
@@ -20,7 +22,115 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+
+VALUES = np.array([[0, 1, 2, 255], [3, 3, 0, 9]], np.uint8)
+
+
+def as_file(image: Image.Image, kind: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind)
+    return file.getvalue()
+
+
+def with_palette() -> Image.Image:
+    image = Image.fromarray(VALUES, "L")
+    image.putpalette(np.random.default_rng(0).integers(0, 256, 768, np.uint8).tobytes())
+    return image
+
+
+GREY = Image.fromarray(VALUES, "L")
+
+
+FORMS = {
+    "grey": GREY,
+    "palette": with_palette(),
+    "grey with alpha": Image.merge("LA", [GREY, Image.new("L", GREY.size, 7)]),
+    "equal channels": Image.merge("RGB", [GREY] * 3),
+    "equal channels and alpha": Image.merge("RGBA", [GREY] * 4),
+    "16 bits": Image.fromarray(VALUES.astype(np.uint16)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_are_kept(form: str) -> None:
+    np.testing.assert_array_equal(decode_mask(as_file(FORMS[form])).numpy(), VALUES)
+
+
+def test_black_and_white() -> None:
+    content = as_file(Image.fromarray(VALUES > 1))
+    np.testing.assert_array_equal(decode_mask(content).numpy(), VALUES > 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (as_file(Image.merge("RGB", [GREY, GREY.rotate(180), GREY])), "it has colours"),
+        (as_file(Image.fromarray(VALUES.astype(np.uint16) * 200)), "values up to 51000"),
+        (as_file(GREY, "JPEG"), "JPEG, which changes the values"),
+        (b"\x89PNG\r\n\x1a\nrest", "not a PNG file"),
+    ],
+)
+def test_what_is_not_a_mask_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_mask(str(path))
+    assert str(path) in caught.value.message
+
+
+def counts(*values: int) -> Any:
+    table = np.zeros((1, 256), np.int32)
+    table[0, list(values)] = 5
+    return table
+
+
+@pytest.mark.parametrize(
+    ("given", "there", "names", "classes"),
+    [
+        ({}, [0, 1, 2, 255], ("0", "1", "2"), {0: 0, 2: 2, 255: IGNORED, 3: -1}),
+        ({}, [0, 255], ("0", "1"), {0: 0, 255: 1}),
+        ({"class_names": ["sky", "sea"]}, [0, 255], ("sky", "sea"), {255: 1}),
+        ({"class_names": ["sky", "sea", "sand"]}, [0, 2, 255], ("sky", "sea", "sand"), {1: 1, 255: IGNORED}),
+        ({"values": [7, 0]}, [0, 7], ("0", "1"), {7: 0, 0: 1, 255: IGNORED}),
+        ({"ignore_value": 0}, [0, 1, 2], (), {}),
+        ({"ignore_value": 0, "values": [1, 2]}, [0, 1, 2], ("0", "1"), {0: IGNORED, 1: 0, 2: 1, 255: -1}),
+        ({"ignore_value": None}, [0, 1], ("0", "1"), {255: -1}),
+        ({}, [0, 128], (), {}),
+    ],
+)
+def test_classes(given: dict[str, Any], there: list[int], names: Any, classes: dict[int, int]) -> None:
+    options = {"class_names": None, "values": None, "ignore_value": 255} | given
+    if not names:
+        with pytest.raises(DataError, match="do not number classes from 0") as caught:
+            ClassValues(**options).found(counts(*there))
+        assert caught.value.hint.startswith("data.source.values=[")
+        return
+    found, table, note = ClassValues(**options).found(counts(*there))
+    assert found == names
+    assert {value: int(table[value]) for value in classes} == classes
+    assert bool(note) == (there == [0, 255])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"class_names": ["a"]},
+        {"class_names": ["a", "a"]},
+        {"values": [0]},
+        {"values": [0, 300]},
+        {"values": [0, 1.5]},
+        {"values": [0, 1], "class_names": ["a", "b", "c"]},
+        {"ignore_value": -1},
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected|class_names for"):
+        ClassValues(**{"class_names": None, "values": None, "ignore_value": 255} | given)
+
+
 SUFFIXES = ("png", "jpg", "webp", "PNG")
+
+
 SIZE = (6, 8)
 
 
@@ -176,3 +286,15 @@ def test_the_whole_way_to_a_batch(root: Path) -> None:
     assert targets.dtype == torch.int64
     assert module.spec.ignore_index == IGNORED
     assert len(module.spec.class_counts) == module.spec.num_classes == 3
+
+
+def test_scenes_follow_from_the_seed() -> None:
+    one, same, other = (DigitsSegmentation([20, 4, 4], seed=seed).read() for seed in (0, 0, 1))
+    for part in ("train", "val", "test"):
+        assert torch.equal(one[part].inputs, same[part].inputs)
+        assert torch.equal(one[part].targets, same[part].targets)
+        assert not torch.equal(one[part].inputs, other[part].inputs)
+    targets = one["train"].targets
+    assert sorted(set(targets.flatten().tolist())) == [0, 1, 2, 3]
+    assert bool((targets == 0).flatten(1).any(1).all()), "a photograph is behind each"
+    assert 0.05 < float((targets > 0).float().mean()) < 0.5

@@ -116,18 +116,6 @@ def test_cifar_batches(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert source.class_names[:2] == ("kind 0", "kind 1")
 
 
-def test_cifar_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_cifar(tmp_path, "CIFAR10", monkeypatch)
-    opened: list[Any] = []
-
-    def open_(root: str, *, train: bool, download: bool = False) -> Any:
-        opened.append(datasets.CIFAR10(root, train=train, download=True))
-        return opened[-1]
-
-    parts = TorchvisionImages(open_, str(tmp_path), download=False).read()
-    assert parts["train"].inputs.data_ptr() == opened[0].data.ctypes.data
-
-
 def test_official_parts_make_the_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_module: Callable[..., DataModule]
 ) -> None:

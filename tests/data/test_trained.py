@@ -62,13 +62,6 @@ def test_another_task_or_number_of_targets_is_refused() -> None:
         adapted(trained, (), [[1.0]] * 4, "regression")
 
 
-def test_two_of_its_classes_are_not_another_task() -> None:
-    known = spec()
-    two = known.class_names[:2]
-    assert adapted(Trained(known), two, [0, 1, 0, 1], "binary") == [0, 1, 0, 1]
-    assert adapted(Trained(known), known.class_names[1:3], [0, 1, 0, 1], "binary") == [1, 2, 1, 2]
-
-
 def test_a_table_is_encoded_as_in_training() -> None:
     encoder = TableEncoder()
     encoder.fit(pd.DataFrame({"size": [1.0, 2.0], "kind": ["a", "b"]}), np.arange(2))
@@ -98,7 +91,3 @@ def test_a_table_is_encoded_as_in_training() -> None:
 def test_another_form_is_refused(inputs: torch.Tensor, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Trained(spec()).check(inputs)
-
-
-def test_floats_are_alike() -> None:
-    Trained(spec()).check(torch.zeros(1, 2, dtype=torch.float64))

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Step = tuple[Tensor, Tensor, Tensor]
+    from tests.conftest import Train
+
 
 EVEN, UNEVEN = [4] * 70, [1, 7, 3, 16, 2, 5] * 12
+
+
 """More than the steps that are handed to the metrics at once."""
 
 
@@ -121,16 +125,6 @@ def test_taken_up_from_a_file_it_is_the_same_to_the_bit(at: int) -> None:
     assert all(torch.equal(value, whole[name]) for name, value in tracker.compute().items())
 
 
-def test_large_predictions_are_not_kept_for_many_steps() -> None:
-    tracker = Tracker(MetricCollection({}), "train")
-    kept = []
-    for _ in range(20):  # 200 KiB each
-        tracker.update(torch.zeros(()), torch.zeros(100, 512), torch.zeros(100, dtype=torch.long))
-        kept.append(sum(one.nbytes + two.nbytes for one, two in tracker._pending))
-    assert max(kept) < 1 << 20
-    assert kept.count(0) == 3
-
-
 class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Counts what the host has to wait for on an accelerator: the value of a tensor."""
 
@@ -166,25 +160,25 @@ def test_nothing_waits_for_the_device_before_an_epoch_is_over(data: str, tmp_pat
         assert waits.count > before, "what is counted has another name now"
 
 
-def test_nothing_seen_is_nothing_said() -> None:
-    tracker = fed(steps([4]))
-    tracker.reset()
-    assert tracker.compute() == {}
-    assert tracker.peek() == {}
-    assert fed([]).compute() == {}
+PLACE = "torchmetrics.classification"
 
 
-def test_without_metrics_there_is_the_loss() -> None:
-    tracker = Tracker(MetricCollection({}), "train")
-    [step] = steps([4])
-    tracker.update(*step)
-    assert tracker.compute() == {"train/loss": step[0]}
+CURVES = (
+    f"+metrics.eval.metrics.roc={{_target_:{PLACE}.BinaryROC}}",
+    f"+metrics.eval.metrics.pr={{_target_:{PLACE}.BinaryPrecisionRecallCurve,thresholds:50}}",
+    f"+metrics.train.metrics.confusion={{_target_:{PLACE}.BinaryConfusionMatrix}}",
+)
 
 
-def test_two_trackers_share_no_metric() -> None:
-    metrics = collection()
-    val, test = Tracker(metrics, "val"), Tracker(metrics, "test")
-    [step] = steps([4])
-    val.update(*step)
-    assert test.compute() == {}
-    assert all(name.startswith("val/") for name in val.compute())
+def test_curves_are_kept_in_the_record(train: Train) -> None:
+    run = train("data=breast_cancer", "model=linear", "trainer.max_epochs=2", *CURVES)
+    matrices, metrics = run.record["matrices"], run.record["metrics"]
+    false_positive, true_positive, thresholds = matrices["test/roc"]
+    assert len(false_positive) == len(true_positive) == len(thresholds) > 2
+    # The area under the curve is the metric that is computed apart from it.
+    assert np.trapezoid(true_positive, false_positive) == pytest.approx(metrics["test/auroc"], abs=1e-5)
+    precision, recall, thresholds = matrices["val/pr"]
+    assert (len(precision), len(recall), len(thresholds)) == (51, 51, 50)
+    assert np.sum(matrices["train/confusion"]) > 300
+    assert "test/roc" not in metrics
+    assert not any("roc" in name.split("/") for name in run.rows[0])

@@ -296,16 +296,6 @@ def test_a_folder_that_is_something_else_is_one_message(
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("spoil", [config(hidden_size=64), config(num_hidden_layers=3)])
-def test_weights_of_another_network(bert: Path, tmp_path: Path, spoil: Any) -> None:
-    folder = shutil.copytree(bert, tmp_path / "spoilt")
-    spoil(folder)
-    with pytest.raises(
-        ValueError, match=r"do not fit HFText: (of another shape|missing): encoder\..*model\.weights"
-    ):
-        made(folder)
-
-
 @pytest.mark.parametrize(
     ("typed", "says"),
     [

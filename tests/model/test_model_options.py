@@ -64,13 +64,6 @@ def train_a_step(model: nn.Module, inputs: torch.Tensor, num_outputs: int) -> to
     return outputs
 
 
-def test_the_options_are_those_promised() -> None:
-    assert set(OPTIONS) == {
-        *("linear", "mlp", "lenet", "small_cnn", "resnet18", "resnet34", "resnet50", "convnext_tiny", "vit"),
-        *("timm", "torchvision", "table_mlp"),
-    }
-
-
 @pytest.mark.parametrize(
     ("option", "input_shape", "num_outputs"),
     [
@@ -152,30 +145,6 @@ def test_float64_and_channels_last_change_nothing_but_rounding(option: str) -> N
     double = model.double()(inputs.double())
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), outputs, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("option", DISTINCT)
-def test_trains_a_step_in_bfloat16(option: str) -> None:
-    torch.manual_seed(2)
-    model = build(option, (1, 8, 8), 10).to(torch.bfloat16)
-    outputs = train_a_step(model, torch.randn(4, 1, 8, 8, dtype=torch.bfloat16), 10)
-    assert outputs.dtype == torch.bfloat16
-    assert outputs.isfinite().all()
-
-
-@pytest.mark.parametrize("option", DISTINCT)
-def test_starts_from_the_global_seed_alone(option: str) -> None:
-    def weights(seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        return nn.utils.parameters_to_vector(build(option, (1, 8, 8), 10).parameters())
-
-    assert torch.equal(weights(3), weights(3))
-    assert not torch.equal(weights(3), weights(4))
-
-
-@pytest.mark.parametrize("option", DISTINCT)
-def test_takes_the_containers_of_a_config_as_they_are(option: str) -> None:
-    assert build(option, (1, 8, 8), 2, convert="none")(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
 
 
 @pytest.mark.always("unet", "deeplab_mobilenet")

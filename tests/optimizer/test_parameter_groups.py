@@ -12,7 +12,6 @@ from omegaconf import OmegaConf
 from torch import nn
 from torchvision.models import (  # type: ignore[import-untyped]  # torchvision ships no types
     VisionTransformer,
-    convnext_tiny,
     resnet18,
 )
 
@@ -43,13 +42,6 @@ def named(model: nn.Module, groups: list[dict[str, Any]]) -> dict[str, list[str]
 def rates(model: nn.Module, groups: list[dict[str, Any]]) -> dict[str, float]:
     names = {parameter: name for name, parameter in model.named_parameters()}
     return {names[parameter]: group["lr"] for group in groups for parameter in group["params"]}
-
-
-def test_all_is_what_the_optimizer_would_do_with_the_parameters() -> None:
-    model = network()
-    (group,) = option("all")(model, lr=0.1)
-    assert group.keys() == {"params", "name"}
-    assert all(a is b for a, b in zip(group["params"], model.parameters(), strict=True))
 
 
 def test_no_decay_takes_biases_and_norms() -> None:
@@ -117,12 +109,6 @@ def test_each_trainable_parameter_is_in_exactly_one_group(
     torch.optim.SGD(groups, lr=0.1)
 
 
-def test_a_shared_parameter_is_in_one_group() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    model[1].weight = model[0].weight
-    assert sum(len(group["params"]) for group in ParameterGroups([{"match": "weight"}])(model, lr=0.1)) == 3
-
-
 def test_layer_decay_of_a_vision_transformer_is_beit_s() -> None:
     """BEiT: embeddings at 0, block i at i + 1, head last; lr * decay^(blocks + 1 - index)."""
     blocks = 3
@@ -140,23 +126,6 @@ def test_layer_decay_of_a_vision_transformer_is_beit_s() -> None:
             index = blocks + 1
         assert lr == pytest.approx(0.1 * 0.75 ** (blocks + 1 - index)), name
     assert len(found) == len([*model.parameters()])
-
-
-def test_layer_decay_of_convolutional_networks() -> None:
-    with torch.device("meta"):
-        model = nn.Module()
-        model.network = resnet18(num_classes=2)
-        convnext = convnext_tiny(num_classes=2)
-    found = rates(model, ParameterGroups(layer_decay=0.5)(model, lr=1.0))
-    for prefix, distance in [("conv1", 5), ("bn1", 5), ("layer1", 4), ("layer4", 1), ("fc", 0)]:
-        seen = {lr for name, lr in found.items() if name.startswith(f"network.{prefix}.")}
-        assert seen == {0.5**distance}, prefix
-    found = rates(convnext, ParameterGroups(layer_decay=0.5)(convnext, lr=1.0))
-    for index in range(8):
-        seen = {lr for name, lr in found.items() if name.startswith(f"features.{index}.")}
-        assert seen == {0.5 ** (8 - index)}, index
-    assert found["classifier.0.weight"] == 0.5
-    assert found["classifier.2.weight"] == 1.0
 
 
 def test_layer_decay_combines_with_rules_and_frozen_layers() -> None:
@@ -179,11 +148,6 @@ def test_layer_decay_combines_with_rules_and_frozen_layers() -> None:
         *("slow/3_from_head", "slow/1_from_head", "slow/0_from_head"),
         *("default/3_from_head", "default/1_from_head", "default/0_from_head"),
     ]
-
-
-def test_a_model_of_one_layer_has_no_depth() -> None:
-    model = nn.Linear(3, 2)
-    assert set(rates(model, ParameterGroups(layer_decay=0.5)(model, lr=0.3)).values()) == {0.3}
 
 
 def test_a_rule_that_takes_nothing_names_what_is_close() -> None:
@@ -211,13 +175,3 @@ def test_a_rule_that_takes_nothing_names_what_is_close() -> None:
 def test_says_what_is_wrong_with_a_rule(rule: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ParameterGroups([rule])
-
-
-@pytest.mark.parametrize("layer_decay", [0.0, 1.5, -1.0])
-def test_refuses_a_decay_out_of_range(layer_decay: float) -> None:
-    with pytest.raises(ValueError, match=r"\(0, 1\]"):
-        ParameterGroups(layer_decay=layer_decay)
-
-
-def test_the_options_are_those_promised() -> None:
-    assert {path.stem for path in CONF.glob("*.yaml")} == {"all", "no_decay", "layer_decay"}

@@ -1,0 +1,575 @@
+"""Pictures and masks as files, and the folders they lie in."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from contextlib import chdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.conftest import unchanged_process
+from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
+
+import assay
+from assay.data import images
+from assay.data.image_folder import ImageFolder
+from assay.data.images import (
+    Look,
+    choose_size,
+    decode,
+    has_several_frames,
+    read_bytes,
+    read_image,
+    size_of,
+    survey,
+    too_many,
+    verify,
+)
+from assay.data.samples import Samples, Stream
+from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.data.data_module import DataModule
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
+
+
+PICTURE = Image.fromarray(PIXELS)
+
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "PPM", "TIFF", "WEBP")
+
+
+def packed(picture: Image.Image = PICTURE, kind: str = "PNG", **options: object) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_as_pillow_reads_it(kind: str, tmp_path: Path) -> None:
+    content = packed(kind=kind)
+    path = tmp_path / "picture.txt"  # told by its content
+    path.write_bytes(content)
+    pillows = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    found = read_image(str(path))
+    assert found.dtype == torch.uint8
+    np.testing.assert_array_equal(found.permute(1, 2, 0).numpy(), pillows)
+    assert verify(content) == size_of(str(path)) == (9, 14)
+    assert not has_several_frames(content)
+
+
+def test_gray_and_scaled() -> None:
+    gray = decode(packed(), "GRAY", None)
+    np.testing.assert_array_equal(gray[0].numpy(), np.asarray(PICTURE.convert("L")))
+    scaled = decode(packed(), "RGB", (4, 5))
+    assert torch.equal(scaled, F.resize(F.pil_to_tensor(PICTURE), [4, 5], antialias=True))
+
+
+RNG = np.random.default_rng(0)
+
+
+def pixels(height: int = 6, width: int = 8) -> np.ndarray[Any, Any]:
+    return RNG.integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def write(root: Path, classes: dict[str, int], size: tuple[int, int] = (6, 8)) -> None:
+    for name, count in classes.items():
+        (root / name).mkdir(parents=True)
+        for index in range(count):
+            Image.fromarray(pixels(*size)).save(root / name / f"{index:02}.png")
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_as_torchvision_reads_the_folder(tmp_path: Path, in_memory: bool) -> None:
+    write(tmp_path, {"cat": 40, "dog": 35})
+    source = ImageFolder(str(tmp_path), in_memory=in_memory)
+    data, reference = source.read()["all"], Reference(str(tmp_path), transform=v2.PILToTensor())
+    assert source.class_names == ("cat", "dog")
+    assert data.targets.tolist() == reference.targets
+    assert isinstance(data, Samples if in_memory else Stream)
+    samples = data if isinstance(data, Samples) else data.dataset
+    for index in range(len(reference)):
+        assert torch.equal(samples[index][0], reference[index][0])
+        assert samples[index][1] == reference[index][1]
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_parts_of_its_own(tmp_path: Path, in_memory: bool, data_module: Callable[..., DataModule]) -> None:
+    write(tmp_path / "train", {"a": 10, "b": 10, "c": 10})
+    write(tmp_path / "test", {"b": 2, "c": 4})
+    datamodule = data_module(ImageFolder(str(tmp_path), in_memory=in_memory), split={"val": 0.2})
+    datamodule.setup()
+    spec = datamodule.spec
+    assert (spec.num_train, spec.num_val, spec.num_test) == (24, 6, 6)
+    assert (spec.class_names, spec.class_counts, spec.input_shape) == (("a", "b", "c"), (8, 8, 8), (3, 6, 8))
+    targets = torch.cat([targets for _, targets in datamodule.test_dataloader()])
+    assert targets.tolist() == [1, 1, 2, 2, 2, 2]  # numbered as in training
+
+
+def test_a_class_named_train(tmp_path: Path) -> None:
+    write(tmp_path, {"car": 1, "plane": 1, "train": 1})
+    source = ImageFolder(str(tmp_path))
+    assert list(source.read()) == ["all"]
+    assert source.class_names == ("car", "plane", "train")
+
+
+def test_auto_decodes_once_what_has_one_size_and_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"a": 2, "b": 2})
+    needed = 4 * 4 * 3 * 6 * 8
+    monkeypatch.setattr("assay.data.picture_folder.free_memory", lambda: needed)
+    assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
+    monkeypatch.setattr("assay.data.picture_folder.free_memory", lambda: needed + 4)
+    assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Samples)
+
+
+def test_images_of_several_sizes(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    write(tmp_path, {"a": 10})
+    write(tmp_path / "..", {})
+    write(tmp_path, {"b": 10}, size=(9, 9))
+    assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
+    scaled = ImageFolder(str(tmp_path), image_size=(4, 5)).read()["all"]
+    assert isinstance(scaled, Samples)
+    assert scaled.inputs.shape == (20, 3, 4, 5)
+    with pytest.raises(DataError, match=r"in_memory=true: the pictures .* have several sizes"):
+        ImageFolder(str(tmp_path), in_memory=True).read()
+    with pytest.raises(DataError, match="cannot make up one batch") as caught:
+        data_module(ImageFolder(str(tmp_path)), transform={"normalize": "data"}).setup()
+    assert "data.source.image_size" in caught.value.hint
+    crops = [v2.RandomResizedCrop(4)]
+    datamodule = data_module(
+        ImageFolder(str(tmp_path)), transform={"train": crops, "eval": crops, "normalize": "data"}
+    )
+    datamodule.setup()
+    assert next(iter(datamodule.train_dataloader()))[0].shape == (4, 3, 4, 4)
+
+
+def test_memory_and_stream_count_as_the_same_data(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    write(tmp_path, {"a": 10, "b": 10})
+    digests = []
+    for in_memory in (True, False):
+        datamodule = data_module(ImageFolder(str(tmp_path), in_memory=in_memory))
+        datamodule.setup()
+        digests.append(datamodule.digest())
+    assert digests[0] == digests[1]
+    Image.fromarray(pixels(60, 60)).save(tmp_path / "a" / "00.png")
+    changed = data_module(ImageFolder(str(tmp_path), in_memory=False))
+    changed.setup()
+    assert changed.digest() != digests[0]
+
+
+def reference_pixels(image: Image.Image, mode: str) -> torch.Tensor:
+    return v2.functional.pil_to_tensor(image.convert(mode))  # type: ignore[no-any-return]  # torchvision ships no types
+
+
+@pytest.mark.parametrize("kind", ["L", "P", "RGBA", "LA", "I;16", "1"])
+@pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("GRAY", 1)])
+def test_modes(tmp_path: Path, kind: str, mode: str, channels: int) -> None:
+    color = Image.fromarray(pixels(10, 12))
+    path = tmp_path / "image.png"
+    if kind == "I;16":
+        Image.fromarray(np.full((10, 12), 257 * 100, dtype=np.uint16)).save(path)
+    else:
+        color.convert(kind).save(path)
+    image = read_image(str(path), mode)
+    assert (image.dtype, image.shape) == (torch.uint8, (channels, 10, 12))
+    if kind == "I;16":
+        assert (image == 100).all()
+    else:
+        expected = reference_pixels(color.convert(kind), "RGB" if mode == "RGB" else "L")
+        assert (image.int() - expected.int()).abs().max() <= 1
+
+
+def truncated(path: Path, suffix: str) -> None:
+    Image.fromarray(pixels(100, 100)).save(path, format=suffix)
+    path.write_bytes(path.read_bytes()[:-900])
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "zero.png": (Path.touch, "it is empty"),
+    "text.jpg": (lambda path: path.write_text("this is not an image"), "it is not an image"),
+    "header.png": (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n cut off"), "it is not an image"),
+    "cut.jpg": (lambda path: truncated(path, "JPEG"), "truncated"),
+    "cut.png": (lambda path: truncated(path, "PNG"), "truncated"),
+    "cut.webp": (lambda path: truncated(path, "WEBP"), "("),
+    "dangling.jpg": (lambda path: path.symlink_to("nowhere.jpg"), "No such file"),
+    "loop.jpg": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+    "pipe.jpg": (os.mkfifo, "it is not a regular file"),
+    "wide.tif": (
+        lambda path: Image.fromarray(np.full((100, 100), 70000, np.int32)).save(path),
+        "its values have 32 bits",
+    ),
+    "real.tif": (
+        lambda path: Image.fromarray(np.ones((100, 100), np.float32)).save(path),
+        "its values have 32 bits",
+    ),
+}
+
+
+@pytest.mark.parametrize("in_memory", ["auto", False])
+def test_all_bad_files_are_found_before_training(tmp_path: Path, in_memory: bool | str) -> None:
+    write(tmp_path, {"a": 3, "b": 3}, size=(100, 100))
+    for name, (make, _) in BAD.items():
+        make(tmp_path / "b" / name)
+    total = 6 + len(BAD)
+    with pytest.raises(DataError) as caught:
+        ImageFolder(str(tmp_path), in_memory=in_memory).read()
+    message = caught.value.message
+    assert message.startswith(
+        f"data.source.root={tmp_path}: {len(BAD)} of {total} pictures cannot be used: b/cut.jpg ("
+    )
+    assert message.endswith("; and 1 more")
+    assert caught.value.hint.endswith("data.source.on_bad=skip")
+
+    source = ImageFolder(str(tmp_path), in_memory=in_memory, on_bad="skip")
+    data = source.read()["all"]
+    assert data.targets.tolist() == [0, 0, 0, 1, 1, 1]
+    assert isinstance(data, Stream if in_memory is False else Samples)
+    samples = data if isinstance(data, Samples) else data.dataset
+    assert torch.equal(samples[4][0], read_image(str(tmp_path / "b" / "01.png")))
+    assert [note for note in source.notes if f"{len(BAD)} of {total} pictures cannot be used" in note]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_with_the_reason(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"a": 2})
+    make, reason = BAD[name]
+    make(tmp_path / "a" / name)
+    for in_memory in (True, False):
+        with pytest.raises(DataError) as caught:
+            ImageFolder(str(tmp_path), image_size=(6, 8), in_memory=in_memory).read()
+        assert f"1 of 3 pictures cannot be used: a/{name} (" in caught.value.message
+        assert reason in caught.value.message
+        assert "BytesIO" not in caught.value.message
+
+
+def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
+    write(tmp_path, {"a": 2, "b": 2})
+    for name in (".DS_Store", "Thumbs.db", "._00.png", ".hidden.jpg"):
+        (tmp_path / "a" / name).write_bytes(b"x")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "a" / "folder.jpg").mkdir()
+    Image.fromarray(pixels()).save(tmp_path / "a" / "folder.jpg" / "inside.png")
+    (tmp_path / "a" / "back").symlink_to(tmp_path / "a")
+    quiet, source = ImageFolder(str(tmp_path)), ImageFolder(str(tmp_path))
+    assert len(quiet.read()["all"]) == 5
+    assert quiet.class_names == ("a", "b")
+    frames = [Image.fromarray(pixels()) for _ in range(3)]
+    frames[0].save(tmp_path / "b" / "moving.gif", save_all=True, append_images=frames[1:])
+    (tmp_path / "b" / "notes.txt").touch()
+    assert len(source.read()["all"]) == 5
+    assert "left out: 1 × folder named as an image" in quiet.notes[0]
+    assert {"1 × .gif", "1 × .txt"} <= set(source.notes[0].partition("left out: ")[2].split(", "))
+
+
+@pytest.mark.parametrize("suffix", ["webp", "tiff", "png"])
+def test_of_several_frames_the_first_is_used_and_it_is_said(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "a").mkdir()
+    frames = [Image.fromarray(pixels()) for _ in range(3)]
+    path = tmp_path / "a" / f"0.{suffix}"
+    options: dict[str, Any] = {"lossless": True} if suffix == "webp" else {}
+    frames[0].save(path, save_all=True, append_images=frames[1:], **options)
+    for in_memory in (True, False):
+        source = ImageFolder(str(tmp_path), in_memory=in_memory)
+        data = source.read()["all"]
+        first = data[0][0] if isinstance(data, Samples) else data.dataset[0][0]
+        assert torch.equal(first, reference_pixels(frames[0], "RGB"))
+        assert "1 image(s) have several frames or pages; the first one is used" in source.notes[0]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["RGB", "I;16"])
+def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int, kind: str) -> None:
+    (tmp_path / "a").mkdir()
+    color = pixels(6, 8)
+    image = Image.fromarray(color if kind == "RGB" else color[..., 0].astype(np.uint16) * 257)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / "a" / "0.png", exif=exif)
+    # TIFF 6.0, "Orientation": which row and column of what is seen the first row and column of the file are.
+    upright = {
+        1: color,
+        2: color[:, ::-1],
+        3: color[::-1, ::-1],
+        4: color[::-1],
+        5: color.swapaxes(0, 1),
+        6: np.rot90(color, -1),
+        7: color[::-1, ::-1].swapaxes(0, 1),
+        8: np.rot90(color, 1),
+    }[orientation]
+    expected = torch.from_numpy(upright.copy()).permute(2, 0, 1)
+    data = ImageFolder(str(tmp_path), in_memory=True).read()["all"]
+    assert isinstance(data, Samples)
+    assert torch.equal(data.inputs[0], expected if kind == "RGB" else expected[:1].expand(3, -1, -1))
+
+
+def test_a_jpeg_in_cmyk_is_what_pillow_makes_of_it(tmp_path: Path) -> None:
+    smooth = np.linspace(0, 255, 24 * 24 * 3).reshape(24, 24, 3).astype(np.uint8)
+    Image.fromarray(smooth).convert("CMYK").save(tmp_path / "image.jpg", quality=100)
+    found = read_image(str(tmp_path / "image.jpg"))
+    assert (found.int() - torch.from_numpy(smooth).permute(2, 0, 1).int()).abs().float().mean() < 3
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_changed_pixel_is_other_data(
+    tmp_path: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.data.images._FEW", 0)  # what was found is remembered
+    monkeypatch.setattr("assay.data.images._SETTLED", 0.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = tmp_path / "pictures"
+    (root / "a").mkdir(parents=True)
+    path, other = root / "a" / "0.bmp", root / "a" / "1.bmp"
+    for file in (path, other):
+        Image.fromarray(pixels()).save(file)
+    before = path.stat()
+
+    def digest() -> str:
+        return ImageFolder(str(root), in_memory=in_memory).read()["all"].digest()
+
+    digests = [digest(), digest()]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    digests.append(digest())
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, marker = tmp_path / "postscript.jpg", tmp_path / "started"
+    Image.fromarray(pixels()).save(path, format="EPS")
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch '{marker}'\nexit 0\n", encoding="utf-8")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    with pytest.raises(OSError), Image.open(path) as opened:  # noqa: PT011 - whatever Ghostscript makes of it
+        opened.load()
+    assert marker.exists()
+    marker.unlink()
+    with pytest.raises(DataError, match="it is not an image"):
+        read_image(str(path))
+    with pytest.raises(ValueError, match="it is not an image"):
+        verify(path.read_bytes())
+    assert size_of(str(path)) is None
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        ({"a": None}, "has no folder of images in it"),
+        ({"a": 2, "b": 0, "c": 1}, "no image in the folder of class b"),
+        ({"train/a": 2, "train/b": 2, "test/a": 1, "test/x": 1}, "test has a class that training lacks: x"),
+        ({"train/a": 2, "test/a": 2, "masks": 0}, "beside train there is masks"),
+    ],
+)
+def test_folders_that_are_not_classes(tmp_path: Path, folders: dict[str, Any], message: str) -> None:
+    for name, count in folders.items():
+        if count is None:
+            Image.fromarray(pixels()).save(tmp_path / f"{name}.png")
+        else:
+            write((tmp_path / name).parent, {Path(name).name: count})
+    with pytest.raises(DataError, match=message):
+        ImageFolder(str(tmp_path)).read()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mode": "CMYK"},
+        {"in_memory": "maybe"},
+        {"image_size": [8]},
+        {"image_size": [0, 8]},
+        {"on_bad": "ignore"},
+    ],
+)
+def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="was expected"):
+        ImageFolder("somewhere", **wrong)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    made = []
+    for number in range(70):  # more than one thread takes at a time
+        path = folder / f"{number:02}.png"
+        Image.fromarray(np.full((2 + number % 3, 5), number, np.uint8)).save(path)
+        made.append(str(path))
+    (folder / "33.png").write_bytes(b"hello")
+    return made
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where looks are remembered, and at once."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(images, "_FEW", 0)
+    monkeypatch.setattr(images, "_SETTLED", -1e6)
+    return tmp_path / "cache" / "assay" / "pictures"
+
+
+def check(looks: list[Look], paths: list[str]) -> None:
+    assert looks[33].bad == "it is not an image"
+    for number, (look, path) in enumerate(zip(looks, paths, strict=True)):
+        if number != 33:
+            with open(path, "rb") as file:  # noqa: PTH123 - as anybody would hash it
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            assert look == Look(digest, several=False, size=(2 + number % 3, 5))
+
+
+def test_every_file_is_looked_at_in_its_order(paths: list[str], tmp_path: Path) -> None:
+    check(survey(tmp_path, paths), paths)
+
+
+def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
+    paths: list[str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "pictures"
+    first = survey(root, paths)
+    check(first, paths)
+    [file] = home.iterdir()
+    assert len(json.loads(file.read_text())) == 69, "a bad file is read each time"
+    read: list[str] = []
+
+    def noted(path: str) -> bytes:
+        read.append(path)
+        return read_bytes(path)
+
+    monkeypatch.setattr(images, "read_bytes", noted)
+    assert survey(root, paths) == first
+    assert read == [paths[33]]
+    read.clear()
+    Image.fromarray(np.full((2, 5), 200, np.uint8)).save(paths[0])
+    again = survey(root, paths)
+    assert sorted(read) == [paths[0], paths[33]]
+    assert again[0].sha256 != first[0].sha256
+    assert again[1:] == first[1:]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"00.png": 3}', '{"00.png": [[], "", false, 7]}'])
+def test_what_is_remembered_wrongly_is_made_anew(
+    paths: list[str], tmp_path: Path, home: Path, content: str
+) -> None:
+    root = tmp_path / "pictures"
+    survey(root, paths)
+    [file] = home.iterdir()
+    file.write_text(content)
+    check(survey(root, paths), paths)
+    assert len(json.loads(file.read_text())) == 69
+
+
+def test_a_home_that_cannot_be_written(paths: list[str], tmp_path: Path, home: Path) -> None:
+    home.parent.parent.mkdir()
+    home.parent.touch()  # a file where a folder has to be
+    check(survey(tmp_path / "pictures", paths), paths)
+
+
+def typed(root: Path) -> list[str]:
+    folder = ["data=image_folder", f"data.source.root={root}", "data.num_workers=0"]
+    return [*folder, "device=cpu", "baseline=none"]
+
+
+def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(level).normal(level, 20, (*size, 3)).clip(0, 255).astype(np.uint8)
+    picture = Image.fromarray(noise)
+    if mode == "I;16":
+        picture = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+    elif mode != "RGB":
+        picture = picture.convert(mode)
+    picture.save(path)
+    return path
+
+
+@pytest.fixture
+def mess(tmp_path: Path) -> Path:
+    sizes = [(30, 40), (33, 44), (36, 48), (31, 40)]
+    for number in range(40):
+        mode = {3: "L", 5: "RGBA", 7: "I;16", 9: "P"}.get(number, "RGB")
+        for name, level in (("dark", 40), ("light", 190)):
+            paint(tmp_path / "pictures" / name / f"{number}.png", sizes[number % 4], mode, level + number)
+    turned = Image.fromarray(np.full((40, 30, 3), 40, np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned.save(tmp_path / "pictures" / "dark" / "turned.jpg", exif=exif)
+    (tmp_path / "pictures" / "light" / "damaged.png").write_bytes(b"\x89PNG, or not")
+    return tmp_path / "pictures"
+
+
+def test_all_of_it_trains_as_typed_and_is_said(mess: Path, tmp_path: Path) -> None:
+    with chdir(tmp_path), unchanged_process():
+        result: Any = assay.train([*typed(mess), "trainer.max_epochs=2"])
+        told = "\n".join(result.notes)
+        assert "pictures of 4 sizes are scaled to 32×40 (height × width)" in told
+        assert "1 of 82 pictures cannot be used: light/damaged.png (it is not an image); left out" in told
+        data: Any = result.trainer.datamodule
+        assert data.spec.input_shape == (3, 32, 40)
+        predicted = result.predictor(mess / "dark" / "0.png")
+    assert predicted.label == "dark"
+
+
+def test_they_are_scaled_as_torchvision_does(mess: Path) -> None:
+    source = ImageFolder(str(mess), image_size="auto", on_bad="auto")
+    samples: Any = source.read()["all"]
+    assert source.image_size == (32, 40)
+    path = mess / "dark" / "0.png"
+    expected = F.resize(read_image(str(path)), [32, 40], antialias=True)
+    assert torch.equal(samples[samples.names.index("dark/0.png")][0], expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chosen", "told"),
+    [
+        ([(20, 30)] * 3, None, ""),
+        ([(20, 30), (24, 36), (24, 36)], (24, 40), "proportions change by up to"),
+        ([(16, 16), (32, 32)], (24, 24), "pictures of 2 sizes are scaled to 24×24 (height × width)"),
+        ([(600, 800)] * 2, (168, 224), "pictures are scaled to 168×224"),
+        ([(1, 3), (3, 1)], (8, 8), "pictures of 2 sizes"),
+    ],
+)
+def test_the_size(
+    tmp_path: Path, sizes: list[tuple[int, int]], chosen: tuple[int, int] | None, told: str
+) -> None:
+    paths = [str(paint(tmp_path / f"{number}.png", size)) for number, size in enumerate(sizes)]
+    size, note = choose_size(paths)
+    assert size == chosen
+    assert told in note
+    assert bool(note) == (chosen is not None)
+
+
+@pytest.mark.parametrize(
+    ("bad", "total", "on_bad", "ends"),
+    [
+        (1, 30, "auto", False),
+        (2, 30, "auto", True),
+        (5, 100, "auto", False),
+        (6, 100, "auto", True),
+        (29, 30, "skip", False),
+        (30, 30, "skip", True),
+        (1, 1000, "error", True),
+        (0, 1000, "error", False),
+    ],
+)
+def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> None:
+    assert too_many(bad, total, on_bad) is ends

@@ -1,0 +1,279 @@
+"""Transforms and scales."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # scikit-learn ships no types
+from torchvision import tv_tensors  # type: ignore[import-untyped]  # torchvision ships no types
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, TargetScale, statistics
+from assay.data.transforms import (
+    PretrainedScale,
+    Transforms,
+    chain_of,
+    given_scale,
+    seed_generators,
+    stack,
+)
+from assay.errors import DataError
+from assay.task.segmentation import IGNORED
+
+IMAGES = torch.randint(0, 256, (6, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+
+
+KEYS = torch.arange(6)
+
+
+def test_each_sample_of_a_batch_gets_a_draw_of_its_own() -> None:
+    same = IMAGES[:1].expand(64, -1, -1, -1)
+    flipped = Transforms([v2.RandomHorizontalFlip(0.5)]).batch(same, 0, 0, torch.arange(64))
+    is_flipped = [(one != IMAGES[0]).any().item() for one in flipped]
+    assert 10 < sum(is_flipped) < 54
+
+
+def test_the_draw_depends_on_seed_epoch_and_sample_alone() -> None:
+    chain = Transforms([v2.RandomCrop(8, padding=4), v2.ColorJitter(0.5)])
+    whole = chain.batch(IMAGES, seed=1, epoch=2, keys=KEYS)
+    order = torch.tensor([4, 1])
+    torch.manual_seed(123)
+    np.random.seed(5)
+    random.seed(7)
+    assert torch.equal(chain.batch(IMAGES[order], 1, 2, KEYS[order]), whole[order])
+    assert torch.equal(chain.sample(IMAGES[3], (1, 2, 3)), whole[3])
+    assert not torch.equal(chain.batch(IMAGES, 1, 3, KEYS), whole)
+    assert not torch.equal(chain.batch(IMAGES, 2, 2, KEYS), whole)
+
+
+def test_numpy_and_random_are_seeded_too() -> None:
+    chain = Transforms([lambda image: image + np.random.randint(99) + random.randint(0, 99)])
+    first, again = (chain.sample(torch.zeros(1), (0, 0, 5)) for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_deterministic_chains_run_on_the_batch() -> None:
+    chain = Transforms([v2.Resize([4, 4]), v2.CenterCrop(2)])
+    expected = torch.stack([v2.CenterCrop(2)(v2.Resize([4, 4])(image)) for image in IMAGES])
+    assert torch.equal(chain.batch(IMAGES, 0, 0, KEYS), expected)
+    assert chain.deterministic
+    assert not Transforms([v2.Resize(4), v2.RandomCrop(2)]).deterministic
+
+
+def test_an_input_that_a_transform_cannot_take() -> None:
+    with pytest.raises(DataError, match=r"RandomCrop cannot take an input of shape \(3, 8, 8\)"):
+        Transforms([v2.RandomCrop(32)]).sample(IMAGES[0], (0,))
+
+
+def test_samples_of_several_shapes() -> None:
+    with pytest.raises(DataError, match=r"\(3, 8, 8\), \(3, 4, 4\)") as caught:
+        stack([IMAGES[0], IMAGES[0, :, :4, :4]])
+    assert "data/transform=resize" in caught.value.hint
+
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+PICTURES = torch.randint(0, 256, (3, 3, 12, 16), dtype=torch.uint8, generator=GENERATOR)
+
+
+MASKS = torch.randint(0, 5, (3, 12, 16), dtype=torch.uint8, generator=GENERATOR)
+
+
+FILLED = {tv_tensors.Image: 7, tv_tensors.Mask: IGNORED}
+
+
+PAIRS: dict[str, tuple[Any, Any]] = {
+    "flip": (v2.RandomHorizontalFlip(), v2.RandomHorizontalFlip()),
+    "resized crop": (v2.RandomResizedCrop((8, 8)), v2.RandomResizedCrop((8, 8))),
+    "padded crop": (v2.RandomCrop(12, padding=4, fill=7), v2.RandomCrop(12, padding=4, fill=FILLED)),
+    "rotation": (v2.RandomRotation(90, fill=7), v2.RandomRotation(90, fill=FILLED)),
+    "resize": (v2.Resize((5, 7)), v2.Resize((5, 7))),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_as_torchvision_has_it(name: str) -> None:
+    ours, theirs = PAIRS[name]
+    inputs, masks = Transforms([ours], masks=True).pairs(PICTURES, MASKS, 1, 2, torch.arange(3))
+    for at in range(3):
+        seed_generators((1, 2, at))
+        picture, mask = theirs(tv_tensors.Image(PICTURES[at]), tv_tensors.Mask(MASKS[at]))
+        assert torch.equal(inputs[at], picture.as_subclass(torch.Tensor))
+        assert torch.equal(masks[at], mask.as_subclass(torch.Tensor))
+        assert type(masks[at]) is torch.Tensor
+
+
+def test_what_loses_the_mask_is_refused() -> None:
+    with pytest.raises(DataError, match="a Mask of the same height and width was expected"):
+        Transforms([v2.ToPureTensor(), v2.RandomHorizontalFlip()], masks=True).pair(
+            PICTURES[0], MASKS[0], (0, 0, 0)
+        )
+
+
+def test_bytes_as_torchvision_does_it() -> None:
+    images = torch.randint(0, 256, (5, 3, 6, 7), dtype=torch.uint8)
+    chain = v2.Compose(
+        [v2.ToDtype(torch.float32, scale=True), v2.Normalize(list(IMAGENET_MEAN), list(IMAGENET_STD))]
+    )
+    ours = Normalize(IMAGENET_MEAN, IMAGENET_STD)(images, torch.float32)
+    torch.testing.assert_close(ours, chain(images), atol=1e-5, rtol=1e-5)
+
+
+def test_tables_as_numpy_does_it_with_a_constant_feature() -> None:
+    table = np.random.default_rng(0).normal(3, 5, (50, 4))
+    table[:, 2] = 7
+    mean, std = table.mean(0), table.std(0)
+    ours = Normalize(mean.tolist(), std.tolist())(torch.from_numpy(table), torch.float64)
+    expected = (table - mean) / np.where(std == 0, 1, std)
+    np.testing.assert_allclose(ours.numpy(), expected, atol=1e-9)
+
+
+def test_the_input_is_not_changed() -> None:
+    images = torch.randint(0, 256, (2, 1, 3, 3), dtype=torch.uint8)
+    floats, before = torch.rand(2, 3), images.clone()
+    kept = floats.clone()
+    Normalize([0.1], [0.2])(images, torch.float32)
+    Normalize([0.1] * 3, [0.2] * 3)(floats, torch.float32)
+    Normalize()(images, torch.float32)
+    assert torch.equal(images, before)
+    assert torch.equal(floats, kept)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=5),
+    channels=st.integers(1, 20),
+    as_bytes=st.booleans(),
+    images=st.booleans(),
+)
+def test_statistics_as_numpy_has_them(sizes: list[int], channels: int, as_bytes: bool, images: bool) -> None:
+    rng = np.random.default_rng(len(sizes))
+    shape = (sum(sizes), channels, 3, 2) if images else (sum(sizes), channels)
+    data = (
+        rng.integers(0, 256, shape, dtype=np.uint8)
+        if as_bytes
+        else rng.normal(0, 2, shape).astype(np.float32)
+    )
+    mean, std = statistics(torch.split(torch.from_numpy(data), sizes))
+    axes = (0, 2, 3) if images else (0,)
+    exact = data.astype(np.float64) / (255 if as_bytes else 1)
+    np.testing.assert_allclose(mean, exact.mean(axes), atol=1e-9)
+    np.testing.assert_allclose(std, exact.std(axes), atol=1e-9)
+
+
+def test_statistics_survive_a_large_offset() -> None:
+    """The textbook formula E[x²] - E[x]² would give nonsense here."""
+    values = 1e8 + torch.tensor([[0.0], [1.0], [2.0], [3.0]], dtype=torch.float64)
+    mean, std = statistics(torch.split(values, 1))
+    assert mean[0] == pytest.approx(1e8 + 1.5, abs=1e-6)
+    assert std[0] == pytest.approx(np.sqrt(1.25), abs=1e-6)
+
+
+TARGETS = np.random.default_rng(0).normal([3e5, -2e-6, 1e6], [1e5, 1e-6, 1.0], (500, 3))
+
+
+SCALER = StandardScaler().fit(TARGETS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_there_and_back_as_scikit_learn(dtype: torch.dtype) -> None:
+    scale = TargetScale(SCALER.mean_.tolist(), SCALER.scale_.tolist())
+    targets = torch.from_numpy(TARGETS).to(dtype)
+    standard = scale.standardize(targets)
+    assert standard.dtype == dtype
+    exact = 1e-12 if dtype == torch.float64 else 0.07  # a million in 32 bits is known to 0.06
+    np.testing.assert_allclose(standard.numpy(), SCALER.transform(TARGETS), atol=exact)
+    back = scale.restore(standard)
+    rounding = torch.finfo(dtype).eps * 4 * (np.abs(SCALER.mean_) + np.abs(TARGETS) + SCALER.scale_)
+    assert (np.abs(back.numpy() - targets.numpy()) <= rounding).all()
+
+
+def test_nothing_to_do_and_nothing_varying() -> None:
+    outputs = torch.rand(3, 1)
+    assert not TargetScale()
+    assert TargetScale().restore(outputs) is outputs
+    assert TargetScale([2.0], [0.0]).standardize(torch.tensor([[2.0], [3.0]])).tolist() == [[0.0], [1.0]]
+
+
+IMAGENET = {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2), "size": (224, 224), "source": "timm's resnet18"}
+
+
+BYTES, ONES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 3, 224, 224)
+
+
+def test_grey_images_are_as_three_equal_channels() -> None:
+    mean, std = PretrainedScale(IMAGENET, "auto").scale(BYTES[:, :1], None) or ((), ())
+    assert mean == pytest.approx([0.5])
+    assert std == pytest.approx([0.2])
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [(torch.zeros(2, 5, 8, 8), "the data has 5 channels"), (ONES * 16, "the data is not in [0, 1]")],
+)
+def test_where_they_make_no_sense_the_datas_own_are_taken_and_that_is_said(
+    first: torch.Tensor, why: str
+) -> None:
+    known = PretrainedScale(IMAGENET, "auto")
+    assert known.scale(first, None) is None
+    assert known.notes[-1].startswith(f"{why}, so inputs are normalised with the data's own statistics")
+
+
+def test_those_of_a_run_are_in_the_datas_own_unit() -> None:
+    run = {"mean": (5.0,), "std": (6.0,), "size": (8, 8), "source": "the run outputs/a"}
+    assert PretrainedScale(run, "auto").scale(torch.ones(2, 1, 8, 8) * 16, None) == ((5.0,), (6.0,))
+
+
+@pytest.mark.parametrize(
+    ("by", "given"), [("data", None), ("imagenet", ((0.1,) * 3, (0.2,) * 3)), (None, ((), ()))]
+)
+def test_what_contradicts_the_weights_is_kept_and_said(by: str | None, given: object) -> None:
+    known = PretrainedScale(IMAGENET, by)
+    assert known.scale(ONES, given) is None  # type: ignore[arg-type]  # as a parametrization gives it
+    assert "were trained with mean [0.4, 0.5, 0.6], std" in known.notes[0]
+    assert "normalize=auto takes these" in known.notes[0]
+    same = PretrainedScale(IMAGENET, "imagenet")
+    assert same.scale(ONES, ((0.4, 0.5, 0.6), (0.2, 0.2, 0.2))) is None
+    assert same.notes == ()
+
+
+def test_another_size_is_said_and_nothing_without_weights() -> None:
+    known = PretrainedScale(IMAGENET, "auto")
+    known.scale(BYTES, None)
+    assert "trained on images of 224×224 pixels, the data has 8×8" in known.notes[0]
+    none = PretrainedScale(None, "auto")
+    assert none.scale(ONES, None) is None
+    assert none.notes == ()
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "mine",
+        3,
+        {"mean": [0.5]},
+        {"mean": [0.5], "std": [1, 2]},
+        {"mean": ["a"], "std": [1]},
+        {"mean": [0], "std": [-0.5]},
+        {"mean": [0, 0], "std": [1, 0]},
+    ],
+)
+def test_what_is_not_a_scale_is_refused(by: Any) -> None:
+    with pytest.raises(DataError, match=r"data\.transform\.normalize"):
+        given_scale(by)
+
+
+def test_chains() -> None:
+    assert len(chain_of({"eval": [v2.Resize(4)]}, "eval").transforms) == 1
+    for chain in (None, "Resize", [1]):
+        with pytest.raises(DataError, match=r"data\.transform\.eval"):
+            chain_of({"eval": chain}, "eval")
+    with pytest.raises(DataError, match=r"data\.transform\.train: this must be given"):
+        chain_of({}, "train")

@@ -1,0 +1,492 @@
+"""Metrics against scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hydra.utils import instantiate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from omegaconf import OmegaConf
+from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
+from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
+from torch import Tensor
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
+
+from assay.metrics import recall_at_k
+from assay.metrics.bits_per_byte import BitsPerByte
+from assay.metrics.linear_probe import LinearProbe
+from assay.metrics.multitask import Multitask
+from assay.metrics.per_target import PerTarget
+from assay.metrics.r2 import R2
+from assay.metrics.recall_at_k import RecallAtK
+from assay.metrics.tracker import Tracker
+from assay.task.language_modelling import run_lengths
+
+CONF = Path(__file__).parents[2] / "conf" / "metrics"
+
+
+SPLIT = [1, 30, 30, 17]
+
+
+N = sum(SPLIT)
+
+
+Array = NDArray[Any]
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def load(option: str, stage: str) -> MetricCollection:
+    spec = {
+        "num_classes": 4,
+        "num_targets": 2,
+        "target_names": ["a", "b"],
+        "num_outputs": 4,
+        "ignore_index": 255,
+        "token_bytes": "0 1*2 3",
+    }
+    root = OmegaConf.create({"spec": spec, "metrics": OmegaConf.load(CONF / f"{option}.yaml")})
+    collection = instantiate(root.metrics[stage])
+    assert isinstance(collection, MetricCollection)
+    return collection
+
+
+def multiclass() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(4, (N,), generator=torch.Generator().manual_seed(0))
+    p = (draw(N, 4, seed=1) + 1.5 * torch.nn.functional.one_hot(y, 4)).softmax(1)
+    guess = p.argmax(1)
+    return (
+        p,
+        y,
+        {**scores(y.numpy(), guess.numpy(), average="macro"), "auroc": auroc(y, p, multi_class="ovr")},
+    )
+
+
+def binary() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(2, (N,), generator=torch.Generator().manual_seed(0))
+    p = (draw(N, seed=1) + y).sigmoid()
+    return (
+        p,
+        y,
+        {
+            **scores(y.numpy(), (p > 0.5).numpy(), average="binary"),
+            "auroc": auroc(y, p),
+            "average_precision": sk.average_precision_score(y, p),
+        },
+    )
+
+
+def multilabel() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(2, (N, 4), generator=torch.Generator().manual_seed(0))
+    p = (draw(N, 4, seed=1) + y).sigmoid()
+    guess = (p > 0.5).numpy()
+    expected = {
+        **scores(y.numpy(), guess, average="macro"),
+        "accuracy": (y.numpy() == guess).mean(),
+        "auroc": auroc(y, p, average="macro"),
+        "confusion_matrix": sk.multilabel_confusion_matrix(y.numpy(), guess),
+    }
+    return p, y, expected
+
+
+def regression() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y, p = draw(N, 2, seed=0), draw(N, 2, seed=1)
+    expected: dict[str, Any] = {"r2": sk.r2_score(y.numpy(), p.numpy())}
+    for at, name in enumerate("ab"):
+        pair = y[:, at].numpy(), p[:, at].numpy()
+        mae, mse = sk.mean_absolute_error(*pair), sk.mean_squared_error(*pair)
+        expected |= {f"{name}/mae": mae, f"{name}/mse": mse, f"{name}/rmse": mse**0.5}
+    return p, y, expected
+
+
+def retrieval() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(12, (N,), generator=torch.Generator().manual_seed(0))
+    p = draw(N, 3, seed=1) + y.unsqueeze(1) / 3
+    distance = sk.pairwise_distances(p.double().numpy())
+    np.fill_diagonal(distance, np.inf)
+    hit = y.numpy()[distance.argsort(axis=1)] == y.numpy()[:, None]
+    return p, y, {"one_nn": hit[:, 0].mean(), "recall_at_5": hit[:, :5].any(axis=1).mean()}
+
+
+def language_modelling() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(4, (N, 5), generator=torch.Generator().manual_seed(0))
+    p = draw(N, 5, 4, seed=1)
+    loss = sk.log_loss(y.flatten().numpy(), p.double().softmax(-1).flatten(0, 1).numpy(), labels=range(4))
+    num_bytes = np.array([0, 1, 1, 3])[y.numpy()].sum()
+    return p, y, {"perplexity": np.exp(loss), "bits_per_byte": loss / np.log(2) * y.numel() / num_bytes}
+
+
+def scores(y: Array, guess: Array, average: str) -> dict[str, Any]:
+    return {
+        "accuracy": sk.accuracy_score(y, guess),
+        "precision": sk.precision_score(y, guess, average=average),
+        "recall": sk.recall_score(y, guess, average=average),
+        "f1": sk.f1_score(y, guess, average=average),
+        **({} if y.ndim > 1 else {"confusion_matrix": sk.confusion_matrix(y, guess)}),
+    }
+
+
+def auroc(y: Tensor, p: Tensor, **how: str) -> float:
+    chances = p.double().numpy()
+    if how.get("multi_class"):  # rows must sum to 1 in double precision too
+        chances = chances / chances.sum(axis=1, keepdims=True)
+    return float(sk.roc_auc_score(y.numpy(), chances, **how))
+
+
+def segmentation() -> tuple[Tensor, Tensor, dict[str, Any]]:
+    y = torch.randint(4, (N, 3, 5), generator=torch.Generator().manual_seed(0))
+    p = (draw(N, 4, 3, 5, seed=1) + 1.5 * torch.nn.functional.one_hot(y, 4).movedim(-1, 1)).softmax(1)
+    y[:, 0, :2] = 255
+    there = (y != 255).numpy()
+    true, guess = y.numpy()[there], p.argmax(1).numpy()[there]
+    expected = {
+        "mean_iou": sk.jaccard_score(true, guess, average="macro"),
+        "mean_dice": sk.f1_score(true, guess, average="macro"),
+        "pixel_accuracy": sk.accuracy_score(true, guess),
+        "confusion_matrix": sk.confusion_matrix(true, guess),
+    }
+    return p, y, expected
+
+
+TASKS = {
+    f.__name__: f
+    for f in (multiclass, binary, multilabel, regression, retrieval, segmentation, language_modelling)
+}
+
+
+def compare(computed: dict[str, Tensor], expected: dict[str, Any]) -> None:
+    assert computed.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(computed[name].numpy(), value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_uneven_batches_agree_with_scikit_learn(task: str) -> None:
+    p, y, expected = TASKS[task]()
+    collection = load(task, "eval")
+    for _ in range(2):  # twice: a reset forgets, and compute groups are in place the second time
+        for batch in zip(torch.split(p, SPLIT), torch.split(y, SPLIT), strict=True):
+            collection.update(*batch)
+        compare(collection.compute(), expected)
+        collection.reset()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_states_of_two_ranks_merge(task: str) -> None:
+    p, y, expected = TASKS[task]()
+    first, second = load(task, "eval"), load(task, "eval")
+    first.update(p[:11], y[:11])
+    second.update(p[11:50], y[11:50])
+    second.update(p[50:], y[50:])
+    computed = {}
+    for name in expected:
+        first[name].merge_state(second[name])
+        computed[name] = first[name].compute()
+    compare(computed, expected)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_training_tracks_one_cheap_metric_at_most(task: str) -> None:
+    p, y, expected = TASKS[task]()
+    collection = load(task, "train")
+    collection.update(p, y)
+    others = {
+        "regression": {"a/mae", "b/mae"},
+        "retrieval": set(),
+        "language_modelling": set(),
+        "segmentation": {"mean_iou"},
+    }
+    cheap = others.get(task, {"accuracy"})
+    assert collection.keys() == cheap
+    compare(collection.compute(), {name: expected[name] for name in cheap})
+
+
+def draw_of_r2(mean: float, spread: float, num_samples: int, num_targets: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return mean + spread * torch.randn(num_samples, num_targets, generator=generator)
+
+
+def measured(predictions: torch.Tensor, targets: torch.Tensor, batch: int) -> float:
+    metric = R2(targets.shape[1])
+    for block, truth in zip(torch.split(predictions, batch), torch.split(targets, batch), strict=True):
+        metric.update(block, truth)
+    return metric.compute().item()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_samples=st.integers(2, 40),
+    num_targets=st.integers(1, 3),
+    batch=st.integers(1, 17),
+    scale=st.sampled_from([(0.0, 1e-3), (0.0, 1e4), (-5.0, 1.0), (2000.0, 1.0)]),
+    seed=st.integers(0, 1000),
+)
+def test_uneven_batches_give_scikit_learns_score(
+    num_samples: int, num_targets: int, batch: int, scale: tuple[float, float], seed: int
+) -> None:
+    mean, spread = scale
+    targets = draw_of_r2(mean, spread, num_samples, num_targets, seed)
+    predictions = targets + spread / 2 * torch.randn(
+        targets.shape, generator=torch.Generator().manual_seed(seed)
+    )
+    expected = sk.r2_score(targets.double().numpy(), predictions.double().numpy())
+    assert measured(predictions, targets, batch) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("value", [3.0, 0.1, 1e6])
+def test_a_target_that_never_varies(value: float) -> None:
+    constant = torch.full((30, 1), value)
+    assert measured(constant, constant, 7) == 1
+    assert measured(constant + 1, constant, 7) == 0
+
+
+SIZES = [1, 20, 32, 7]
+
+
+LABELS = torch.randint(5, (60,), generator=torch.Generator().manual_seed(0))
+
+
+POINTS = torch.randn(60, 4, generator=torch.Generator().manual_seed(1)) + LABELS.unsqueeze(1) / 2
+
+
+def recall(points: torch.Tensor, labels: torch.Tensor, k: int) -> float:
+    """scikit-learn's neighbours of every sample but itself."""
+    neighbours = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(points.numpy())
+    nearest = neighbours.kneighbors(return_distance=False)
+    return float((labels.numpy()[nearest] == labels.numpy()[:, None]).any(axis=1).mean())
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 59, 100])
+def test_uneven_batches_give_scikit_learns_neighbours(k: int) -> None:
+    metric = RecallAtK(k)
+    for points, labels in zip(torch.split(POINTS, SIZES), torch.split(LABELS, SIZES), strict=True):
+        metric.update(points, labels)
+    assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, min(k, 59)))
+
+
+@pytest.mark.parametrize("pairs", [1, 70, 60 * 7, 60 * 60])
+def test_blocks_of_queries_change_nothing(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recall_at_k, "_PAIRS_AT_ONCE", pairs)
+    metric = RecallAtK(5)
+    metric.update(POINTS, LABELS)
+    assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, 5))
+
+
+def test_a_cloud_far_from_0_keeps_its_neighbours() -> None:
+    metric = RecallAtK(1)
+    metric.update(POINTS + 1e3, LABELS)
+    assert metric.compute().item() == pytest.approx(recall((POINTS + 1e3).double(), LABELS, 1))
+
+
+def test_autocast_does_not_blur_neighbours() -> None:
+    metric = RecallAtK(1)
+    metric.update(POINTS, LABELS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, 1))
+
+
+def test_a_copy_of_a_sample_is_its_neighbour_and_the_sample_is_not() -> None:
+    metric = RecallAtK(1)
+    metric.update(torch.tensor([[0.0], [0.0], [5.0], [6.0]]), torch.tensor([0, 0, 1, 2]))
+    assert metric.compute().item() == 0.5
+
+
+def test_bits_of_all_tokens_by_the_bytes_they_stand_for() -> None:
+    """By hand, with tokens of 0, 1, 2 and 7 bytes, in uneven batches."""
+    generator = np.random.default_rng(0)
+    num_bytes = [0, 1, 2, 7, 1]
+    logits = generator.normal(size=(6, 9, 5))
+    targets = generator.integers(0, 5, (6, 9))
+    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    bits = -np.log2(np.take_along_axis(shares, targets[..., None], -1)).sum()
+    expected = bits / np.array(num_bytes)[targets].sum()
+    metric = BitsPerByte(run_lengths(num_bytes))
+    for rows in (slice(0, 1), slice(1, 5), slice(5, 6)):
+        metric.update(torch.from_numpy(logits[rows]), torch.from_numpy(targets[rows]))
+    assert float(metric.compute()) == pytest.approx(expected, rel=1e-6)
+
+
+def test_millions_of_tokens_cost_no_digits() -> None:
+    metric = BitsPerByte()
+    logits, targets = torch.tensor([[[1.0, 0.0]]]).expand(1, 1000, 2), torch.zeros(1, 1000, dtype=torch.long)
+    metric.update(logits, targets)
+    expected = float(metric.compute())
+    metric.bits, metric.num_bytes = metric.bits * 10**6, metric.num_bytes * 10**6
+    for _ in range(100):
+        metric.update(logits, targets)
+    assert float(metric.compute()) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Any, Any]:
+    points, labels = load_digits(return_X_y=True)
+    return torch.tensor(points).float(), torch.tensor(labels).long()
+
+
+def test_is_a_logistic_regression_on_the_chosen_samples(digits: tuple[Any, Any]) -> None:
+    points, labels = digits
+    metric = LinearProbe(num_per_class=10)
+    chosen = metric.chosen(labels[:1000])
+    assert np.bincount(labels[chosen]).tolist() == [10] * 10
+    assert torch.equal(chosen, LinearProbe(num_per_class=10).chosen(labels[:1000]))
+    assert not torch.equal(chosen, LinearProbe(num_per_class=10, seed=1).chosen(labels[:1000]))
+    metric.fit(points[chosen], labels[chosen])
+    for start in range(1000, len(points), 100):
+        metric.update(points[start : start + 100], labels[start : start + 100])
+    probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    expected = probe.fit(points[chosen].numpy(), labels[chosen]).score(points[1000:].numpy(), labels[1000:])
+    assert metric.compute().item() == pytest.approx(expected)
+    assert 0.8 < expected < 0.95
+
+
+def test_features_that_are_not_finite_are_never_right() -> None:
+    metric = LinearProbe()
+    metric.fit(torch.tensor([[0.0], [math.nan]]), torch.tensor([0, 1]))
+    metric.update(torch.zeros(2, 1), torch.tensor([0, 1]))
+    assert metric.compute().item() == 0
+
+
+def computed(
+    num_targets: int, names: tuple[str, ...], outputs: torch.Tensor, targets: torch.Tensor
+) -> dict[str, float]:
+    metrics = {"mae": MeanAbsoluteError(), "mse": MeanSquaredError(), "r2": R2(num_targets)}
+    tracker = Tracker(PerTarget(metrics, num_targets, names), "val")
+    for rows in torch.tensor_split(torch.arange(len(outputs)), 7):
+        tracker.update(torch.tensor(0.5), outputs[rows], targets[rows])
+    state = tracker.state()
+    again = Tracker(PerTarget(metrics, num_targets, names), "val")
+    again.restore(state)
+    found = {name: float(value) for name, value in tracker.compute().items()}
+    assert {name: float(value) for name, value in again.compute().items()} == found, "as a checkpoint has it"
+    del found["val/loss"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (("price", "days"), ("price", "days")),
+        ((), ("target_0", "target_1")),
+        (("a.b", "a_b"), ("a_b_0", "a_b_1")),
+    ],
+)
+def test_each_target_has_its_own_unit(names: tuple[str, ...], keys: tuple[str, ...]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    targets = torch.randn(50, 2, generator=generator) * torch.tensor([1e5, 10.0])
+    outputs = targets + torch.randn(50, 2, generator=generator) * torch.tensor([1e4, 1.0])
+    found = computed(2, names, outputs, targets)
+    assert list(found) == sorted(
+        [*(f"val/{key}/{metric}" for key in keys for metric in ("mae", "mse")), "val/r2"]
+    )
+    for at, key in enumerate(keys):
+        expected = sk.mean_absolute_error(targets[:, at], outputs[:, at])
+        assert found[f"val/{key}/mae"] == pytest.approx(float(expected), rel=1e-5)
+    assert found["val/r2"] == pytest.approx(float(sk.r2_score(targets, outputs)), rel=1e-5)
+
+
+@pytest.mark.parametrize("num_targets", [1, 17])
+def test_one_target_and_very_many_keep_the_names(num_targets: int) -> None:
+    targets = torch.randn(30, num_targets, generator=torch.Generator().manual_seed(0))
+    found = computed(num_targets, (), targets * 2, targets)
+    assert sorted(found) == ["val/mae", "val/mse", "val/r2"]
+    assert found["val/mae"] == pytest.approx(float(targets.abs().mean()), rel=1e-5)
+
+
+NAMES = ["kind=a", "kind=b", "kind=c", "size", "sex=f", "sex=m"]
+
+
+@pytest.fixture
+def said() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    targets = torch.stack(
+        [torch.arange(60) % 3, torch.randn(60, generator=generator), torch.arange(60) % 2], 1
+    )
+    return torch.rand(60, 6, generator=generator), targets
+
+
+def test_each_metric_sees_its_own_head(said: tuple[torch.Tensor, torch.Tensor]) -> None:
+    outputs, targets = said
+    tracker = Tracker(Multitask(NAMES), "val")
+    for rows in torch.tensor_split(torch.arange(60), 9):
+        tracker.update(torch.tensor(0.5), outputs[rows], targets[rows])
+    values = {name: float(value) for name, value in tracker.compute().items()}
+    kind, sex = outputs[:, :3].argmax(1).numpy(), outputs[:, 4:].argmax(1).numpy()
+    size, (right_kind, right_size, right_sex) = outputs[:, 3].numpy(), targets.numpy().T
+    expected = {
+        "val/loss": 0.5,
+        "val/kind/accuracy": sk.accuracy_score(right_kind, kind),
+        "val/kind/f1": sk.f1_score(right_kind, kind, average="macro"),
+        "val/size/mae": sk.mean_absolute_error(right_size, size),
+        "val/size/rmse": np.sqrt(((right_size - size) ** 2).mean()),
+        "val/size/r2": sk.r2_score(right_size, size),
+        "val/sex/accuracy": sk.accuracy_score(right_sex, sex),
+        "val/sex/f1": sk.f1_score(right_sex, sex, average="macro"),
+    }
+    assert values.keys() == expected.keys()
+    for name, value in expected.items():
+        assert values[name] == pytest.approx(float(value), abs=1e-5), name
+
+
+def test_the_state_of_an_epoch_comes_back(said: tuple[torch.Tensor, torch.Tensor]) -> None:
+    outputs, targets = said
+    whole, first, second = (Tracker(Multitask(NAMES), "train") for _ in range(3))
+    for tracker, rows in ((whole, slice(0, 40)), (first, slice(0, 40))):
+        tracker.update(torch.tensor(1.0), outputs[rows], targets[rows])
+        tracker.flush()
+    second.restore(first.state())
+    for tracker in (whole, second):
+        tracker.update(torch.tensor(2.0), outputs[40:], targets[40:])
+    assert whole.compute() == second.compute()
+
+
+UNFIT: list[tuple[Metric, Any, Any, str]] = [
+    (R2(), (4, 1), torch.zeros(4), r"\[B, 1\]"),
+    (R2(), (4, 2), torch.zeros(4, 2), r"\[B, 1\]"),
+    (RecallAtK(1), (4,), torch.zeros(4).long(), "retrieval needs embeddings"),
+    (RecallAtK(1), (4, 2), torch.zeros(4), "retrieval needs embeddings"),
+    (BitsPerByte(""), (2, 3, 4), torch.zeros(2, 4).long(), "do not fit tokens"),
+    (BitsPerByte("1*3"), (2, 3, 4), torch.zeros(2, 3).long(), "4 logits for 3 tokens"),
+    (LinearProbe(), (3, 2), torch.zeros(3, 0).long(), "use metrics=none"),
+]
+
+
+@pytest.mark.parametrize(("metric", "shape", "targets", "message"), UNFIT)
+def test_batches_that_do_not_fit(metric: Metric, shape: Any, targets: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        metric.update(torch.zeros(shape), targets)
+
+
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (R2, {"num_targets": 0}, "num_targets"),
+    (RecallAtK, {"k": 0}, "k must be at least 1"),
+    (LinearProbe, {"num_per_class": 0}, "at least 1"),
+    (LinearProbe, {"max_iter": 0}, "at least 1"),
+    (Multitask, {"output_names": NAMES, "metrics": {"Size": {}}}, "'Size' is not a target; they are kind"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "message"), REFUSED)
+def test_options_that_cannot_be_used(make: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_too_few_samples_have_no_score() -> None:
+    r2, recall_at_1, probe = R2(), RecallAtK(1), LinearProbe()
+    r2.update(torch.ones(1, 1), torch.zeros(1, 1))
+    recall_at_1.update(torch.zeros(1, 3), torch.tensor([0]))
+    probe.update(torch.zeros(3, 2), torch.tensor([0, 1, 1]))  # which was fitted to nothing
+    assert all(math.isnan(metric.compute()) for metric in (r2, recall_at_1, probe))

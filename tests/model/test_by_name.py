@@ -1,0 +1,290 @@
+"""Networks of torchvision and timm, fitted to the data."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import timm
+import torch
+import torchvision.models as zoo  # type: ignore[import-untyped]  # torchvision ships no types
+from torch import nn
+
+from assay.layer_depth import head_names
+from assay.model.adapted import Adapted
+from assay.model.timm import Timm
+from assay.model.torchvision import Torchvision
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def vit(image_size: int) -> zoo.VisionTransformer:
+    return zoo.VisionTransformer(
+        image_size=image_size,
+        patch_size=4,
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=16,
+        mlp_dim=32,
+        num_classes=3,
+    )
+
+
+def first_convolution(model: nn.Module) -> nn.Conv2d:
+    return next(module for module in model.modules() if isinstance(module, nn.Conv2d))
+
+
+@pytest.mark.parametrize("make", [zoo.resnet18, zoo.mobilenet_v3_small])
+def test_a_network_that_fits_stays_torchvision_s(make: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    stock = make(num_classes=3)
+    torch.manual_seed(0)
+    model = Adapted(make(num_classes=3), [3, 224, 224])
+    assert repr(model.network) == repr(stock)
+    state = model.network.state_dict()
+    assert all(torch.equal(value, state[key]) for key, value in stock.state_dict().items())
+
+
+def test_resnet_for_small_images_is_the_cifar_variant() -> None:
+    torch.manual_seed(0)
+    model = Adapted(zoo.resnet18(num_classes=10), [3, 32, 32])
+    assert (
+        sum(parameter.numel() for parameter in model.parameters()) == 11_173_962
+    )  # 11,181,642 - 3*64*(49 - 9)
+    reference = zoo.resnet18(num_classes=10)
+    reference.conv1 = nn.Conv2d(3, 64, 3, stride=1, padding=1, bias=False)
+    reference.maxpool = nn.Identity()
+    reference.load_state_dict(model.network.state_dict())
+    inputs = torch.randn(4, 3, 32, 32)
+    assert torch.equal(model.eval()(inputs), reference.eval()(inputs))
+
+
+@pytest.mark.parametrize(
+    ("side", "small_images", "kernel", "stride"),
+    [
+        (64, "auto", 3, 1),
+        (65, "auto", 7, 2),
+        (224, True, 3, 1),
+        (32, False, 7, 2),
+    ],
+)
+def test_when_a_resnet_has_the_small_stem(side: int, small_images: bool, kernel: int, stride: int) -> None:
+    model = Adapted(zoo.resnet18(num_classes=2), [1, side, 200], small_images=small_images)
+    stem = first_convolution(model)
+    assert (stem.in_channels, stem.kernel_size, stem.stride) == (1, (kernel, kernel), (stride, stride))
+    assert isinstance(model.network.maxpool, nn.Identity) == (kernel == 3)
+
+
+@pytest.mark.parametrize(
+    ("side", "small_images", "patch"),
+    [(8, "auto", 1), (16, "auto", 2), (64, "auto", 2), (65, "auto", 4), (64, False, 4)],
+)
+def test_patches_of_a_convnext(side: int, small_images: bool, patch: int) -> None:
+    with torch.device("meta"):
+        model = Adapted(zoo.convnext_tiny(num_classes=2), [2, side, side], small_images=small_images)
+        stem = first_convolution(model)
+        assert (stem.in_channels, stem.kernel_size, stem.stride) == (2, (patch, patch), (patch, patch))
+        assert model(torch.empty(2, 2, side, side)).shape == (2, 2)
+
+
+def test_a_new_stem_is_initialised_as_its_family_s() -> None:
+    torch.manual_seed(0)
+    resnet = first_convolution(Adapted(zoo.resnet18(num_classes=2), [3, 32, 32])).weight
+    assert resnet.std().item() == pytest.approx(math.sqrt(2 / (64 * 3 * 3)), rel=0.05)
+    convnext = first_convolution(Adapted(zoo.convnext_tiny(num_classes=2), [5, 32, 32]))
+    assert convnext.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert convnext.bias is not None
+    assert not convnext.bias.any()
+    transformer = first_convolution(Adapted(vit(32), [8, 32, 32]))
+    assert transformer.weight.std().item() == pytest.approx(math.sqrt(1 / (8 * 4 * 4)), rel=0.05)
+
+
+def test_says_what_is_wrong() -> None:
+    with pytest.raises(
+        ValueError, match=r"\(ResNet\) takes images \[C,H,W\], the data has \[13\]; use model=mlp"
+    ):
+        Adapted(zoo.resnet18(), [13])
+    with pytest.raises(ValueError, match="built for 8x8 pixels, the data has 8x12"):
+        Adapted(vit(8), [1, 8, 12])
+    with pytest.raises(ValueError, match=r"no stem for small images.*model\.network\.patch_size"):
+        Adapted(vit(8), [1, 8, 8], small_images=True)
+    with pytest.raises(ValueError, match="auto, true or false"):
+        Adapted(vit(8), [1, 8, 8], small_images="yes")  # type: ignore[arg-type]  # the mistake a config can hold
+    with pytest.raises(ValueError, match="no first convolution"):
+        Adapted(nn.Linear(3, 3), [3, 8, 8])
+    with torch.device("meta"):
+        with pytest.raises(
+            ValueError, match=r"32x32 or more, the data has 24x24; use model\.small_images=true"
+        ):
+            Adapted(zoo.convnext_tiny(), [3, 24, 24], small_images=False)
+        with pytest.raises(ValueError, match="8x8 or more, the data has 7x7; use model=small_cnn"):
+            Adapted(zoo.convnext_tiny(), [3, 7, 7])
+
+
+SMALL = ["resnet18", "squeezenet1_1", "shufflenet_v2_x0_5", "mobilenet_v3_small", "mnasnet0_5"]
+
+
+@pytest.mark.always
+@pytest.mark.parametrize("name", zoo.list_models(module=zoo))
+def test_every_classification_network_is_built_and_its_head_known(name: str) -> None:
+    if name.startswith("regnet"):
+        pytest.skip("computes with values while it is made, which the meta device has none of")
+    with torch.device("meta"):
+        model = Torchvision(name, [3, 224, 224], 7)
+    head = model.get_submodule(head_names(model)[0])
+    assert isinstance(head, nn.Linear | nn.Conv2d)
+    assert 7 in (getattr(head, "out_features", 0), getattr(head, "out_channels", 0))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_head_of_another_size_is_new_and_the_rest_as_published(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    stock = zoo.get_model(name)
+    torch.save(stock.state_dict(), tmp_path / "weights.pth")
+    model = Torchvision(name, [3, 96, 96], 5, weights=str(tmp_path / "weights.pth"))
+    assert model.new_layers == model.head_names
+    for key, value in model.network.state_dict().items():
+        if not f"network.{key}".startswith(f"{model.head_names[0]}."):
+            assert torch.equal(value, stock.state_dict()[key]), key
+    assert model(torch.randn(2, 3, 96, 96)).shape == (2, 5)
+    # With as many outputs the head is that of the file.
+    same = Torchvision(name, [3, 96, 96], 1000, weights=str(tmp_path / "weights.pth"))
+    assert same.new_layers == ()
+    images = torch.randn(2, 3, 96, 96)
+    assert torch.equal(same.eval()(images), stock.eval()(images))
+
+
+def test_grey_images_get_what_equal_channels_would(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    stock = zoo.resnet18()
+    torch.save(stock.state_dict(), tmp_path / "weights.pth")
+    model = Torchvision("resnet18", [1, 96, 96], 1000, weights=str(tmp_path / "weights.pth")).eval()
+    grey = torch.randn(2, 1, 96, 96)
+    torch.testing.assert_close(model(grey), stock.eval()(grey.expand(-1, 3, -1, -1)), rtol=1e-4, atol=1e-4)
+    assert model.new_layers == ()
+
+
+def test_inceptions_inputs_are_those_after_torchvisions_own_transform() -> None:
+    imagenet = zoo.GoogLeNet_Weights.DEFAULT.transforms()
+    pixel = torch.tensor([0.1, 0.6, 0.9]).view(1, 3, 1, 1)
+    as_published = (pixel - torch.tensor(imagenet.mean).view(3, 1, 1)) / torch.tensor(imagenet.std).view(
+        3, 1, 1
+    )
+    seen = zoo.googlenet(init_weights=False, transform_input=True)._transform_input(as_published)
+    ours = Torchvision.trained_on("googlenet", "DEFAULT")
+    mean, std = torch.tensor(ours["mean"]).view(3, 1, 1), torch.tensor(ours["std"]).view(3, 1, 1)
+    torch.testing.assert_close((pixel - mean) / std, seen)
+
+
+def test_what_published_weights_were_trained_on() -> None:
+    known = Torchvision.trained_on("efficientnet_v2_l", "DEFAULT")
+    assert known["mean"] == (0.5, 0.5, 0.5)
+    assert known["size"] == (480, 480)
+    assert known["source"] == "torchvision's EfficientNet_V2_L_Weights.IMAGENET1K_V1"
+    download = Torchvision.to_download("resnet50", "IMAGENET1K_V1")
+    assert download is not None
+    assert download.name == "resnet50-0676ba61.pth"
+    assert download.digest == "0676ba61"
+    assert download.megabytes == pytest.approx(97.8, abs=0.1)
+    assert Torchvision.to_download("resnet50", "my_file.pth") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet500", "fcn_resnet50", "fasterrcnn_resnet50_fpn", "../resnet18", "r3d_18"]
+)
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a classification network of torchvision"):
+        Torchvision(name, [3, 32, 32], 2)
+    with pytest.raises(ValueError, match=r"close to it: resnet50"):
+        Torchvision("resnet500", [3, 32, 32], 2)
+
+
+def test_says_what_is_wrong_of_torchvision() -> None:
+    with pytest.raises(ValueError, match=r"resnet18 has no such weights; it has IMAGENET1K_V1, and DEFAULT"):
+        Torchvision("resnet18", [3, 32, 32], 2, weights="IMAGENET1K_V2")
+    with pytest.raises(ValueError, match=r"takes images \[C,H,W\], the data has \[13\]; use model=mlp"):
+        Torchvision("resnet18", [13], 2)
+    with torch.device("meta"):  # nothing is downloaded to be checked
+        Torchvision("resnet18", [3, 32, 32], 2, weights="DEFAULT")
+
+
+VIT: dict[str, Any] = {"patch_size": 8, "depth": 2, "embed_dim": 32, "num_heads": 2}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["resnet10t", "test_efficientnet", "test_vit", "convnext_atto", "mobilenetv4_conv_small", "test_resnet"],
+)
+def test_a_head_of_another_size_is_new_and_the_rest_as_published_of_timm(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    stock = timm.create_model(name)
+    torch.save(stock.state_dict(), tmp_path / "weights.pth")
+    side = 160
+    model = Timm(name, [3, side, side], 5, weights=str(tmp_path / "weights.pth"))
+    assert model.new_layers == model.head_names
+    head = model.head_names[0].removeprefix("network.")
+    for key, value in stock.state_dict().items():
+        if not key.startswith(f"{head}."):
+            assert torch.equal(model.network.state_dict()[key], value), key
+    assert model(torch.randn(2, 3, side, side)).shape == (2, 5)
+
+
+def test_a_vision_transformer_of_another_size_is_fitted_as_timm_does_it(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    stock = timm.create_model("vit_tiny_patch16_224", img_size=64, num_classes=5, **VIT)
+    path = tmp_path / "weights.safetensors"
+    from safetensors.torch import save_file
+
+    save_file(stock.state_dict(), path)
+    model = Timm("vit_tiny_patch16_224", [1, 32, 32], 5, weights=str(path), options=VIT).eval()
+    theirs = timm.create_model(
+        "vit_tiny_patch16_224", img_size=32, num_classes=5, in_chans=1, **VIT,
+        pretrained=True, pretrained_cfg_overlay={"file": str(path), "num_classes": 5},
+    ).eval()  # fmt: skip
+    assert model.new_layers == ()
+    images = torch.randn(2, 1, 32, 32)
+    torch.testing.assert_close(model(images), theirs(images), rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_weights_were_trained_on() -> None:
+    known = Timm.trained_on("vit_tiny_patch16_224", "DEFAULT")
+    assert known["mean"] == (0.5, 0.5, 0.5)
+    assert known["size"] == (224, 224)
+    assert known["source"] == "timm's vit_tiny_patch16_224.augreg_in21k_ft_in1k"
+    assert Timm.trained_on("resnet50.a1_in1k", "DEFAULT")["mean"] == (0.485, 0.456, 0.406)
+    assert Timm.to_download("resnet50", "file.pth") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hf-hub:timm/resnet18",
+        "hf_hub:timm/resnet18",
+        "local-dir:/home/x",
+        "/home/x",
+        "timm/resnet18",
+        "resnet500",
+    ],
+)
+def test_names_that_are_not_timms_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a network of timm"):
+        Timm(name, [3, 32, 32], 2)
+
+
+def test_says_what_is_wrong_of_timm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"resnet18 has no weights with this tag; it has .*a1_in1k"):
+        Timm("resnet18.of_mine", [3, 32, 32], 2)
+    for key in ("pretrained", "pretrained_cfg", "checkpoint_path", "num_classes"):
+        with pytest.raises(ValueError, match=rf"model\.options\.{key} is set by assay"):
+            Timm("resnet10t", [3, 32, 32], 2, options={key: "x"})
+    with pytest.raises(ValueError, match=r"takes images \[C,H,W\], the data has \[13\]"):
+        Timm("resnet10t", [13], 2)
+    torch.save({"a": torch.ones(1)}, tmp_path / "a.pth")
+    with pytest.raises(ValueError, match=r"do not fit ResNet: missing: .*unexpected: a"):
+        Timm("resnet10t", [3, 32, 32], 2, weights=str(tmp_path / "a.pth"))
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ModuleNotFoundError):
+        Timm("resnet10t", [3, 32, 32], 2)

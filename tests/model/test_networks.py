@@ -1,0 +1,405 @@
+"""Each network against its paper, or the layers written out."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no stubs
+from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
+from torch import nn
+from torch.nn import EmbeddingBag
+
+from assay.model.autoencoder import Autoencoder
+from assay.model.bag_of_embeddings import BagOfEmbeddings
+from assay.model.conv_autoencoder import ConvAutoencoder
+from assay.model.gpt import GPT
+from assay.model.lenet import LeNet
+from assay.model.mlp import MLP, PeriodicEmbedding
+from assay.model.simclr import SimCLR
+from assay.model.small_cnn import SmallCNN
+from assay.model.text_transformer import TextTransformer
+from assay.model.unet import UNet
+
+
+def test_equals_matrix_products_written_out() -> None:
+    torch.manual_seed(0)
+    model = MLP([2, 3], 4, hidden=[5, 7], activation="torch.nn.Tanh")
+    inputs = torch.randn(8, 2, 3)
+    weights = [parameter.detach().numpy() for parameter in model.parameters()]
+    hidden = inputs.flatten(1).numpy()
+    for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+        hidden = torch.tanh(torch.from_numpy(hidden @ weight.T + bias)).numpy()
+    expected = torch.from_numpy(hidden @ weights[-2].T + weights[-1])
+    torch.testing.assert_close(model(inputs), expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    hidden=st.lists(st.integers(1, 6), max_size=4),
+    outputs=st.integers(1, 4),
+    norm=st.sampled_from([None, "batch", "layer"]),
+    dropout=st.sampled_from([0.0, 0.5]),
+)
+def test_any_depth_has_the_layers_it_says(
+    shape: list[int], hidden: list[int], outputs: int, norm: Literal["batch", "layer"] | None, dropout: float
+) -> None:
+    model = MLP(shape, outputs, hidden=hidden, norm=norm, dropout=dropout)
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    features = int(torch.tensor(shape).prod())
+    assert [layer.in_features for layer in linear] == [features, *hidden]
+    assert [layer.out_features for layer in linear] == [*hidden, outputs]
+    kinds: dict[str | None, type[nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+    norms = sum(isinstance(module, nn.BatchNorm1d | nn.LayerNorm) for module in model.modules())
+    assert norms == (0 if norm is None else len(hidden))
+    assert norm is None or any(isinstance(module, kinds[norm]) for module in model.modules()) == bool(hidden)
+    assert sum(isinstance(module, nn.Dropout) for module in model.modules()) == (
+        len(hidden) if dropout else 0
+    )
+    assert model(torch.randn(3, *shape)).shape == (3, outputs)
+
+
+def test_waves_are_the_formula_of_their_paper() -> None:
+    torch.manual_seed(0)
+    embedding = PeriodicEmbedding(4, 3, frequencies=5)
+    inputs = torch.randn(7, 4)
+    frequency, phase, weight, bias = (parameter.detach().numpy() for parameter in embedding.parameters())
+    outputs = embedding(inputs).detach().numpy().reshape(7, 4, 4)
+    for row in range(7):
+        for column in range(4):
+            number = inputs[row, column].item()
+            cosines = np.cos(frequency[column] * number + phase[column])
+            expected = [number, *(cosines @ weight[column] + bias[column])]
+            np.testing.assert_allclose(outputs[row, column], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_latent_vector_is_all_that_the_decoder_sees() -> None:
+    model = Autoencoder([3, 4, 5], latent_size=7, hidden=[16, 8])
+    inputs = torch.randn(2, 3, 4, 5)
+    assert model.encode(inputs).shape == (2, 7)
+    torch.testing.assert_close(model(inputs), model.decoder(model.encode(inputs)))
+    widths = [layer.out_features for layer in model.modules() if isinstance(layer, torch.nn.Linear)]
+    assert widths == [16, 8, 7, 8, 16, 60]
+
+
+def test_a_linear_one_can_be_a_pca() -> None:
+    points = load_digits().data.astype(np.float32)
+    pca = PCA(5).fit(points)
+    model = Autoencoder([64], latent_size=5, hidden=[])
+    encoder, decoder = (layer for layer in model.modules() if isinstance(layer, torch.nn.Linear))
+    with torch.no_grad():
+        components, mean = torch.tensor(pca.components_), torch.tensor(pca.mean_)
+        encoder.weight.copy_(components)
+        encoder.bias.copy_(-components @ mean)
+        decoder.weight.copy_(components.T)
+        decoder.bias.copy_(mean)
+        found = model(torch.tensor(points)).numpy()
+    np.testing.assert_allclose(found, pca.inverse_transform(pca.transform(points)), atol=1e-3)
+
+
+@pytest.mark.parametrize(("size", "warns"), [(3, False), (4, True), (9, True)])
+def test_a_latent_vector_as_wide_as_the_input_is_told(
+    size: int, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="assay"):
+        Autoencoder([4], latent_size=size)
+    assert ("without learning anything" in caplog.text) is warns
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 13), (1, 1, 1), (3, 32, 32)])
+@pytest.mark.parametrize("widths", [[8], [8, 4, 6]])
+def test_returns_the_shape_it_was_given(shape: tuple[int, ...], widths: list[int]) -> None:
+    model = ConvAutoencoder(shape, latent_size=5, widths=widths).eval()
+    inputs = torch.randn(2, *shape)
+    assert model(inputs).shape == inputs.shape
+    assert model.encode(inputs).shape == (2, 5)
+    torch.testing.assert_close(model(inputs), model.decoder(model.encode(inputs)))
+
+
+def maps(model: LeNet, shape: tuple[int, int, int]) -> list[tuple[int, ...]]:
+    outputs = torch.zeros(1, *shape)
+    sizes = []
+    for layer in model.features:
+        outputs = layer(outputs)
+        if not isinstance(layer, nn.Tanh):
+            sizes.append(tuple(outputs.shape[1:]))
+    return sizes
+
+
+@pytest.mark.parametrize("shape", [(1, 32, 32), (1, 28, 28)], ids=str)
+def test_has_the_paper_s_maps(shape: tuple[int, int, int]) -> None:
+    """Figure 2: C1 6@28x28, S2 6@14x14, C3 16@10x10, S4 16@5x5, then 120, 84 and 10."""
+    model = LeNet(shape, 10)
+    assert maps(model, shape) == [(6, 28, 28), (6, 14, 14), (16, 10, 10), (16, 5, 5)]
+    assert [layer.out_features for layer in model.classifier if isinstance(layer, nn.Linear)] == [120, 84, 10]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    channels=st.integers(1, 4),
+    height=st.integers(8, 120),
+    width=st.integers(8, 120),
+    outputs=st.integers(1, 5),
+)
+def test_takes_any_image_from_8x8_up(channels: int, height: int, width: int, outputs: int) -> None:
+    shape = (channels, height, width)
+    model = LeNet(shape, outputs)
+    assert model(torch.zeros(2, *shape)).shape == (2, outputs)
+    assert max(maps(model, shape)[-1][1:]) <= 5
+
+
+def test_equals_the_layers_written_out() -> None:
+    torch.manual_seed(0)
+    model = SmallCNN([3, 9, 12], 5, widths=[4, 6])
+    inputs = torch.randn(7, 3, 9, 12)
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    hidden = inputs
+    for index, convolution in enumerate(convolutions):
+        if index > 0:
+            hidden = nn.functional.max_pool2d(hidden, 2)
+        hidden = nn.functional.conv2d(hidden, convolution.weight, padding=1)
+        mean = hidden.mean((0, 2, 3), keepdim=True)
+        variance = hidden.var((0, 2, 3), keepdim=True, unbiased=False)
+        hidden = ((hidden - mean) / (variance + 1e-5).sqrt()).clamp(min=0)
+    expected = hidden.mean((2, 3)) @ model.head.weight.T + model.head.bias
+    torch.testing.assert_close(model(inputs), expected, rtol=1e-4, atol=1e-5)
+    assert [convolution.out_channels for convolution in convolutions] == [4, 6]
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(1, 1), (2, 2), (8, 4), (32, 6)])
+def test_the_smallest_image_of_a_depth(size: int, blocks: int) -> None:
+    widths = [2] * blocks
+    assert SmallCNN([1, size, size], 3, widths=widths)(torch.randn(2, 1, size, size)).shape == (2, 3)
+    with pytest.raises(ValueError, match=rf"{2 * size}x{2 * size} pixels or more"):
+        SmallCNN([1, size, size], 3, widths=[*widths, 2])
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 15), (31, 4), (1, 8)])
+def test_every_size(size: tuple[int, int]) -> None:
+    model = UNet([2, *size], 3, [4, 8, 16])
+    outputs = model(torch.randn(2, 2, *size))
+    assert outputs.shape == (2, 3, *size)
+    outputs.mean().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_skips_join_features_of_the_same_place() -> None:
+    """A pixel that changes is seen most where it is: maps are not shifted or flipped against each other."""
+    torch.manual_seed(0)
+    model = UNet([1, 32, 32], 2, [4, 8, 16]).eval()
+    plain = torch.zeros(1, 1, 32, 32)
+    changed = plain.clone()
+    changed[0, 0, 21, 10] = 10
+    with torch.no_grad():
+        moved = (model(changed) - model(plain)).abs().sum(1)[0]
+    row, column = divmod(int(moved.argmax()), 32)
+    assert abs(row - 21) <= 2
+    assert abs(column - 10) <= 2
+
+
+def test_projections_in_training_and_features_afterwards() -> None:
+    encoder = nn.Linear(6, 5)
+    model, inputs = SimCLR(encoder, 5, hidden=4, projection_size=2), torch.randn(3, 6)
+    features = encoder(inputs)
+    torch.testing.assert_close(model(inputs), model.project(features))
+    assert model(inputs).shape == (3, 2)
+    torch.testing.assert_close(model.eval()(inputs), features)
+
+
+def test_it_is_torch_s_embedding_bag_and_a_linear_layer() -> None:
+    torch.manual_seed(0)
+    model = BagOfEmbeddings(50, 3, width=8).eval()
+    bag = EmbeddingBag.from_pretrained(model.embedding.weight.detach(), mode="mean", padding_idx=0)
+    tokens = torch.randint(1, 50, (6, 12)) * (torch.arange(12) < torch.tensor([1, 3, 5, 8, 11, 12])[:, None])
+    torch.testing.assert_close(model(tokens), model.head(bag(tokens)))
+
+
+def test_padding_learns_nothing_and_a_text_of_nothing_is_finite() -> None:
+    model = BagOfEmbeddings(50, 3)
+    outputs = model(torch.tensor([[4, 5, 0, 0], [0, 0, 0, 0]]))
+    outputs.square().sum().backward()
+    assert outputs.isfinite().all()
+    gradient = model.embedding.weight.grad
+    assert gradient is not None
+    assert not gradient[0].any()
+    assert gradient[4].any()
+
+
+LENGTHS = torch.tensor([1, 3, 5, 8, 11, 12])
+
+
+@pytest.mark.parametrize(
+    "make", [BagOfEmbeddings, lambda vocab, outputs: TextTransformer(vocab, outputs, 64)]
+)
+def test_outputs_do_not_depend_on_how_far_a_text_is_padded(make: Any) -> None:
+    torch.manual_seed(0)
+    model = make(50, 3).double().eval()
+    tokens = torch.randint(1, 50, (6, 64)) * (torch.arange(64) < LENGTHS[:, None])
+    wide = model(tokens)
+    for width in (12, 16, 32):
+        torch.testing.assert_close(model(tokens[:, :width]), wide, rtol=0, atol=1e-6)
+    alone = torch.cat([model(one[None, :length]) for one, length in zip(tokens, LENGTHS, strict=True)])
+    torch.testing.assert_close(alone, wide, rtol=0, atol=1e-6)
+
+
+def test_attention_is_torch_s_own_encoder() -> None:
+    """The same weights in `nn.TransformerEncoderLayer`, with its mask of padding."""
+    torch.manual_seed(0)
+    model = TextTransformer(50, 3, 16, width=8, depth=2, num_heads=2).double().eval()
+    tokens = torch.randint(1, 50, (6, 12)) * (torch.arange(12) < LENGTHS[:, None])
+    values = model.embedding(tokens) + model.position(torch.arange(12))
+    for layer in model.layers:
+        reference = torch.nn.TransformerEncoderLayer(
+            8, 2, 32, activation="gelu", batch_first=True, norm_first=True, dtype=torch.float64
+        ).eval()
+        names = {
+            "self_attn.in_proj_": "qkv.",
+            "self_attn.out_proj.": "out.",
+            "linear1.": "mlp.0.",
+            "linear2.": "mlp.2.",
+            "norm1.": "attention_norm.",
+            "norm2.": "mlp_norm.",
+        }
+        state = layer.state_dict()
+        reference.load_state_dict(
+            {
+                f"{theirs}{kind}": state[f"{ours}{kind}"]
+                for theirs, ours in names.items()
+                for kind in ("weight", "bias")
+            }
+        )
+        values = reference(values, src_key_padding_mask=tokens == 0)
+        if values.shape[1] < 12:  # torch's fast path leaves padding out
+            values = torch.nn.functional.pad(values, (0, 0, 0, 12 - values.shape[1]))
+    there = (tokens != 0)[:, :, None]
+    mean = (model.norm(values) * there).sum(1) / there.sum(1)
+    torch.testing.assert_close(model(tokens), model.head(mean))
+
+
+def test_a_text_of_nothing_but_padding_is_finite_and_has_finite_gradients() -> None:
+    model = TextTransformer(50, 3, 16)
+    outputs = model(torch.zeros(2, 8, dtype=torch.int64))
+    outputs.sum().backward()
+    assert outputs.isfinite().all()
+    assert all(one.grad is None or one.grad.isfinite().all() for one in model.parameters())
+
+
+SIZES = {"num_layers": 3, "num_heads": 4, "embedding_size": 32}
+
+
+def made(**changes: Any) -> GPT:
+    torch.manual_seed(0)
+    return GPT(**{"vocab_size": 11, "context_length": 7, **SIZES, **changes})
+
+
+def test_it_says_what_the_gpt_2_of_transformers_says() -> None:
+    transformers = pytest.importorskip("transformers")
+    model = made().eval()
+    theirs = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=11, n_positions=7, n_embd=32, n_layer=3, n_head=4)
+    ).eval()
+    weights: dict[str, Any] = {
+        "transformer.wte": model.tokens,
+        "transformer.wpe": model.positions,
+        "transformer.ln_f": model.norm,
+    }
+    block: Any
+    for number, block in enumerate(model.blocks):
+        at = f"transformer.h.{number}"
+        weights |= {
+            f"{at}.ln_1": block.attention_norm,
+            f"{at}.attn.c_attn": block.attention.query_key_value,
+            f"{at}.attn.c_proj": block.attention.project,
+            f"{at}.ln_2": block.mlp_norm,
+            f"{at}.mlp.c_fc": block.mlp.widen,
+            f"{at}.mlp.c_proj": block.mlp.project,
+        }
+    with torch.no_grad():
+        for name, layer in weights.items():
+            for part, value in layer.named_parameters():
+                value.add_(torch.randn_like(value) * 0.1)  # biases, too
+                other = theirs.get_submodule(name).get_parameter(part)
+                other.copy_(value.t() if isinstance(layer, nn.Linear) else value)
+        tokens = torch.randint(11, (5, 7))
+        for length in (7, 3, 1):
+            expected = theirs(tokens[:, :length]).logits
+            torch.testing.assert_close(model(tokens[:, :length]), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_it_sees_nothing_that_comes_later() -> None:
+    model = made().eval()
+    tokens = torch.randint(11, (1, 7))
+    for at in range(7):
+        changed = tokens.clone()
+        changed[0, at] = (changed[0, at] + 1) % 11
+        differs = (model(tokens) != model(changed)).any(-1)[0]
+        assert not differs[:at].any()
+        assert differs[at:].all()
+
+
+def test_weights_start_as_those_of_gpt_2() -> None:
+    model = made(vocab_size=500, embedding_size=128, num_layers=8)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim > 1:
+            wanted = 0.02 / 4 if name.endswith("project.weight") else 0.02
+            assert abs(float(parameter.detach().std()) / wanted - 1) < 0.1, name
+        else:
+            assert (parameter == float(name.endswith("weight"))).all(), name
+    first = model(torch.randint(500, (4, 7)))
+    loss = nn.functional.cross_entropy(first.flatten(0, 1), torch.randint(500, (28,)))
+    assert abs(float(loss.detach()) - torch.tensor(500.0).log()) < 0.3
+
+
+GPT_SIZES = {"vocab_size": 11, "context_length": 7, **SIZES}
+TEXTS = {"vocab_size": 50, "num_outputs": 3, "max_length": 16}
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "relu"}, r"use torch\.nn\.ReLU$"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Linear"}, "not an activation"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Threshold"}, "without arguments"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "os.system"}, "not an activation"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "norm": "group"}, "null, batch or layer"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "dropout": 1.0}, r"\[0, 1\)"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "hidden": [0]}, "at least 1"),
+    (MLP, {"input_shape": [4], "num_outputs": 0}, "at least 1"),
+    (Autoencoder, {"input_shape": [4], "latent_size": 0}, r"use model\.latent_size=8"),
+    (ConvAutoencoder, {"input_shape": [1, 8, 8], "widths": []}, r"use model\.widths"),
+    (ConvAutoencoder, {"input_shape": [13]}, "takes images"),
+    (LeNet, {"input_shape": [1, 7, 8], "num_outputs": 2}, "images of 8x8 pixels or more"),
+    (LeNet, {"input_shape": [13], "num_outputs": 2}, r"takes images \[C,H,W\].*use model=mlp$"),
+    (SmallCNN, {"input_shape": [1, 8, 8], "num_outputs": 3, "widths": [8, 0]}, "at least one width"),
+    (UNet, {"input_shape": [3, 8, 8], "num_outputs": 2, "widths": [8]}, "two or more"),
+    (UNet, {"input_shape": [3, 8, 8], "num_outputs": 2, "widths": [4] * 5}, "halves pictures 4 times"),
+    (SimCLR, {"encoder": nn.Identity(), "num_features": 5, "hidden": 0}, "hidden=0"),
+    (BagOfEmbeddings, {"vocab_size": 0, "num_outputs": 2}, "takes texts.*model=small_cnn takes pictures"),
+    (TextTransformer, {**TEXTS, "width": 10}, "width=10"),
+    (TextTransformer, {**TEXTS, "depth": 0}, "depth=0"),
+    (GPT, {**GPT_SIZES, "embedding_size": 30}, "not a multiple of .*, which is 4; .*embedding_size=32"),
+    (GPT, {**GPT_SIZES, "embedding_size": 2}, "use model.embedding_size=4"),
+    (GPT, {**GPT_SIZES, "num_heads": 0}, "model.num_heads must be at least 1, got 0"),
+    (GPT, {**GPT_SIZES, "vocab_size": 0}, "this data has none; use data=text_files"),
+    (GPT, {**GPT_SIZES, "dropout": 1.0}, r"model.dropout must be in \[0, 1\), got 1.0"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "message"), REFUSED)
+def test_says_what_is_wrong(make: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (torch.zeros(2, 7), "takes token ids"),
+        (torch.zeros(2, 8, dtype=torch.long), "model.context_length is 7, and a sample has 8 tokens"),
+    ],
+)
+def test_what_a_gpt_does_not_take(inputs: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made()(inputs)
