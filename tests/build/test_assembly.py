@@ -1,18 +1,76 @@
-"""A job's three objects, and that the same seed gives the same weights whatever the data drew."""
+"""From a config to data, module and trainer: what they decide together, and what they leave alone."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lightning as L
 import pytest
 import torch
+from omegaconf import OmegaConf
 
-from assay.build.assembly import Assembly, assemble
-from assay.build.datamodule import open_data
+from assay.build import datamodule as opening
+from assay.build.assembly import Assembly, assemble, build_module, build_optimization
+from assay.build.datamodule import describe, open_data
+from assay.build.trainer import build_trainer
 from assay.compose.compose import compose, job_config
+from assay.errors import ConfigError, DataError
+from assay.module import Module
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from omegaconf import DictConfig
+
+
+def job(*overrides: str) -> DictConfig:
+    config = job_config(compose([*overrides, "device=cpu", "callbacks=[]", "hydra.run.dir=run"]))
+    opened: Any = open_data(config)
+    describe(config, opened.spec)
+    return config
+
+
+def built(config: DictConfig) -> Module:
+    module = build_module(config, build_trainer(config))
+    assert isinstance(module, Module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("overrides", "outputs"),
+    [
+        (["data=breast_cancer", "loss=bce_with_logits"], 1),
+        (["data=breast_cancer", "loss=cross_entropy"], 2),
+        (["data=iris"], 3),
+        (["data=diabetes"], 1),
+    ],
+)
+def test_data_and_loss_decide_how_many_outputs_a_model_has(overrides: list[str], outputs: int) -> None:
+    config = job(*overrides)
+    module = built(config)
+    assert config.spec.num_outputs == outputs
+    assert module(torch.zeros(2, *config.spec.input_shape)).shape == (2, outputs)
+
+
+def test_a_loss_that_does_not_go_with_the_data_is_not_even_made() -> None:
+    config = job("data=diabetes")
+    config.loss = {"_target_": "assay.loss.ldam.LDAM", "class_counts": "no"}
+    with pytest.raises(ConfigError, match="LDAM cannot be used with 1 real-valued target"):
+        built(config)
+
+
+def test_what_lightning_reads_of_a_schedule_is_not_given_to_the_scheduler() -> None:
+    config = job("data=iris", "scheduler=plateau", "scheduler.monitor=val/accuracy", "scheduler.factor=0.5")
+    parts = build_optimization(config)
+    assert parts["schedule"] == {key: config.scheduler[key] for key in ("interval", "frequency", "monitor")}
+    assert isinstance(parts["scheduler"], partial)
+    assert parts["scheduler"].func is torch.optim.lr_scheduler.ReduceLROnPlateau
+    assert parts["scheduler"].keywords["factor"] == 0.5
+    assert parts["scheduler"].keywords["mode"] == "max"
+    assert not parts["scheduler"].keywords.keys() & parts["schedule"].keys()
+    parts = build_optimization(job("data=iris", "scheduler=none"))
+    assert (parts["scheduler"], parts["schedule"]) == (None, {})
 
 
 def assembled(*overrides: str, **options: Any) -> Assembly:
@@ -48,3 +106,51 @@ def test_precision_of_matrix_products(asked: str, set_to: str) -> None:
         assert torch.get_float32_matmul_precision() == set_to
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+# -- the data
+
+
+class Broken(L.LightningDataModule):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def setup(self, stage: str) -> None:
+        del stage
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says"),
+    [
+        (KeyError("label"), DataError, "data: reading it fails: KeyError: 'label'"),
+        (DataError("no file"), DataError, "no file"),
+        (MemoryError(), MemoryError, ""),
+    ],
+)
+def test_an_error_of_reading_is_one_of_the_data(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception], says: str
+) -> None:
+    monkeypatch.setattr(opening, "build", lambda *_: Broken(error))
+    with pytest.raises(kind) as caught:
+        open_data(OmegaConf.create({"seed": 0, "data": {"_target_": "my_project.Data"}}))
+    assert str(caught.value).startswith(says)
+
+
+def test_the_data_is_described_in_the_config() -> None:
+    config = job_config(compose(["data=iris", "data.batch_size=16", "trainer.max_epochs=4", "device=cpu"]))
+    opened: Any = open_data(config)
+    describe(config, opened.spec)
+    assert config.spec.num_classes == 3
+    assert config.spec.steps_per_epoch == len(opened.train_dataloader())
+    assert config.spec.total_steps == 4 * config.spec.steps_per_epoch
+
+
+def test_data_that_tells_nothing_is_for_a_module_of_ones_own() -> None:
+    config = job_config(compose(["data=iris", "device=cpu"]))
+    with pytest.raises(ConfigError, match="data: a datamodule needs a `spec` attribute"):
+        describe(config, None)
+    config.module._target_ = "my.Gan"
+    describe(config, None)
+    assert "spec" not in config

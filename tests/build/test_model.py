@@ -1,16 +1,29 @@
+"""Models of a job: adapted, given back plain, with weights of others; what is said of them."""
+
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.build.model import asked_of_model, build_model, build_trained, has_weights
+from assay.build.compatibility import pretrained_inputs
+from assay.build.model import (
+    asked_of_model,
+    build_model,
+    build_trained,
+    check_fine_tuning,
+    has_weights,
+    notes_on_model,
+    warnings_of,
+)
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
+from assay.finetune.freeze import Freeze
+from assay.finetune.gradual import Gradual
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -75,3 +88,117 @@ def test_what_the_class_knows_of_its_weights() -> None:
     assert known["source"] == "torchvision's ResNet18_Weights.IMAGENET1K_V1"
     with pytest.raises(ConfigError, match=r"model\.weights=MINE: resnet18 has no such weights"):
         asked_of_model(job("MINE"), "to_download")
+
+
+# -- what its inputs were trained with
+
+
+def with_weights(weights: str | None, name: str = "vit_tiny_patch16_224") -> DictConfig:
+    node = {"_target_": "assay.model.timm.Timm", "name": name, "weights": weights}
+    return OmegaConf.create({"model": node})
+
+
+def test_published_weights_and_files_are_as_the_library_says() -> None:
+    assert pretrained_inputs(with_weights(None)) is None
+    for weights in ("DEFAULT", "/somewhere/net.pth"):
+        known = pretrained_inputs(with_weights(weights))
+        assert known is not None
+        assert known["mean"] == (0.5, 0.5, 0.5)
+
+
+def test_those_of_a_run_are_as_the_run_says(tmp_path: Path) -> None:
+    spec = {"mean": [0.1], "std": [0.2], "input_shape": [1, 8, 8]}
+    OmegaConf.save(OmegaConf.create({"spec": spec}), tmp_path / "config.yaml")
+    (tmp_path / "checkpoints").mkdir()
+    for path in (tmp_path, tmp_path / "checkpoints" / "best.ckpt"):
+        assert pretrained_inputs(with_weights(str(path))) == {
+            "mean": (0.1,), "std": (0.2,), "size": (8, 8), "source": f"the run {tmp_path}",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [None, {"mean": 3}, {"mean": ["x"], "std": [1], "input_shape": [1]}, [1]])
+def test_a_run_that_says_nothing_of_use(tmp_path: Path, spec: object) -> None:
+    OmegaConf.save(OmegaConf.create({"spec": spec}), tmp_path / "config.yaml")
+    known = pretrained_inputs(with_weights(str(tmp_path)))
+    assert known is not None
+    assert known["source"].startswith("timm's")
+
+
+# -- fine-tuning
+
+
+def network() -> nn.Sequential:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3), nn.Linear(3, 2))
+    model.head_names = ("2",)  # type: ignore[assignment]  # an attribute of one's own
+    return model
+
+
+def tuned(kind: str = "freeze.Freeze", **changes: Any) -> DictConfig:
+    finetune = {"_target_": f"assay.finetune.{kind}", "trained": []}
+    return OmegaConf.create(
+        {
+            "model": {"_target_": "assay.model.timm.Timm", "name": "resnet18", "weights": "a.pth"},
+            "finetune": finetune,
+            "param_groups": {"layer_decay": None},
+            "trainer": {"max_epochs": 5, "devices": 1},
+            **changes,
+        }
+    )
+
+
+def test_what_cannot_be_done_together() -> None:
+    check_fine_tuning(tuned(trainer={"devices": 1}), Gradual())
+    with pytest.raises(ConfigError, match="only exchange gradients") as error:
+        check_fine_tuning(tuned(trainer={"devices": 2, "strategy": "ddp", "accelerator": "cpu"}), Gradual())
+    assert error.value.key == "finetune"
+    with pytest.raises(ConfigError, match="keep their statistics") as error:
+        check_fine_tuning(tuned(trainer={"devices": 1, "sync_batchnorm": True}), Freeze(["."]))
+    assert error.value.key == "trainer.sync_batchnorm"
+
+
+def test_what_is_probably_a_mistake() -> None:
+    model, freeze = network(), Freeze(["."])
+    freeze.prepare(model)
+    assert warnings_of(tuned(), freeze, model) == []
+    assert warnings_of(tuned(), None, model) == []
+    random = tuned(model={"_target_": "assay.model.mlp.MLP"})
+    assert "finetune=head keeps weights that were never trained" in warnings_of(random, freeze, model)[0]
+    assert warnings_of(tuned(model={"_target_": "mine.Net"}), freeze, model) == []
+    assert warnings_of(tuned(model={"_target_": "assay.load", "run": "a"}), freeze, model) == []
+    assert (
+        "layer_decay changes nothing"
+        in warnings_of(tuned(param_groups={"layer_decay": 0.5}), freeze, model)[0]
+    )
+    gradual, layered = Gradual(every_n_epochs=3), network()
+    gradual.prepare(layered)
+    said = warnings_of(tuned("gradual.Gradual"), gradual, layered)
+    assert said == [
+        "finetune=gradual unfreezes the last layers in epoch 6, counted from 0, but trainer.max_epochs=5: "
+        "they stay as they are; finetune.every_n_epochs or finetune.schedule say when"
+    ]
+
+
+def test_what_is_said() -> None:
+    model, freeze = network(), Freeze(["."])
+    freeze.prepare(model)
+    assert notes_on_model(tuned(), freeze, model) == [
+        "finetune=head: 8 of 35 parameters are trained (22.9 %)"
+    ]
+    model, gradual = network(), Gradual()
+    gradual.prepare(model)
+    gradual.begin_epoch(model, 1)
+    before = [p.requires_grad for p in model.parameters()]
+    model.new_layers = ("2",)  # type: ignore[assignment]  # an attribute of one's own
+    assert notes_on_model(tuned("gradual.Gradual"), gradual, model) == [
+        "model.weights=a.pth: not for 2, which differ in shape and start from random values",
+        "finetune=gradual: at first 8 of 35 parameters are trained (22.9 %); from epoch 2 on 35 of 35 "
+        "parameters are trained (100 %)",
+    ]
+    assert [p.requires_grad for p in model.parameters()] == before, "it only looks"
+    published = tuned(
+        model={"_target_": "assay.model.torchvision.Torchvision", "name": "vgg11", "weights": "DEFAULT"}
+    )
+    assert (
+        "training will download vgg11-8a719046.pth (507 MB) from https://"
+        in notes_on_model(published, None, model)[0]
+    )

@@ -9,12 +9,10 @@ import torch
 import torchmetrics
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix
-from torchmetrics.regression import MeanSquaredError
 from torchmetrics.wrappers import ClasswiseWrapper
 
 from assay.analysis.objective import objectives
-from assay.build.monitor_mode import directions, known_directions, mode_of
+from assay.build.monitor_mode import directions, mode_of
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
@@ -56,41 +54,28 @@ def test_the_direction_is_torchmetrics_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("monitor", "mode", "comes_to"),
+    ("monitor", "mode", "comes_to", "says"),
     [
-        ("val/loss", "auto", "min"),
-        ("val/accuracy", "auto", "max"),
-        ("val/accuracy", None, "max"),
-        ("val/mae", "auto", "min"),
-        ("val/accuracy", "max", "max"),
-        ("val/accuracy", "force_min", "min"),
-        ("val/loss", "force_max", "max"),
-        ("val/unknown", "max", "max"),
-        ("val/unknown", "force_min", "min"),
+        ("val/loss", "auto", "min", ""),
+        ("val/accuracy", "auto", "max", ""),
+        ("val/accuracy", None, "max", ""),
+        ("val/accuracy", "force_min", "min", ""),
+        ("val/loss", "force_max", "max", ""),
+        ("val/unknown", "max", "max", ""),
+        ("val/accuracy", "min", "", "force_min"),
+        ("val/loss", "max", "", "force_max"),
+        ("val/unknown", "auto", "", "has to be stated"),
+        ("val/accuracy", "best", "", "not one of auto, min, max"),
     ],
 )
 @pytest.mark.parametrize("key", ["callbacks.checkpoint", "scheduler"])
-def test_a_mode(key: str, monitor: str, mode: str | None, comes_to: str) -> None:
+def test_a_mode(key: str, monitor: str, mode: str | None, comes_to: str, says: str) -> None:
     config = job_config(compose([*QUICK, "scheduler=plateau"]))
     node = config.scheduler if key == "scheduler" else config.callbacks.checkpoint
     node.monitor, node.mode = monitor, mode
-    assert mode_of(config, key, lambda: KNOWN) == comes_to
-
-
-@pytest.mark.parametrize(
-    ("monitor", "mode", "says"),
-    [
-        ("val/accuracy", "min", "force_min"),
-        ("val/loss", "max", "force_max"),
-        ("val/unknown", "auto", "has to be stated"),
-        ("val/accuracy", "best", "not one of auto, min, max"),
-    ],
-)
-@pytest.mark.parametrize("key", ["callbacks.checkpoint", "scheduler"])
-def test_no_mode(key: str, monitor: str, mode: str, says: str) -> None:
-    config = job_config(compose([*QUICK, "scheduler=plateau"]))
-    node = config.scheduler if key == "scheduler" else config.callbacks.checkpoint
-    node.monitor, node.mode = monitor, mode
+    if not says:
+        assert mode_of(config, key, lambda: KNOWN) == comes_to
+        return
     with pytest.raises(ConfigError, match=says) as caught:
         mode_of(config, key, lambda: KNOWN)
     assert caught.value.key == f"{key}.mode"
@@ -127,16 +112,9 @@ def test_the_best_epoch_by_accuracy_is_kept(train: Train) -> None:
     assert stopping.mode == "max"
 
 
-def test_known_directions_of_a_module_of_ones_own() -> None:
-    config = job_config(compose([*QUICK]))
-    config.module._target_ = "my.Gan"
-    assert known_directions(config) == {}
-
-
 @pytest.mark.parametrize(
     ("sweeper", "checkpoint", "error"),
     [
-        ({}, {"monitor": "val/loss", "mode": "auto"}, ""),
         ({}, {"monitor": "val/accuracy", "mode": "auto"}, ""),
         ({}, {"monitor": "val/accuracy", "mode": "force_min"}, ""),
         ({"objective": "val/mae", "direction": None}, {}, ""),
@@ -144,7 +122,6 @@ def test_known_directions_of_a_module_of_ones_own() -> None:
         ({"objective": ["val/loss", "val/accuracy"], "direction": "maximize"}, {}, "looks for the worst"),
         ({"objective": "val/accuracy", "direction": "force_minimize"}, {}, ""),
         ({"objective": "val/unknown"}, {}, "has to be stated"),
-        ({"objective": "val/unknown", "direction": "min"}, {}, ""),
     ],
 )
 def test_an_objective_has_the_direction_of_its_metric(
@@ -160,22 +137,3 @@ def test_an_objective_has_the_direction_of_its_metric(
     with pytest.raises(ConfigError, match=error) as caught:
         aims[0].check(known)
     assert caught.value.key == "hydra.sweeper.direction"
-
-
-def test_a_loss_falls_an_accuracy_rises_and_a_matrix_says_nothing() -> None:
-    metrics = MetricCollection(
-        {"accuracy": MulticlassAccuracy(3), "mse": MeanSquaredError(), "matrix": MulticlassConfusionMatrix(3)}
-    )
-    assert directions(metrics, "test") == {"test/loss": "min", "test/accuracy": "max", "test/mse": "min"}
-
-
-def test_the_values_of_each_class_have_the_direction_of_their_metric() -> None:
-    per_class = ClasswiseWrapper(MulticlassAccuracy(2, average=None), labels=["cat", "dog"])
-    found = directions(MetricCollection({"accuracy": per_class}), "val")
-    assert found == {"val/loss": "min", "val/accuracy": "max"}
-
-
-def test_the_metrics_keep_their_state() -> None:
-    metrics = MetricCollection({"mse": MeanSquaredError()})
-    assert list(directions(metrics, "train")) == ["train/loss", "train/mse"]
-    assert list(metrics) == ["mse"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # it is there
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from assay.build.node import NOT_ARGUMENTS, build
-from assay.errors import ConfigError
+from assay.build.node import NOT_ARGUMENTS, build, build_error
+from assay.errors import AssayError, ConfigError, DataError
 
 
 def config(model: Any, **rest: Any) -> DictConfig:
@@ -43,12 +46,6 @@ def test_objects_come_before_what_the_node_says() -> None:
     assert loss.reduction == "sum"
 
 
-def test_nothing_is_nothing() -> None:
-    assert build(config(None), "model") is None
-    assert build(config({}), "model") is None
-    assert build(config({}), "model.deeper.still") is None
-
-
 @pytest.mark.parametrize(
     ("model", "says"),
     [
@@ -56,13 +53,6 @@ def test_nothing_is_nothing() -> None:
         (
             {"_target_": "torch.nn.Sequential", "_args_": [{"_target_": "torch.nn.Dropout", "p": 5}]},
             "model._args_[0]: dropout",
-        ),
-        (
-            {
-                "_target_": "torchvision.transforms.v2.Compose",
-                "transforms": [{"_target_": "torchvision.transforms.v2.RandomErasing", "p": "x"}],
-            },
-            "model.transforms[0]",
         ),
         (
             {"_target_": "torch.nn.Linear", "in_features": "${spec.width}"},
@@ -78,3 +68,128 @@ def test_what_cannot_be_built_names_its_key(model: Any, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(config(model), "model")
     assert caught.value.message.startswith(says)
+
+
+# -- the error of a constructor
+
+
+def broken() -> DictConfig:
+    return OmegaConf.create(
+        {
+            "optimizer": {"_target_": "torch.optim.AdamW", "lr": -1, "eps": 1e-8, "betas": [0.9, 0.999]},
+            "data": {
+                "_target_": "assay.data.data_module.DataModule",
+                "batch_size": 0,
+                "split": {"val": 0.1, "typo": 1},
+            },
+            "metrics": {"train": {"_target_": "torchmetrics.MeanMetric"}},
+            "callbacks": {"ema": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging", "decay": 2}},
+            "logger": {"wandb": {"_target_": "lightning.pytorch.loggers.WandbLogger"}},
+            "model": {"_target_": "torch.nn.Flatten", "start_dim": "${spec.num_class}"},
+            "spec": {"task": "regression", "num_classes": 3},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "key", "says"),
+    [
+        (ValueError("Invalid learning rate: -1"), "optimizer", "optimizer.lr: Invalid learning rate: -1"),
+        (ValueError("`eps` is too small"), "optimizer", "optimizer.eps: `eps` is too small"),
+        (ValueError("expected more start_dim, not 2"), "model", "model: expected more start_dim, not 2"),
+        (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),
+        (ValueError("data.batch_size=0: too few"), "data", "data.batch_size=0: too few"),
+        (MisconfigurationException("`batch_size` is odd"), "data", "data.batch_size: `batch_size` is odd"),
+        (RuntimeError("no"), "optimizer", "optimizer: cannot be made with these values: no"),
+        (KeyError(), "optimizer", "optimizer: cannot be made with these values: KeyError"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_the_value_at_fault_is_named(error: Exception, key: str, says: str) -> None:
+    assert build_error(error, broken(), key).message == says
+
+
+def test_an_unexpected_argument_of_a_mapping_inside() -> None:
+    error = TypeError("Split.__init__() got an unexpected keyword argument 'typo'")
+    found = build_error(error, broken(), "data")
+    assert found.message == "data.split.typo: Split got an unexpected keyword argument 'typo'"
+    assert found.hint == "leave out data.split.typo"
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("optimizer", ""),
+        ("optimizer.lr", "for example optimizer.lr=0.001"),
+        ("metrics.train", "loss=mse metrics=regression"),
+        ("callbacks.ema", "or leave it out: ~callbacks.ema"),
+    ],
+)
+def test_way_out(key: str, hint: str) -> None:
+    assert build_error(ValueError("no"), broken(), key).hint == hint
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [("optimizer.lr", 0.001), ("optimizer.betas", [0.9, 0.999]), ("optimizer.amsgrad", False)],
+)
+def test_the_value_that_was_refused_is_no_way_out(key: str, refused: object) -> None:
+    """What a class takes by default can be wrong beside the rest of a job."""
+    job = broken()
+    OmegaConf.update(job, key, refused)
+    assert build_error(ValueError("no"), job, key).hint == ""
+
+
+def test_an_error_of_custom_code_has_its_kind_and_place() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / 0  # noqa: B018 - it raises
+    told = build_error(caught.value, broken(), "model").message
+    assert re.fullmatch(
+        r"model: cannot be made with these values: ZeroDivisionError: .* \(.*test_node\.py:\d+, in \w+\)",
+        told,
+    )
+
+
+def test_what_is_not_installed() -> None:
+    error = ModuleNotFoundError("No module named 'wandb'", name="wandb")
+    assert build_error(error, broken(), "logger.wandb").hint == "pip install 'assay[wandb]'"
+    other = ModuleNotFoundError("No module named 'timm'", name="timm")
+    assert build_error(other, broken(), "model").hint == "pip install 'assay[timm]'"
+
+
+def test_a_whole_shape_where_a_number_is_needed() -> None:
+    config = OmegaConf.create(
+        {
+            "spec": {"input_shape": [13], "num_features": 13},
+            "model": {
+                "_target_": "torch.nn.Linear",
+                "in_features": "${spec.input_shape}",
+                "out_features": 3,
+            },
+        }
+    )
+    with pytest.raises(ConfigError) as caught:
+        build(config, "model")
+    assert caught.value.key == "model.in_features"
+    assert caught.value.message.startswith(
+        "model.in_features: expected a number, got the list ${spec.input_shape}, [13]: "
+    )
+    assert "${spec.input_shape[0]}" in caught.value.hint
+    config.model.in_features = "${spec.input_shape[0]}"
+    assert build(config, "model").in_features == 13
+
+
+def test_an_interpolation_that_the_data_does_not_answer() -> None:
+    with pytest.raises(OmegaConfBaseException) as caught:
+        broken().model.start_dim  # noqa: B018 - it is looked up
+    found = build_error(caught.value, broken(), "model")
+    assert found.message.startswith("model.start_dim: the data has no 'spec.num_class'")
+    assert "did you mean 'spec.num_classes'?" in found.message
+
+
+def test_an_error_that_is_told_already_is_left_alone() -> None:
+    cause = DataError("told", hint="do this")
+    wrapped = RuntimeError("x")
+    wrapped.__cause__ = cause
+    found: AssayError = build_error(wrapped, broken(), "data")
+    assert found is cause

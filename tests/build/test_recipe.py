@@ -61,7 +61,6 @@ def test_what_is_typed_wins_and_is_not_told() -> None:
         (("model=mlp",), 0.001),
         (("model=linear",), 0.01),
         (("model=mlp", "data.batch_size=256"), 0.002),
-        (("model=mlp", "data.batch_size=100000"), 0.004),
         (("model=mlp", "trainer.accumulate_grad_batches=4"), 0.002),
         (("model=mlp", "optimizer=sgd", "optimizer.lr=auto"), 0.03),
         (("model=mlp", "optimizer=sgd"), 0.1),
@@ -89,9 +88,7 @@ def test_steps_that_are_typed_end_the_run() -> None:
         (("trainer.max_epochs=1",), True),
         (("trainer.max_epochs=1", "data.source.num_samples=50000"), False),
         (("trainer.max_steps=299",), True),
-        (("trainer.max_steps=300",), False),
         (("debug=small",), False),
-        ((), False),
     ],
 )
 def test_a_run_of_few_steps_is_told(overrides: tuple[str, ...], short: bool) -> None:
@@ -113,7 +110,6 @@ def test_early_stopping_waits_for_a_quarter_of_the_epochs() -> None:
         ("model.recipe.steps=0", "model.recipe.steps"),
         ("model.recipe.epochs=1.5", "model.recipe.epochs"),
         ("model.recipe.lr=0", "model.recipe.lr"),
-        ("model.recipe.lr=fast", "model.recipe.lr"),
         ("+model.recipe.step=9", "model.recipe.step"),
     ],
 )
@@ -157,7 +153,6 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("size=64",), True, True),
         (("size=16",), True, False),
         (("size=64", "augment.flip=0"), False, True),
-        (("size=64", "augment=none"), False, True),
         (("size=64", "model=resnet18", "model.weights=weights.pth"), True, False),
     ],
 )
@@ -175,20 +170,13 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
     assert ("model=torchvision model.name=resnet18 model.weights=DEFAULT" in notes) is pretrained
 
 
-def test_no_pictures_no_notes_on_them() -> None:
-    assert "pretrained" not in told(*SYNTHETIC, "model=mlp")
-    assert "mirrored" not in told("data=digits", "augment=flip_crop", "device=cpu")
-
-
 @pytest.mark.parametrize(
     ("overrides", "last"),
     [
         (("model=small_cnn", "data.source.input_shape=[3,32,32]"), True),
         (("model=small_cnn", "data.source.input_shape=[3,8,8]"), False),
         (("model=mlp", "data.source.input_shape=[3,32,32]"), False),
-        (("model=mlp",), False),
         (("model=small_cnn", "data.source.input_shape=[3,32,32]", "trainer.channels_last=false"), False),
-        (("model=small_cnn", "data.source.input_shape=[3,8,8]", "trainer.channels_last=true"), True),
     ],
 )
 def test_channels_lie_last_where_that_is_faster(overrides: tuple[str, ...], last: bool) -> None:

@@ -1,9 +1,4 @@
-"""Broken and unusual values, made from every argument of every shipped option.
-
-Each case changes one place of a small job that is otherwise whole: a value that an option's YAML gives, an
-argument that a signature takes beside these, or a node. What is changed, and how, is worked out from the
-composed config and from the signatures, so that a new option or argument is covered as soon as it is there.
-"""
+"""Broken and unusual values of every argument of every shipped option, from its YAML and its signature."""
 
 from __future__ import annotations
 
@@ -29,71 +24,54 @@ if TYPE_CHECKING:
 LONG = 300
 """Characters of a text that is too long for a name of a file."""
 _SMALL = ("device=cpu", "trainer.max_epochs=1", "trainer.log_every_n_steps=1")
-_TABLE = ("data=iris", "model.hidden=[8]")
-_IMAGES = ("data=digits", "model=mlp", "model.hidden=[8]")
-_RECONSTRUCTED = ("task=reconstruction", "data=synthetic", "data.source.num_samples=200")
-_VIEWS = ("task=self_supervised", "data=digits", "model.encoder.widths=[4]")
-_FOR_LOSS = {
-    "bce": ("data=breast_cancer", "model=linear"),
-    "bce_with_logits": ("data=breast_cancer", "model.hidden=[8]"),
-    "triplet": (*_TABLE, "metrics=retrieval"),
-    "nt_xent": _VIEWS,
-    **dict.fromkeys(("huber", "l1", "mse"), ("data=diabetes", "model.hidden=[8]")),
+_TABLE = "data=iris model.hidden=[8]"
+_IMAGES = "data=digits model=mlp model.hidden=[8]"
+_DIABETES, _CANCER = "data=diabetes model.hidden=[8]", "data=breast_cancer model.hidden=[8]"
+_RECONSTRUCTED = "task=reconstruction data=synthetic data.source.num_samples=200"
+_VIEWS = "task=self_supervised data=digits model.encoder.widths=[4]"
+_PHOTOS = "data.source.root=photos data.source.image_size=[8,8] data.num_workers=0"
+_FAKE = "data.source.dataset._target_=torchvision.datasets.FakeData +data.source.dataset.size=160"
+_BESIDE = {
+    "loss/bce": "data=breast_cancer model=linear",
+    "loss/bce_with_logits": _CANCER,
+    "loss/triplet": f"{_TABLE} metrics=retrieval",
+    "loss/nt_xent": _VIEWS,
+    **dict.fromkeys(("loss/huber", "loss/l1", "loss/mse"), _DIABETES),
+    "model/mlp": "data=digits model.hidden=[8]",
+    "model/table_mlp": "data=digits model.hidden=[8]",
+    "model/autoencoder": "data=digits task=reconstruction model.hidden=[8]",
+    "model/conv_autoencoder": "data=digits task=reconstruction model.widths=[4]",
+    "model/simclr": _VIEWS,
+    "model/timm": "data=digits model.name=test_efficientnet",
+    "model/torchvision": "data=digits model.name=resnet18",
+    "metrics/binary": _CANCER,
+    "metrics/multilabel": "data=synthetic data.source.task=multilabel data.source.input_shape=[6] "
+    "data.source.dtype=float32 data.source.num_samples=200 data.source.num_classes=4 model=mlp "
+    "model.hidden=[8] loss=bce_with_logits",
+    "metrics/regression": _DIABETES,
+    "metrics/retrieval": f"{_TABLE} loss=triplet",
+    **dict.fromkeys(("metrics/reconstruction", "metrics/image_reconstruction"), _RECONSTRUCTED),
+    "metrics/linear_probe": _VIEWS,
+    "data/arrays": "data.source.root=labels.npz loss=bce_with_logits metrics=multilabel model=linear",
+    "data/custom": f"{_FAKE} +data.source.dataset.image_size=[3,8,8] +data.source.dataset.num_classes=3 "
+    "data.num_workers=0 model=linear",
+    "data/image_folder": f"{_PHOTOS} model=linear",
+    "data/synthetic": "data.source.num_samples=200 data.source.input_shape=[3,8,8] model=mlp "
+    "model.hidden=[8]",
+    "data/table": "data.source.path=table.csv data.source.target=kind model=linear",
+    "data/transform/crop_flip": "model=linear data=digits data.transform.crop_size=8",
+    "data/transform/imagenet": f"model=linear data=image_folder {_PHOTOS} data.transform.crop_size=8 "
+    "data.transform.resize_size=9",
+    "data/transform/resize": "model=linear data=digits data.transform.size=[6,6]",
+    "augment/two_views": _VIEWS,
+    "task/self_supervised": _VIEWS,
+    "augment": _IMAGES,
+    "data": "model=linear",
+    "data/transform": "model=linear data=digits",
+    "model": "data=digits",
+    "finetune": "data=digits model=mlp model.hidden=[16,16]",
 }
-_FOR_MODEL = {
-    "mlp": ("model.hidden=[8]",),
-    "table_mlp": ("model.hidden=[8]",),
-    "autoencoder": ("task=reconstruction", "model.hidden=[8]"),
-    "conv_autoencoder": ("task=reconstruction", "model.widths=[4]"),
-    "simclr": _VIEWS,
-    "timm": ("model.name=test_efficientnet",),
-    "torchvision": ("model.name=resnet18",),
-}
-_FOR_METRICS = {
-    "binary": ("data=breast_cancer", "model.hidden=[8]"),
-    "multilabel": (
-        *(
-            "data=synthetic",
-            "data.source.task=multilabel",
-            "data.source.input_shape=[6]",
-            "data.source.dtype=float32",
-        ),
-        *("data.source.num_samples=200", "data.source.num_classes=4", "model=mlp", "model.hidden=[8]"),
-        "loss=bce_with_logits",
-    ),
-    "regression": ("data=diabetes", "model.hidden=[8]"),
-    "retrieval": (*_TABLE, "loss=triplet"),
-    "reconstruction": _RECONSTRUCTED,
-    "image_reconstruction": _RECONSTRUCTED,
-    "linear_probe": _VIEWS,
-}
-_FOR_DATA = {
-    "arrays": ("data.source.root=labels.npz", "loss=bce_with_logits", "metrics=multilabel"),
-    "custom": (
-        *("data.source.dataset._target_=torchvision.datasets.FakeData", "+data.source.dataset.size=160"),
-        *(
-            "+data.source.dataset.image_size=[3,8,8]",
-            "+data.source.dataset.num_classes=3",
-            "data.num_workers=0",
-        ),
-    ),
-    "image_folder": ("data.source.root=photos", "data.source.image_size=[8,8]", "data.num_workers=0"),
-    "synthetic": ("data.source.num_samples=200", "data.source.input_shape=[3,8,8]"),
-    "table": ("data.source.path=table.csv", "data.source.target=kind"),
-}
-_FOR_TRANSFORM = {
-    "crop_flip": ("data.transform.crop_size=8",),
-    "imagenet": (
-        *(
-            "data=image_folder",
-            "data.source.root=photos",
-            "data.source.image_size=[8,8]",
-            "data.num_workers=0",
-        ),
-        *("data.transform.crop_size=8", "data.transform.resize_size=9"),
-    ),
-    "resize": ("data.transform.size=[6,6]",),
-}
+"""What an option, or any option of a group, needs beside it."""
 _DOWNLOADED = ("cifar10", "cifar100", "fashion_mnist", "mnist")
 _NOT_HERE = {
     ("augment", "teacher"),  # needs a finished run; see tests/training
@@ -111,37 +89,24 @@ _NOT_HERE = {
     *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
 }
 _OF_THE_SWEEP = ("experiment", "sweep", "hydra")
-_IN_LISTS = ("callbacks", "logger")
 
 
 @dataclass(frozen=True)
 class Case:
-    """One change of one place.
-
-    Attributes:
-        option: The option it was made for, such as `optimizer/adamw`; empty for what belongs to no group.
-        base: Overrides of the whole job.
-        key: Full key of the place.
-        kind: What is done to it, in words.
-        change: The override that does it.
-        trains: Whether the job could train here; not where its data would have to be downloaded.
-    """
+    """One change of one place of a whole job; the option is empty for what belongs to no group."""
 
     option: str
     base: tuple[str, ...]
     key: str
-    kind: str
     change: str
-    trains: bool = True
+    trains: bool = True  # not where its data would have to be downloaded
 
     @property
     def typed(self) -> list[str]:
-        """All overrides."""
         return [*self.base, self.change]
 
     @property
     def name(self) -> str:
-        """What no other case is called."""
         return f"{self.option} {self.change}"
 
     def __str__(self) -> str:
@@ -150,7 +115,7 @@ class Case:
 
 def bases() -> dict[str, tuple[str, ...]]:
     """For each option, and for none, a small job that it is part of."""
-    found: dict[str, tuple[str, ...]] = {"": (*_SMALL, *_TABLE, "callbacks=[]")}
+    found: dict[str, tuple[str, ...]] = {"": (*_SMALL, *_TABLE.split(), "callbacks=[]")}
     for option in list_options():
         group, name = option.group, option.name
         if (group, name) in _NOT_HERE or group.partition("/")[0] in _OF_THE_SWEEP:
@@ -160,36 +125,17 @@ def bases() -> dict[str, tuple[str, ...]]:
 
 
 def _base(group: str, name: str) -> tuple[str, ...]:
-    if group in _IN_LISTS:
-        chosen = "[default]" if name == "default" else f"[default,{name}]"
-        quiet = () if group == "callbacks" else ("callbacks=[]",)
-        offline = ("logger.wandb.offline=true",) if (group, name) == ("logger", "wandb") else ()
-        return (*_TABLE, *quiet, f"{group}={chosen if group == 'callbacks' else f'[{name}]'}", *offline)
-    around = {
-        "augment": _IMAGES if name != "two_views" else _VIEWS,
-        "data": _FOR_DATA.get(name, ())
-        + (("model=linear",) if name != "synthetic" else ("model=mlp", "model.hidden=[8]")),
-        "data/transform": (
-            "model=linear",
-            *(("data=digits",) if name != "imagenet" else ()),
-            *_FOR_TRANSFORM.get(name, ()),
-        ),
-        "loss": _FOR_LOSS.get(name, _TABLE),
-        "metrics": _FOR_METRICS.get(name, _TABLE),
-        "model": ("data=digits", *_FOR_MODEL.get(name, ())),
-        "finetune": ("data=digits", "model=mlp", "model.hidden=[16,16]"),
-        "task": _VIEWS if name == "self_supervised" else _TABLE,
-    }.get(group, _TABLE)
+    around = _BESIDE.get(f"{group}/{name}", _BESIDE.get(group, _TABLE)).split()
+    if group == "callbacks":
+        return (*around, "callbacks=[default]" if name == "default" else f"callbacks=[default,{name}]")
+    if group == "logger":
+        offline = ("logger.wandb.offline=true",) if name == "wandb" else ()
+        return (*around, "callbacks=[]", f"logger=[{name}]", *offline)
     return (*around, "callbacks=[]", f"{group}={name}")
 
 
 def cases(composer: JobComposer, options: Iterable[str] = ()) -> Iterator[Case]:
-    """Every case, each place of a class only once.
-
-    Args:
-        composer: Over assay's own configs.
-        options: Only those made for these, such as `optimizer/sgd`; all when empty.
-    """
+    """Every case, each place of a class only once."""
     known: set[tuple[str, str, str]] = set()
     chosen = set(options)
     for option, base in bases().items():
@@ -201,7 +147,7 @@ def cases(composer: JobComposer, options: Iterable[str] = ()) -> Iterator[Case]:
             name = (owner, key.rpartition(".")[2] if owner else key, kind)
             if name not in known:
                 known.add(name)
-                yield Case(option, base, key, kind, change, trains)
+                yield Case(option, base, key, change, trains)
 
 
 def _changes(config: DictConfig) -> Iterator[tuple[str, str, str, str]]:
@@ -268,11 +214,7 @@ def _added(config: DictConfig, at: str, node: DictConfig) -> Iterator[tuple[str,
 
 
 def values(present: Any) -> Iterator[tuple[str, Any]]:
-    """What to put in the place of a value, each with its kind in words.
-
-    Args:
-        present: What is there.
-    """
+    """What to put in the place of a value, each with its kind in words."""
     yield from (("text", "abc"), ("list", [1, 2]))
     if isinstance(present, bool):
         yield from (("the other", not present), ("truth as text", str(present).lower()), ("above one", 7))
@@ -310,11 +252,7 @@ def _lists(items: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def as_typed(value: Any) -> str:
-    """A value in the grammar of overrides.
-
-    Args:
-        value: From YAML.
-    """
+    """A value in the grammar of overrides."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{name}:{as_typed(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):

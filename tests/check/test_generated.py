@@ -88,13 +88,7 @@ def givers(config: DictConfig, key: str) -> list[str]:
 
 
 def fault_of(error: AssayError, key: str, taken_by: Sequence[str] = ()) -> str:
-    """What a refusal does not say, or says as no person would.
-
-    Args:
-        error: The refusal.
-        key: What was changed.
-        taken_by: Keys whose values come from there; one of these, or its node, may be blamed as well.
-    """
+    """What a refusal does not say, or says as no person would."""
     raised = re.findall(r"\b[A-Z]\w+(?:Error|Exception)\b|Traceback", str(error))
     if any(not hasattr(torchmetrics, name) for name in raised):  # a mean squared error is none
         return f"a raw exception shows: {error}"
@@ -122,7 +116,7 @@ def _plain(key: str) -> str:
 
 
 def judged(some: Iterable[Case], composer: JobComposer, prover: Prover) -> list[str]:
-    """Every case that is answered badly and not known to be, and every known one that no longer is."""
+    """Cases that are answered badly and not known to be, and known ones that no longer are."""
     found = []
     for case in some:
         wrong, known = fault(case, composer, prover), case.name in OF_CHECK
@@ -147,25 +141,12 @@ def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: 
         ("model=lenet takes images", "", "model.input_shape", True),
         ("lenet takes images", "", "model.input_shape", False),
         ("the size is not a number", "data.transform.train[0]", "data.transform.size", True),
-        ("the size is not a number", "data.transform.eval[0]", "data.transform.size", False),
         ("inputs and targets go together", "data.source.inputs", "data.source.targets", True),
-        ("inputs are missing", "data.source.inputs", "data.source.targets", False),
-        ("inputs and targets go together", "model.inputs", "data.source.targets", False),
         ("-1 was given", "optimizer.lr", "optimizer.lr", True),
         ("has no argument 'x'", "optimizer", "optimizer.lr", True),
-        ("1 was given", "optimizer.betas[0]", "optimizer.betas", True),
-        ("1 was given", "optimizer.lr_decay", "optimizer.lr", False),
         ("nothing is learnt with optimizer.lr=0", "scheduler.gamma", "optimizer.lr", True),
-        ("the optimizer fails", "model", "optimizer.lr", False),
         ("TypeError: 'str' object is not callable", "optimizer.lr", "optimizer.lr", False),
-        (
-            "MeanSquaredError has no argument 'x'",
-            "metrics.eval.metrics.mse.x",
-            "metrics.eval.metrics.mse.x",
-            True,
-        ),
-        ("a name was expected", "", "name", False),
-        ("a name was expected", "name", "name", True),
+        ("MeanSquaredError has no argument 'x'", "metrics.mse.x", "metrics.mse.x", True),
     ],
 )
 def test_what_is_answered_well(message: str, key: str, changed: str, fine: bool) -> None:
