@@ -63,20 +63,6 @@ def test_what_it_may_not_be_asked(key: str, value: Any) -> None:
     assert refused.value.hint
 
 
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [
-        ("launcher._target_", "hydra/launcher=local or ray or serial or slurm"),
-        ("sweeper._target_", "hydra/sweeper=grid or optuna or random"),
-        ("callbacks.mine._target_", "~hydra.callbacks.mine"),
-    ],
-)
-def test_what_to_choose_is_what_there_is(key: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=r"not something that Hydra may call here") as refused:
-        check_hydra(node(key, "hydra_plugins.other.Thing"))
-    assert refused.value.hint == hint
-
-
 @pytest.mark.parametrize(("key", "value"), [one for one in BAD if isinstance(one[1], str)][:5])
 def test_an_interpolation_hides_nothing(key: str, value: str) -> None:
     made = OmegaConf.create({"hydra": node(key, "${hydra.hidden}")})

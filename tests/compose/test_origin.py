@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import io
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -8,17 +10,13 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
+from assay.compose.explain import explained, say, show
 from assay.compose.listing import list_options
-from assay.compose.origin import Origins, locate, located, origins
-from assay.config.source_location import COMMAND_LINE, Setting, split
+from assay.compose.origin import locate, origins
+from assay.config.source_location import COMMAND_LINE, split
 from assay.config.tree import walk
-from assay.errors import ConfigError, DataError
-from assay.sweep.session import plan
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from omegaconf import DictConfig
+from assay.errors import ConfigError
+from assay.terminal import Console
 
 EXPERIMENTS = [
     pytest.param(
@@ -32,26 +30,10 @@ JOBS = [
     *EXPERIMENTS,
     ["data=diabetes", "optimizer.lr=0.5", "device=ddp", "precision=bf16"],
     ["model=linear", "callbacks=[default,ema,early_stopping]", "logger=[csv,tensorboard]"],
-    [
-        "data=cifar10",
-        "data/transform=imagenet",
-        "debug=profiler",
-        "scheduler=none",
-        "augment=flip_crop_mixup",
-    ],
-    [
-        "optimizer.betas=[0.8,0.9]",
-        "~optimizer.eps",
-        "+optimizer.fused={a:1,b:[2,{c:3}]}",
-        "optimizer.amsgrad=null",
-    ],
-    ["param_groups=no_decay", "model=vit", "tags=[a,b]"],
+    ["data=cifar10", "data/transform=imagenet", "debug=profiler", "scheduler=none"],
+    ["optimizer.betas=[0.8,0.9]", "~optimizer.eps", "optimizer.amsgrad=null"],
+    ["param_groups=no_decay", "model=vit", "tags=[a,b]", "experiment=digits_longtail"],
 ]
-
-
-def plain_keys(overrides: list[str]) -> list[str]:
-    entries = walk(compose(overrides))
-    return [entry.key for entry in entries if not entry.is_container and not entry.key.startswith("hydra.")]
 
 
 def parsed(text: str) -> object:
@@ -59,19 +41,14 @@ def parsed(text: str) -> object:
 
 
 @pytest.mark.parametrize("overrides", JOBS, ids=" ".join)
-def test_the_last_setting_of_every_key_is_what_was_composed(overrides: list[str]) -> None:
-    found = origins(overrides)
-    checked = 0
-    for entry in walk(compose(overrides)):
+def test_the_last_setting_of_every_key_and_group_is_what_was_composed(overrides: list[str]) -> None:
+    found, config, checked = origins(overrides), compose(overrides), 0
+    for entry in walk(config):
         if entry.is_container or entry.key.startswith("hydra."):
             continue
-        chain = found.chain(entry.key)
-        assert chain, entry.key
-        last, composed = chain[-1], entry.node._value()
+        last, composed = found.chain(entry.key)[-1], entry.node._value()
         if "${" in last.text and not entry.is_interpolation:
             assert ":" in last.text or entry.key in ("name", "run_dir"), "resolved when it was composed"
-        elif entry.key.startswith("optimizer.fused") and last.text.startswith("{"):
-            continue
         else:
             assert parsed(last.text) == composed, entry.key
         checked += 1
@@ -82,10 +59,22 @@ def test_the_last_setting_of_every_key_is_what_was_composed(overrides: list[str]
         else:
             assert last.override in overrides or entry.key == "run_dir"
     assert checked > 90
+    theirs = {
+        str(group): option or ""
+        for group, option in config.hydra.runtime.choices.items()
+        if not str(group).startswith("hydra/")
+    }
+    assert {group: found.choices[group].option for group in theirs} == theirs
+    assert set(found.choices) - set(theirs) <= {"callbacks", "logger"}
 
 
+DEFAULTS = origins()
 DEFAULT_KEYS = [
-    key for key in plain_keys([]) if "[" not in key and key not in ("run_dir", "trusted_packages")
+    entry.key
+    for entry in walk(compose())
+    if not entry.is_container
+    and "[" not in entry.key
+    and not entry.key.startswith(("hydra.", "run_dir", "trusted_packages"))
 ]
 
 
@@ -94,109 +83,58 @@ DEFAULT_KEYS = [
 def test_what_is_typed_is_the_end_of_the_chain(keys: list[str], value: int) -> None:
     found = origins([f"{key}={value}" for key in keys])
     for key in keys:
-        check_end(key, value, DEFAULTS.chain(key), found.chain(key))
+        *before, last = found.chain(key)
+        assert before == DEFAULTS.chain(key)
+        assert (last.where, last.text, last.override) == (COMMAND_LINE, str(value), f"{key}={value}")
 
 
-def check_end(key: str, value: int, before: list[Setting], after: list[Setting]) -> None:
-    assert after[:-1] == before
-    assert (after[-1].where, after[-1].text, after[-1].override) == (
-        COMMAND_LINE,
-        str(value),
-        f"{key}={value}",
-    )
-
-
-DEFAULTS: Origins = origins()
-
-
-def places(key: str, *overrides: str) -> list[str]:
-    return [setting.where for setting in origins(overrides).chain(key)]
-
-
-def test_layers_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert places("optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1", "optimizer.lr=0.2") == [
-        "conf/optimizer/adamw.yaml:4",
-        "conf/experiment/digits_image.yaml:15",
-        COMMAND_LINE,
-        COMMAND_LINE,
-    ]
+    for name, text in {
+        "experiment/mine": "# @package _global_\n# M.\noptimizer:\n  lr: 7\n  typo: 1\n",
+        "project": "trusted_packages: [mine]\n",
+        "extra/part": "# P.\nvalue: 1\n",
+        "experiment/deep/own": "# @package _global_\n# O.\ndefaults:\n  - override /optimizer: sgd\n"
+        "  - override /data: diabetes\noptimizer:\n  lr: 7\n  momentum: 0.5\ndata:\n  split: {val: 0.3}\n"
+        "tags: [a, b]\n",
+    }.items():
+        path = Path("conf", f"{name}.yaml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
-def test_items_of_lists_and_what_replaces_a_whole_node() -> None:
-    assert places("model._args_[1].in_features", "model=linear") == ["conf/model/linear.yaml:6"]
-    assert places("optimizer.betas[1]", "optimizer.betas=[0,1]") == [
-        "conf/optimizer/adamw.yaml:5",
-        COMMAND_LINE,
-    ]
-    chain = origins(["data.split=null"]).chain("data.split.val")
-    assert [one.text for one in chain] == ["0.1", "null"]
-    chain = origins(["~data.split"]).chain("data.split.val")
-    assert (chain[-1].override, chain[-1].text) == ("~data.split", "")
-    chain = origins(["+optimizer={lr:3}"]).chain("optimizer.lr")
-    assert (chain[-1].text, chain[-1].override) == ("3", "+optimizer={lr:3}")
+@pytest.mark.parametrize(
+    ("key", "typed", "places"),
+    [
+        (
+            "optimizer.lr",
+            "experiment=digits_image optimizer.lr=0.1 optimizer.lr=0.2",
+            ["conf/optimizer/adamw.yaml:4", "conf/experiment/digits_image.yaml:15", *[COMMAND_LINE] * 2],
+        ),
+        ("model._args_[1].in_features", "model=linear", ["conf/model/linear.yaml:6"]),
+        ("optimizer.betas[1]", "optimizer.betas=[0,1]", ["conf/optimizer/adamw.yaml:5", COMMAND_LINE]),
+        ("optimizer.lr", "experiment=mine", ["conf/optimizer/adamw.yaml:4", "conf/experiment/mine.yaml:4"]),
+        ("trusted_packages", "", ["conf/project.yaml:1"]),
+        ("extra.value", "+extra=part", ["conf/extra/part.yaml:2"]),
+        ("hydra.job.chdir", "", ["Hydra's own default"]),
+    ],
+)
+def test_the_last_places_oldest_first(key: str, typed: str, places: list[str]) -> None:
+    assert [setting.where for setting in origins(typed.split()).chain(key)][-len(places) :] == places
 
 
-def test_choices() -> None:
-    found = origins(["data=diabetes", "device=cpu", "callbacks=[ema]"])
-    assert [one.text for one in found.choices["loss"].settings] == [
-        "loss: cross_entropy",
-        "override /loss@_global_.loss: mse",
-    ]
-    assert [one.where for one in found.choices["loss"].settings] == [
-        "conf/train.yaml:6",
-        "conf/data/diabetes.yaml:6",
-    ]
-    assert (found.choices["device"].option, found.choices["device"].package) == ("cpu", "trainer")
-    assert found.choices["device"].settings[-1].override == "device=cpu"
-    assert found.choices["callbacks"].option == "ema"
-    assert found.choices["data/transform"].settings[0].where == "conf/data/_loading.yaml:3"
-    assert found.choices["experiment"].option == ""
-    assert origins(["data=diabetes", "loss=l1"]).choices["loss"].option == "l1", "what is typed wins"
-
-
-@pytest.mark.parametrize("overrides", JOBS, ids=" ".join)
-def test_choices_are_hydras_own(overrides: list[str]) -> None:
-    theirs = compose(overrides).hydra.runtime.choices
-    ours = origins(overrides).choices
-    expected = {str(group): option for group, option in theirs.items() if not str(group).startswith("hydra/")}
-    for group, option in expected.items():
-        assert ours[str(group)].option == (option or ""), group
-    assert set(ours) - set(expected) <= {"callbacks", "logger"}
-
-
-def write(folder: Path, name: str, text: str) -> None:
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(text, encoding="utf-8")
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write(
-        tmp_path, "conf/experiment/mine.yaml", "# @package _global_\n# M.\noptimizer:\n  lr: 7\n  typo: 1\n"
-    )
-    write(tmp_path, "conf/project.yaml", "trusted_packages: [mine]\n")
-    write(tmp_path, "conf/extra/part.yaml", "# P.\nvalue: 1\n")
-    return tmp_path
-
-
-def test_the_users_own_files(project: Path) -> None:
-    assert places("optimizer.lr", "experiment=mine")[-1] == "conf/experiment/mine.yaml:4"
-    assert places("trusted_packages", "experiment=mine")[-1] == "conf/project.yaml:1"
-    found = origins(["+extra=part"])
-    assert found.chain("extra.value")[0].where == "conf/extra/part.yaml:2"
-    assert found.choices["extra"].settings[0].override == "+extra=part"
-    assert origins(["experiment=mine"], project / "conf").chain("optimizer.lr")[-1].where.startswith("conf/")
-
-
-def test_hydras_own_values() -> None:
-    assert places("hydra.job.chdir")[-1] == "Hydra's own default"
-    assert places("hydra.run.dir")[-1] == "conf/hydra/output/assay.yaml:4"
-    assert places("hydra.run.dir", "hydra.run.dir=x")[-1] == COMMAND_LINE
-
-
-# -- errors ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("typed", "key", "text"),
+    [
+        ("data.split=null", "data.split.val", "null"),
+        ("~data.split", "data.split.val", ""),
+        ("+optimizer={lr:3}", "optimizer.lr", "3"),
+    ],
+)
+def test_what_replaces_or_changes_a_whole_node(typed: str, key: str, text: str) -> None:
+    last = origins([typed]).chain(key)[-1]
+    assert (last.override, last.text) == (typed, text)
 
 
 @pytest.mark.parametrize(
@@ -208,80 +146,115 @@ def test_hydras_own_values() -> None:
         ("optimizer.lrr", ["+optimizer.lrr=1"], COMMAND_LINE),
         ("optimizer.typo", ["experiment=mine"], "conf/experiment/mine.yaml:5"),
         ("loss", ["data=diabetes"], "conf/data/diabetes.yaml:6"),
-        ("loss", ["loss=mse"], COMMAND_LINE),
         ("metrics.eval.metrics.f1.zzz", [], "conf/metrics/multiclass.yaml:"),
-        ("callbacks.checkpoint", [], "conf/callbacks/checkpoint.yaml:3"),
         ("trainer", ["trainer=3"], COMMAND_LINE),
         ("data.source.path, data.source.target", ["data=table"], "conf/data/table.yaml:9"),
-        ("nobody.knows", [], ""),
-        ("optimizer", ["optimizer=sdg"], COMMAND_LINE),
+        ("no.such.key", [], ""),
         ("optimizer", ["optimizer=sdg", "a=[1"], COMMAND_LINE),
         ("model", ["optimizer=sdg"], ""),
     ],
 )
-def test_locate(key: str, overrides: list[str], where: str, project: Path) -> None:
-    error = ConfigError("is wrong", key=key, hint="do this")
-    assert locate(error, overrides) is error
+def test_an_error_names_the_place_of_its_key(key: str, overrides: list[str], where: str) -> None:
+    error = locate(ConfigError("is wrong", key=key, hint="do this"), overrides)
     assert error.file.startswith(where) if where else not error.file
     assert error.message == f"{key}: is wrong" + (f" ({error.file})" if error.file else "")
     assert str(error).endswith("\n  → do this")
 
 
-def test_a_place_that_is_known_stays() -> None:
-    error = ConfigError("is wrong", key="optimizer.lr", file="here:1")
-    assert locate(error, []).file == "here:1"
-    assert locate(ConfigError("no key"), []).message == "no key"
-
-
-def test_never_raises(tmp_path: Path) -> None:
-    error = ConfigError("is wrong", key="optimizer.lr")
-    assert locate(error, ["a=[", "b"], tmp_path / "nowhere").message == "optimizer.lr: is wrong"
-
-
-def test_located_leaves_other_errors_alone() -> None:
-    with pytest.raises(DataError, match=r"^no data$"), located([]):
-        raise DataError("no data")
-    with pytest.raises(ConfigError, match=r"seed: is wrong \(conf/train\.yaml:29\)"), located([]):
-        raise ConfigError("is wrong", key="seed")
-
-
-def overrides_of(config: DictConfig) -> list[str]:
-    typed: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `seed=${x}` as it was typed
-    return [*typed["hydra"], *typed["task"]]
-
-
-def test_a_job_of_a_sweep_knows_its_own_overrides() -> None:
-    jobs = plan(["optimizer=sgd,adam", "optimizer.lr=1", "hydra.sweep.dir=x"])
-    assert [set(overrides_of(job)) for job in jobs] == [
-        {"optimizer=sgd", "optimizer.lr=1", "hydra.sweep.dir=x"},
-        {"optimizer=adam", "optimizer.lr=1", "hydra.sweep.dir=x"},
-    ]
-    assert "seed=${nowhere}" in overrides_of(compose(["seed=${nowhere}"]))
-
-
-# -- across groups ---------------------------------------------------------------------------------
-
-
-def test_what_an_option_sets_outside_of_its_group(project: Path) -> None:
-    write(
-        project,
-        "conf/experiment/deep/own.yaml",
-        "# @package _global_\n# O.\ndefaults:\n  - override /optimizer: sgd\n  - override /data: diabetes\n"
-        "optimizer:\n  lr: 7\n  momentum: 0.5\ndata:\n  split: {val: 0.3}\ntags: [a, b]\n",
-    )
+def test_what_an_option_sets_outside_of_its_group() -> None:
     typed = ["experiment=deep/own", "optimizer.momentum=0.1", "debug=small"]
     found = origins(typed).set_across_groups()
-    experiment, small = "experiment=deep/own", "debug=small"
-    ours = {key: by for key, by in found.items() if by == experiment}
-    assert ours == dict.fromkeys(("optimizer", "data", "optimizer.lr", "data.split.val", "tags"), experiment)
+    ours = {key for key, by in found.items() if by == "experiment=deep/own"}
+    assert ours == {"optimizer", "data", "optimizer.lr", "data.split.val", "tags"}
     assert found["loss"] == found["model"] == found["metrics"] == "data=diabetes"
-    assert found["trainer.max_epochs"] == small, "of two that set a value, the later one counts"
+    assert found["trainer.max_epochs"] == "debug=small", "of two that set a value, the later one counts"
     assert "optimizer.momentum" not in found, "typed"
     assert origins(["optimizer=sgd", "optimizer.lr=1"]).set_across_groups() == {}
+    assert origins(["sweep=lr"]).set_across_groups()["hydra.sweeper.params.optimizer.lr"] == "sweep=lr"
 
 
-def test_an_option_may_set_keys_with_a_dot_in_their_names() -> None:
-    """`sweep=lr` does, below `hydra.sweeper.params`."""
-    found = origins(["sweep=lr"]).set_across_groups()
-    assert found["hydra.sweeper.num_trials"] == "sweep=lr"
-    assert found["hydra.sweeper.params.optimizer.lr"] == "sweep=lr"
+# -- assay explain ---------------------------------------------------------------------------------
+
+Explain = Callable[..., list[str]]
+"""Calls `show` and gives the lines, without the spaces that align them."""
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Explain:
+    def run(key: str, *overrides: str) -> list[str]:
+        show(key, overrides)
+        return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def test_a_value(shown: Explain) -> None:
+    assert shown("optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1") == [
+        "optimizer.lr = 0.1",
+        "set by command line optimizer.lr=0.1",
+        "over conf/experiment/digits_image.yaml:15 0.003",
+        "over conf/optimizer/adamw.yaml:4 auto",
+    ]
+    assert shown("optimizer.lr")[-1] == "with optimizer=adamw, chosen by conf/train.yaml:7"
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "line"),
+    [
+        ("data.seed", "seed=7", "data.seed = ${seed} → 7"),
+        ("model.num_outputs", "", "model.num_outputs = ${spec.num_outputs} → known once the data is read"),
+        ("run_dir", "hydra.run.dir=x", "run_dir = ${hydra.run.dir} → x"),
+        ("data.source.path", "data=table", "data.source.path = ??? must be given: data.source.path=…"),
+        ("optimizer.lr", "~optimizer.lr", "optimizer.lr was taken away"),
+        ("optimizer.lr=", "optimizer.lr=3", "optimizer.lr = 3"),
+        ("callbacks.checkpoint", "", "callbacks.checkpoint"),
+        ("experiment", "", "experiment = none"),
+    ],
+)
+def test_the_first_line(key: str, typed: str, line: str, shown: Explain) -> None:
+    assert shown(key, *typed.split())[0] == line
+
+
+def test_groups(shown: Explain) -> None:
+    assert shown("loss", "data=diabetes") == [
+        "loss = mse",
+        "set by conf/data/diabetes.yaml:6 override /loss@_global_.loss: mse",
+        "over conf/train.yaml:6 loss: cross_entropy",
+        "",
+        "loss._target_ torch.nn.MSELoss conf/loss/mse.yaml:2",
+    ]
+    assert shown("data.transform") == shown("data/transform")
+    lines = shown("device", "device=ddp", "trainer.devices=2")
+    assert "trainer.accelerator gpu conf/device/ddp.yaml:3" in lines
+    assert "trainer.devices -1 conf/device/ddp.yaml:4 overridden: trainer.devices=2, command line" in lines
+
+
+def test_what_follows_from_the_data(shown: Explain, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{n},{n / 7}\n" for n in range(40)))
+    typed = ("data=table", "data.source.path=t.csv", "data.source.target=y")
+    assert shown("loss", *typed)[1] == "set by conf/task/regression.yaml:4 override /loss: mse"
+    assert shown("task", *typed)[1] == "set by what has to be predicted task=regression"
+
+
+def test_every_key_node_and_group_has_an_answer() -> None:
+    config, found = compose(), origins()
+    groups = [str(group) for group in config.hydra.runtime.choices if not str(group).startswith("hydra/")]
+    for key in [*(entry.key for entry in walk(config)), *groups]:
+        console = Console(file=io.StringIO(), width=1000)
+        say(console, explained(key, config, found))
+        text = console.file.getvalue()
+        assert text.startswith(key) or key.replace(".", "/") in groups, key
+        assert text.count("\n") > 1 or key.startswith("hydra."), key
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("optimizer.lrr", "did you mean 'optimizer.lr'?"),
+        ("spec.num_classes", "known once the data is read"),
+        ("[", "no such key"),
+    ],
+)
+def test_an_unknown_key(key: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says.replace("?", r"\?")):
+        show(key)

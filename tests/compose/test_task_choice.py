@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, loader, trust_for
 from assay.compose.job_composer import JobComposer
+from assay.compose.task_choice import settle_network
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def table(tmp_path: Path) -> str:
     return str(path)
 
 
-def typed(table: str, target: str, *more: str) -> list[str]:
+def of_table(table: str, target: str, *more: str) -> list[str]:
     return ["data=table", f"data.source.path='{table}'", f"data.source.target={target}", *more]
 
 
@@ -43,16 +45,14 @@ def chosen(overrides: list[str]) -> tuple[Any, str, list[str]]:
     ("target", "more", "loss", "metric"),
     [
         ("price", [], MSE, "r2"),
-        ("price", ["loss=huber"], "torch.nn.HuberLoss", "r2"),
         ("kind", [], BCE, "average_precision"),
         ("kind", ["loss=cross_entropy"], CROSS_ENTROPY, "accuracy"),
         ("kind", ["data.source.task=binary"], BCE, "accuracy"),
-        ("kind", ["data.source.task=binary", "loss=cross_entropy"], CROSS_ENTROPY, "accuracy"),
         ("nothing", [], CROSS_ENTROPY, "accuracy"),
     ],
 )
 def test_a_table(table: str, target: str, more: list[str], loss: str, metric: str) -> None:
-    found, model, metrics = chosen(typed(table, target, *more))
+    found, model, metrics = chosen(of_table(table, target, *more))
     assert (found, model) == (loss, "assay.model.mlp.MLP")
     assert metric in metrics
 
@@ -60,9 +60,9 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
 AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
 
 
-@pytest.mark.parametrize("more", [[], ["data.source.task=reconstruction"], ["task=reconstruction"]])
+@pytest.mark.parametrize("more", [[], ["task=reconstruction"]])
 def test_without_a_target_a_table_or_arrays_are_reconstructed(table: str, more: list[str]) -> None:
-    loss, model, metrics = chosen(typed(table, "null", *more))
+    loss, model, metrics = chosen(of_table(table, "null", *more))
     assert (loss, model) == (MSE, AUTOENCODER)
     assert ERROR in metrics
 
@@ -78,25 +78,16 @@ def test_values_may_be_typed_for_what_the_task_chooses(
     table: str, target: str, value: str, key: str, tmp_path: Path
 ) -> None:
     wanted = value.partition("=")[2]
-    assert str(OmegaConf.select(compose(typed(table, target, value)), key)).lower() == wanted
+    assert str(OmegaConf.select(compose(of_table(table, target, value)), key)).lower() == wanted
     with loader() as hydra:
         composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
-        job = composer.job(typed(table, target, value), 0)
+        job = composer.job(of_table(table, target, value), 0)
         group = key.partition(".")[0]
         assert str(OmegaConf.select(OmegaConf.create(job.config), key)).lower() == wanted
         for wrong in (composer.job, lambda overrides, _: compose(overrides)):
             with pytest.raises(ConfigError) as caught:
-                wrong(typed(table, target, f"{group}.nothing=1"), 1)
+                wrong(of_table(table, target, f"{group}.nothing=1"), 1)
             assert caught.value.key == f"{group}.nothing"
-
-
-def test_what_is_typed_wins_over_what_suits_a_reconstruction() -> None:
-    arrays = ["data=arrays", "data.source.root=own.npz", "data.source.targets=null"]
-    assert chosen(arrays)[:2] == (MSE, AUTOENCODER)
-    assert chosen([*arrays, "loss=huber", "model=linear"])[:2] == (
-        "torch.nn.HuberLoss",
-        "torch.nn.Sequential",
-    )
 
 
 @pytest.mark.parametrize("in_folder", [True, False])
@@ -105,13 +96,10 @@ def test_what_is_typed_wins_over_what_suits_a_reconstruction() -> None:
     [
         (np.linspace(0, 9, 60), [], MSE, "r2"),
         (np.linspace(0, 9, 60, dtype=np.float32).reshape(30, 2), [], MSE, "r2"),
-        (np.linspace(0, 9, 60), ["loss=l1"], "torch.nn.L1Loss", "r2"),
         (np.arange(60) % 3, [], CROSS_ENTROPY, "accuracy"),
         ((np.arange(60) % 3).reshape(60, 1), [], CROSS_ENTROPY, "accuracy"),
         ((np.arange(60) % 2).reshape(20, 3), [], BCE, "precision"),
-        (np.arange(60) % 2, ["data.source.task=binary"], BCE, "accuracy"),
         (np.arange(60) % 2 == 0, [], BCE, "average_precision"),
-        (np.array(["a", "b"]), [], CROSS_ENTROPY, "accuracy"),
     ],
     ids=lambda value: str(getattr(value, "dtype", value)),
 )
@@ -151,7 +139,7 @@ def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
     with loader() as hydra:
         composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
         for number, (target, loss) in enumerate([("price", MSE), ("kind", BCE), ("price", MSE)]):
-            job = composer.job(typed(table, target), number)
+            job = composer.job(of_table(table, target), number)
             assert job.config["loss"]["_target_"] == loss
             assert job.config["data"]["source"]["target"] == target
             assert not any(override.startswith("task=") for override in job.overrides)
@@ -161,9 +149,7 @@ def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
     ("shape", "more", "model"),
     [
         ((30, 48), [], "assay.model.mlp.MLP"),
-        ((30, 48), ["data.source.task=binary"], "assay.model.mlp.MLP"),
         ((30, 3, 48), [], "assay.model.mlp.MLP"),
-        ((30, 8, 8), ["data.source.layout=NHW"], "assay.model.small_cnn.SmallCNN"),
         ((30, 48), ["model=linear"], "torch.nn.Sequential"),
         ((30, 48), ["data.source.layout=NHW"], "assay.model.small_cnn.SmallCNN"),
         ((30, 1, 8, 8), [], "assay.model.small_cnn.SmallCNN"),
@@ -178,3 +164,15 @@ def test_the_model_of_arrays_takes_them(
     with loader() as hydra:
         job = JobComposer(hydra, trust_for(hydra, overrides), tmp_path).job(overrides, 0)
     assert job.config["model"]["_target_"] == model
+
+
+def test_a_job_holds_what_the_folder_says(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 8, "dtype": "x"}))
+    model = {"_target_": "assay.model.hf_text.HFText", "config": "auto", "weights": str(tmp_path)}
+    config = OmegaConf.create({"model": model})
+    OmegaConf.set_struct(config, True)
+    settle_network(config)
+    assert config.model.config == {"model_type": "bert", "hidden_size": 8}
+    nothing = OmegaConf.create({"model": {**model, "weights": str(tmp_path / "none")}})
+    settle_network(nothing)
+    assert nothing.model.config == "auto", "the model says why"

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-import yaml
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from assay.config.serialize import from_text, known, to_text, to_yaml
+from assay.compose.compose import compose, job_config
+from assay.config.serialize import (
+    check_choice,
+    check_whole_number,
+    config_fingerprint,
+    fingerprint,
+    from_text,
+    to_text,
+    to_yaml,
+)
+from assay.config.tree import walk
+from assay.errors import ConfigError
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
 TRICKY = st.sampled_from(
@@ -29,12 +42,6 @@ def test_yaml_is_read_back_as_it_was(tree: dict[str, object]) -> None:
     assert OmegaConf.to_container(OmegaConf.create(to_yaml(tree))) == tree
 
 
-@given(TREES)
-def test_yaml_says_what_omegaconf_says(tree: dict[str, object]) -> None:
-    theirs = OmegaConf.to_yaml(OmegaConf.create(tree))
-    assert yaml.safe_load(to_yaml(tree)) == yaml.safe_load(theirs)
-
-
 def test_yaml_looks_as_omegaconf_writes_it() -> None:
     tree = {
         "lr": 1e-05,
@@ -53,8 +60,54 @@ def test_text_is_read_back_as_it_was(tree: dict[str, object]) -> None:
     assert from_text(to_text(config)) == config
 
 
-def test_a_job_is_resolved_once_its_data_is_known() -> None:
-    job = OmegaConf.create({"classes": "${spec.num_classes}"})
-    assert known(job) == {"classes": "${spec.num_classes}"}
-    job.spec = {"num_classes": 3}
-    assert known(job) == {"classes": 3, "spec": {"num_classes": 3}}
+def job(*overrides: str) -> DictConfig:
+    return job_config(compose(overrides))
+
+
+@pytest.mark.parametrize("same", ["name=other", "tags=[a]", "hydra.run.dir=elsewhere"])
+def test_does_not_change_with_what_leaves_the_outcome_alone(same: str) -> None:
+    assert fingerprint(job(same)) == fingerprint(job())
+
+
+@pytest.mark.parametrize("other", ["seed=1", "optimizer.lr=0.1", "model=mlp", "callbacks=[default,ema]"])
+def test_changes_with_what_decides_the_outcome(other: str) -> None:
+    assert fingerprint(job(other)) != fingerprint(job())
+
+
+def test_repetitions_are_of_one_configuration() -> None:
+    one, other = job("data.split.folds=3", "+fold=0"), job("data.split.folds=3", "+fold=1", "seed=7")
+    assert config_fingerprint(one) == config_fingerprint(other) != config_fingerprint(job())
+
+
+@pytest.mark.parametrize("value", [-1, 8, 1.0, True, "1", None, [1]])
+def test_anything_else(value: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_whole_number("seed", value, 0, 7)
+    assert (refused.value.key, refused.value.hint) == ("seed", "seed=0")
+    assert refused.value.message.endswith(
+        f"{'null' if value is None else value} was given; a whole number from 0 to 7 was expected"
+    )
+    with pytest.raises(ConfigError, match="of at least 0 was expected"):
+        check_whole_number("seed", -1, 0)
+
+
+@pytest.mark.parametrize(("value", "choices"), [(1, (True,)), (True, (1, "min")), ("mim", ("min", "max"))])
+def test_another_word(value: Any, choices: tuple[object, ...]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_choice("mode", value, choices)
+    assert f"{value!r} is not one of" in refused.value.message
+    assert value != "mim" or "did you mean 'min'?" in refused.value.message
+
+
+def test_every_place_and_what_it_is() -> None:
+    config = OmegaConf.create({"a": {"b": [1, {"c": "???"}]}, "d": "${a.b}", "e": None, "f": {}})
+    entries = {entry.key: entry for entry in walk(config)}
+    assert list(entries) == ["a", "a.b", "a.b[0]", "a.b[1]", "a.b[1].c", "d", "e", "f"]
+    assert [key for key, entry in entries.items() if entry.is_container] == ["a", "a.b", "a.b[1]", "f"]
+    assert [key for key, entry in entries.items() if entry.is_missing] == ["a.b[1].c"]
+    assert [key for key, entry in entries.items() if entry.is_interpolation] == ["d"]
+
+
+def test_resolves_nothing() -> None:
+    config = OmegaConf.create({"a": "${nowhere}", "b": {"c": "${oc.env:NOT_SET_ANYWHERE}"}})
+    assert [entry.key for entry in walk(config)] == ["a", "b", "b.c"]

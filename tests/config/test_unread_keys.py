@@ -9,7 +9,7 @@ from assay.check.job import check_job
 from assay.check.signature import check_signatures
 from assay.compose.compose import compose, job_config
 from assay.compose.job_composer import JobComposer
-from assay.config.did_you_mean import key_meant
+from assay.config.did_you_mean import did_you_mean, key_meant, named
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read, check_single
 from assay.errors import ConfigError
@@ -26,7 +26,7 @@ ELSEWHERE = ("data.spec", "metrics.", "model")
 """Looked at when it is read, or refused by the constructor."""
 
 
-def written(*overrides: str) -> DictConfig:
+def composed(*overrides: str) -> DictConfig:
     config = compose(overrides)
     OmegaConf.set_struct(config, False)
     del config["run_dir"]
@@ -35,11 +35,11 @@ def written(*overrides: str) -> DictConfig:
 
 @pytest.fixture(scope="module")
 def whole() -> DictConfig:
-    return written(*OPTIONS)
+    return composed(*OPTIONS)
 
 
 def nodes() -> list[str]:
-    found = [entry.key for entry in walk(written(*OPTIONS)) if entry.is_container]
+    found = [entry.key for entry in walk(composed(*OPTIONS)) if entry.is_container]
     return ["", *(key for key in found if not key.startswith("hydra") and "[" not in key)]
 
 
@@ -65,10 +65,6 @@ def test_a_key_too_many_is_seen_in_every_node(whole: DictConfig) -> None:
         assert "nobody_reads" in f"{error.key} {error.message} {error.hint}", node
 
 
-def test_the_options_themselves_are_read(whole: DictConfig) -> None:
-    check_read(whole.copy())
-
-
 @pytest.mark.parametrize(
     "typed",
     [
@@ -89,12 +85,6 @@ def test_the_options_themselves_are_read(whole: DictConfig) -> None:
 )
 def test_what_an_interpolation_names_is_read(typed: list[str]) -> None:
     compose(typed)
-
-
-def test_what_only_unread_keys_name_is_not_read() -> None:
-    with pytest.raises(ConfigError) as caught:
-        compose(["+a=1", "+b=${a}", "+c=${b}"])
-    assert caught.value.key == "a"
 
 
 def test_every_job_of_a_sweep_is_asked(tmp_path: Path) -> None:
@@ -129,13 +119,32 @@ def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
     ],
 )
 def test_the_key_that_was_meant(word: str, meant: str) -> None:
-    keys = [entry.key for entry in walk(written()) if not entry.key.startswith("hydra.")]
+    keys = [entry.key for entry in walk(composed()) if not entry.key.startswith("hydra.")]
     assert key_meant(word, keys) == meant
 
 
-def test_a_fold_that_no_data_reads(whole: DictConfig) -> None:
-    config = whole.copy()
-    del config.data.split["fold"]
-    check_read(config)
-    config.fold = 1
-    assert refusal(config).key == "fold"
+@pytest.mark.parametrize(
+    ("word", "known", "guess"),
+    [
+        ("sdg", ["adam", "sgd"], "did you mean 'sgd'?"),
+        ("val/acc", ["val/auroc", "val/accuracy"], "did you mean 'val/accuracy'?"),
+        ("lr", ["lr_decay", "lr2"], "did you mean 'lr2'?"),
+        ("nothing", ["adam", "sgd"], ""),
+        ("", ["adam"], ""),
+        ("x", [], ""),
+    ],
+)
+def test_guess(word: str, known: list[str], guess: str) -> None:
+    assert did_you_mean(word, known) == guess
+
+
+def test_few_names_are_all_told_in_their_order() -> None:
+    assert named(["b", "a"], "a") == "b, a"
+
+
+def test_of_many_names_the_nearest_are_told() -> None:
+    names = [f"alpha{n:02d}" for n in range(40)] + ["beta"]
+    told = named(names, "beta")
+    assert "beta" in told
+    assert told.endswith("… (41 in all)")
+    assert told.count(", ") == 12

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hydra._internal import config_loader_impl, defaults_list
@@ -12,18 +12,15 @@ from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, base
 
 import assay.config.hydra_internals
 from assay.compose.compose import loader
-from assay.config.hydra_internals import Repository, as_override, defaults_of
+from assay.config.hydra_internals import Repository, defaults_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from hydra._internal.config_repository import CachingConfigRepository
-    from hydra.core.default_element import ResultDefault
 
 
 def repository(folder: Path) -> Repository:
@@ -87,10 +84,6 @@ def test_what_an_option_can_set_beside_its_group(folder: Path, text: str, reache
     assert repository(folder).reaches_out("group/nothing"), "not known"
 
 
-def test_values_in_the_grammar_of_overrides() -> None:
-    assert as_override({"a": [1, None, "x y"], "b": 0.5}) == r"{a:[1,null,x\ y],b:0.5}"
-
-
 def test_the_defaults_list_of_a_job_is_made_once_and_one_of_other_words_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -139,58 +132,76 @@ def test_an_option_named_by_an_interpolation_of_another(tmp_path: Path) -> None:
             assert (found.letter["is"], found.pair["is"]) == (letter, f"{letter}_x")
 
 
-def test_jobs_that_differ_in_values_alone_are_merged_from_the_files_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    merged: list[int] = []
-    merge, merge_ours = assay.config.hydra_internals._merge, assay.config.hydra_internals._merge_onto_hydras
-
-    def counted(
-        loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
-    ) -> Any:
-        merged.append(len(defaults))
-        return merge_ours(loader, defaults, repo)
+def test_jobs_are_merged_as_hydra_merges_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was merged for another job is used again, as long as the files are the same."""
+    merge = assay.config.hydra_internals._merge
+    assert ConfigLoaderImpl._compose_config_from_defaults_list is not merge, "Hydra calls ours"
 
     def composed(*typed: str) -> Any:
         with loader(tmp_path) as hydra:
             found = hydra.compose_config("train", list(typed), RunMode.RUN, with_log_configuration=False)
-        return OmegaConf.to_container(found)
+        OmegaConf.set_struct(found, False)
+        made = OmegaConf.to_container(found)
+        found.model = "changed"  # each is a copy
+        return made
 
     def by_hydra(*typed: str) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge)
             return composed(*typed)
 
-    assert ConfigLoaderImpl._compose_config_from_defaults_list is not merge, "Hydra calls ours"
-    monkeypatch.setattr(assay.config.hydra_internals, "_merge_onto_hydras", counted)
-    monkeypatch.setattr(assay.config.hydra_internals, "_MERGED", OrderedDict())
     (tmp_path / "model").mkdir()
     own = tmp_path / "model" / "own.yaml"
-    own.write_text("# Own.\ndefaults: [mlp]\nhidden: [3]\n", encoding="utf-8")
-    with loader(tmp_path) as hydra:
-        first = hydra.compose_config("train", ["model=own"], RunMode.RUN, with_log_configuration=False)
-    OmegaConf.set_struct(first, False)
-    first.model.update(hidden=[4], other=5)
-    assert composed("model=own", "optimizer.lr=7") == by_hydra("model=own", "optimizer.lr=7")
-    whole, hydras = merged
-    assert 5 < hydras < whole, "and its own node, which the others share"
-    assert composed("model=own")["model"]["hidden"] == [3], "each is a copy"
-    assert composed("model=own", "loss=focal") == by_hydra("model=own", "loss=focal")
-    assert merged[2:] == [whole]
-    own.write_text("# Own.\ndefaults: [mlp]\nhidden: [5]\n", encoding="utf-8")
-    assert composed("model=own")["model"]["hidden"] == [5]
-    assert merged[3:] == [whole]
-    wrong = "# Own.\ndefaults: [mlp]\nhidden: {x: 1}\n# @package\n"
-    for text in (wrong, "# Own.\ndefaults: [mlp]\n_target_: ${\n"):
-        own.write_text(text, encoding="utf-8")
+    for hidden in ("[3]", "[50]"):
+        own.write_text(f"# Own.\ndefaults: [mlp]\nhidden: {hidden}\n", encoding="utf-8")
+        for typed in ("optimizer.lr=7", "optimizer.lr=8", "loss=focal"):
+            assert composed("model=own", typed) == by_hydra("model=own", typed)
+    for text in ("hidden: {x: 1}\n# @package\n", "_target_: ${\n"):
+        own.write_text(f"# Own.\ndefaults: [mlp]\n{text}", encoding="utf-8")
         with pytest.raises((HydraException, ConfigError)) as ours:
             composed("model=own")
         with pytest.raises((HydraException, ConfigError)) as theirs:
             by_hydra("model=own")
         assert str(ours.value) == str(theirs.value)
-    monkeypatch.setattr(assay.config.hydra_internals, "_MOST_MERGED", 3)
-    monkeypatch.setattr(assay.config.hydra_internals, "_MERGED", OrderedDict())
-    for width in range(5):
-        own.write_text(f"# Own.\ndefaults: [mlp]\nhidden: [{width}]\n# {'x' * width}\n", encoding="utf-8")
-        assert composed("model=own")["model"]["hidden"] == [width]
-    assert len(assay.config.hydra_internals._MERGED) == 3
+
+
+def test_an_interpolation_is_parsed_once_and_resolved_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "${oc.env:ASSAY_OF_A_TEST}-${c}"
+    config = OmegaConf.create({"a": text, "c": 3})
+    for value in ("x", "y"):
+        monkeypatch.setenv("ASSAY_OF_A_TEST", value)
+        assert OmegaConf.create({"other": "${d}", "d": 4}).other == 4, "the parser is one for all"
+        assert config.a == f"{value}-3"
+    assert base.parse(text) is base.parse(text)  # type: ignore[attr-defined]  # imported there
+
+
+@dataclass
+class Typed:
+    """Of every kind of node."""
+
+    number: int = 3
+    names: list[str] = field(default_factory=lambda: ["a", "b"])
+    parts: dict[str, Any] = field(default_factory=lambda: {"x": 1, "y": [None, "${number}"]})
+
+
+def test_a_copy_of_a_config_is_the_same_and_shares_nothing() -> None:
+    config = cast("DictConfig", OmegaConf.structured(Typed))
+    OmegaConf.set_readonly(config.parts, True)
+    OmegaConf.set_struct(config, True)
+    metadata = config._metadata
+    metadata.resolver_cache["short_id"]["${short_id:}"] = "abc123"
+    twin = copy.deepcopy(config)
+    assert twin == config
+    for one, other in ((config, twin), (config.parts, twin.parts), (config.names, twin.names)):
+        here, there = one._metadata, other._metadata
+        known = "ref_type object_type optional key flags flags_root resolver_cache key_type element_type"
+        assert [part.name for part in fields(here)] == known.split(), "a new field may have to be copied"
+        assert type(there) is type(here)
+        assert vars(there) == vars(here)
+        assert there.flags is not here.flags
+        assert there.resolver_cache is not here.resolver_cache
+    OmegaConf.set_readonly(twin.parts, False)
+    twin._metadata.resolver_cache["short_id"]["${short_id:}"] = "other"
+    twin._metadata.resolver_cache["another"]["${a:}"] = 1
+    assert OmegaConf.is_readonly(config.parts)
+    assert dict(metadata.resolver_cache) == {"short_id": {"${short_id:}": "abc123"}}

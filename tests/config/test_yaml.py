@@ -1,0 +1,89 @@
+"""YAML is read as OmegaConf reads it, and a pipe is not waited for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import DictConfig, OmegaConf
+
+from assay.config.source_location import joined, split, written
+from assay.config.tree import walk
+from assay.config.yaml_file import shown
+from assay.errors import AssayError
+from assay.paths import CONF_DIR
+from assay.run.saved_config import read_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_every_key_and_value_as_omegaconf_reads_them() -> None:
+    for path in sorted(CONF_DIR.rglob("*.yaml")):
+        theirs = OmegaConf.load(path)
+        assert isinstance(theirs, DictConfig)
+        theirs.pop("defaults", None)
+        expected = {entry.key: entry for entry in walk(theirs)}
+        ours = written(path)
+        assert [joined(one.key) for one in ours] == list(expected), path
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for one in ours:
+            entry = expected[joined(one.key)]
+            assert one.key[-1].isdigit() or f"{one.key[-1]}:" in lines[one.line - 1]
+            if one.kind == "value":
+                assert not entry.is_container
+                assert next(walk(OmegaConf.create(f"x: {one.text}"))).node._value() == entry.node._value()
+
+
+def test_anchors_and_merged_mappings(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("a: &a\n  x: 1\n  y: 2\nb:\n  <<: *a\n  x: 3\n", encoding="utf-8")
+    last = {joined(one.key): (one.text, one.line) for one in written(path)}
+    assert (last["b.x"], last["b.y"]) == (("3", 6), ("2", 3))
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("x: 1.0e-8 # small", "1.0e-8"),
+        ("x:", "null"),
+        ("x: ''", "''"),
+        ("x: 'it''s'", "'it''s'"),
+        ('x: "a\\tb"', '"a\\tb"'),
+        ("x: |\n  two\n  lines", '"two\\nlines"'),
+        ("x:\n- 1\n- {a: b}", "[1, {a: b}]"),
+    ],
+)
+def test_a_value_in_one_line(line: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(line, encoding="utf-8")
+    assert written(path)[0].text == text
+
+
+PARTS = st.lists(st.from_regex(r"[a-z_][a-z0-9_]{0,5}|[0-9]{1,2}", fullmatch=True), min_size=1, max_size=6)
+
+
+@given(PARTS)
+def test_a_key_comes_back(parts: list[str]) -> None:
+    assert split(joined(parts)) == tuple(parts)
+
+
+def test_a_path_as_a_user_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shown(tmp_path / "conf" / "a.yaml") == "conf/a.yaml"
+    assert shown(CONF_DIR / "optimizer" / "adamw.yaml") == "conf/optimizer/adamw.yaml"
+    assert shown(tmp_path.parent / "a.yaml") == str(tmp_path.parent / "a.yaml")
+
+
+def test_a_run_directory_whose_config_is_a_pipe_or_nested_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: " + "[" * 5_000 + "]" * 5_000)
+    with pytest.raises(AssayError, match=r"config\.yaml"):
+        read_config(tmp_path, ())
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(AssayError, match=r"config\.yaml"):
+        read_config(tmp_path, ())
