@@ -70,12 +70,6 @@ def test_the_innermost_line_of_their_own(theirs: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_in_a_data_set_and_its_workers(theirs: ModuleType, workers: int) -> None:
-    error = raised(lambda: next(iter(DataLoader(theirs.Items(), num_workers=workers))))
-    assert one_line_of(error) == "KeyError: 'label' (theirs.py:14, in __getitem__)"
-
-
-@pytest.mark.parametrize("workers", [0, 1])
 def test_in_a_collate(theirs: ModuleType, workers: int) -> None:
     numbers: Any = [1, 2]
     loader = DataLoader(numbers, collate_fn=theirs.collate, num_workers=workers)

@@ -2,14 +2,7 @@ from __future__ import annotations
 
 import pickle
 
-import pytest
-
-from assay.errors import AssayError, ConfigError, DataError, DeviceError
-
-
-def test_what_is_printed() -> None:
-    assert str(AssayError("no", hint="do this")) == "no\n  → do this"
-    assert str(AssayError("no")) == "no"
+from assay.errors import ConfigError, DataError
 
 
 def test_a_config_error_names_key_and_file() -> None:
@@ -17,14 +10,6 @@ def test_a_config_error_names_key_and_file() -> None:
     assert error.message == "optimizer.lr: is wrong (sgd.yaml)"
     assert (error.key, error.file, error.hint) == ("optimizer.lr", "sgd.yaml", "optimizer.lr=0.1")
     assert ConfigError("is wrong").message == "is wrong"
-
-
-@pytest.mark.parametrize(
-    ("kind", "code"), [(ConfigError, 2), (DataError, 1), (DeviceError, 1), (AssayError, 1)]
-)
-def test_exit_codes(kind: type[AssayError], code: int) -> None:
-    assert kind("x").exit_code == code
-    assert isinstance(kind("x"), AssayError)
 
 
 def test_comes_back_whole_from_a_worker_process() -> None:

@@ -157,10 +157,3 @@ def test_a_terminal_that_is_closed_is_no_error_of_what_is_printed(tmp_path: Path
     (tmp_path / "closed").touch()
     _, status = os.waitpid(process, 0)
     assert os.waitstatus_to_exitcode(status) == 7
-
-
-def test_another_error_of_a_stream_is_one(tmp_path: Path) -> None:
-    with (tmp_path / "closed").open("w") as stream:
-        console = Console(file=stream)
-    with pytest.raises(ValueError, match="closed file"):
-        console.print("x")

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from tests.cli.typed import in_an_empty_folder, typed
+from omegaconf import OmegaConf
+from tests.cli.typed import QUICK, in_an_empty_folder, typed
 
-from assay.cli.app import app, main
+from assay.cli.app import app
+from assay.compose.listing import groups
 from assay.errors import AssayError, ConfigError
 
 if TYPE_CHECKING:
@@ -32,13 +32,12 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
-def test_help_fits_the_screen(words: list[str], width: int) -> None:
-    result = typed(*words, width=width)
+def test_help_fits_the_screen(words: list[str]) -> None:
+    result = typed(*words)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert max(map(len, lines)) <= min(width, 80)
+    assert max(map(len, lines)) <= 80
     assert len(lines) <= 36, "one screen"
     assert not [line for line in lines if line.rstrip().endswith("...") and "Usage" not in line], "cut off"
 
@@ -60,19 +59,6 @@ def test_debug_lets_an_error_through() -> None:
     assert isinstance(result.exception, AssayError)
 
 
-def test_an_error_of_another_kind_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("first line\nsecond line")
-
-    monkeypatch.setattr("assay.check.checker.compose_job", fail)
-    result = typed("train")
-    assert result.exit_code == 1
-    first, second = result.stderr.splitlines()
-    assert first.startswith("error: RuntimeError: first line (")
-    assert re.search(r"test_app\.py:\d+, in fail\)$", first)
-    assert second == "  → the same command with --debug shows where this came from"
-
-
 def test_ctrl_c_before_a_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -90,16 +76,6 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     sweep = typed("train", "-m", "experiment=mine", "seed=1,y")
     assert sweep.stderr.splitlines()[0].startswith("error: seed: y was given")
     assert sweep.stderr.splitlines()[0].endswith("(command line)")
-
-
-@pytest.mark.parametrize("flag", ["-sc", "--shell-completion"])
-def test_shell_completion_passes_by_the_verbs(
-    flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COMP_LINE", "assay tr")
-    monkeypatch.setattr(sys, "argv", ["assay", flag, "query=bash"])
-    main()
-    assert capsys.readouterr().out.split() == ["train"]
 
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}
@@ -131,24 +107,14 @@ def test_a_mistyped_option_is_exit_code_2(
     assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
 
 
-def test_a_metric_that_no_run_has_is_exit_code_2(digits_run: Trained) -> None:
-    result = typed("best", str(digits_run.run_dir), "val/acuracy")
-    assert (result.exit_code, "val/acuracy" in result.stderr, "--sort" in result.stderr) == (2, True, False)
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["train", "--config-name", "mine"], "conf/experiment/NAME.yaml"),
-        (["train", "-cn=mine"], "conf/experiment/NAME.yaml"),
-        (["check", "--config-path", "configs"], "--config-dir DIR"),
         (["train", "-cp", "configs"], "--config-dir DIR"),
         (["train", "--info"], "assay explain KEY"),
-        (["train", "--cfg", "--package", "optimizer"], "assay explain NODE"),
         (["train", "--cfg", "--resolve"], "config.yaml"),
         (["train", "--cfg", "hydra"], "assay explain hydra"),
-        (["train", "data=iris", "--cfg", "all"], "assay explain hydra"),
-        (["train", "--hydra-help"], "assay train --help"),
         (["train", "--experimental-rerun", "x"], "assay reproduce RUN"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
@@ -161,16 +127,80 @@ def test_an_option_of_hydras_says_what_does_the_same(words: list[str], says: str
     assert says in json.loads(document.stdout)["error"]["message"]
 
 
-def test_cfg_job_prints_the_job_as_cfg_does() -> None:
-    plain, hydras = (typed("train", "data=iris", *cfg) for cfg in (["--cfg"], ["--cfg", "job"]))
-    assert (plain.exit_code, hydras.exit_code) == (0, 0)
-    lines = [[one for one in each.stdout.splitlines() if "run_dir:" not in one] for each in (plain, hydras)]
-    assert lines[0] == lines[1]
-    assert len(lines[0]) > 50
-
-
 def test_hydra_full_error_is_debug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     assert isinstance(typed("check", "modl=mlp").exception, ConfigError)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     assert isinstance(typed("check", "modl=mlp").exception, SystemExit)
+
+
+__all__ = ["in_an_empty_folder"]
+
+
+def test_help_of_train_names_every_group_and_shows_examples() -> None:
+    text = typed("train", "--help").stdout
+    for group in groups():
+        if "/" not in group:
+            assert f" {group} " in text.replace("\n", " "), group
+    assert "assay configs" in text
+    assert text.count("  assay train") >= 3
+
+
+__all__ = ["in_an_empty_folder"]
+
+
+def test_info() -> None:
+    lines = typed("info").stdout.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == ["versions", "cpu", "gpu", "device=auto"]
+    assert len({line.index(line.split()[1]) for line in lines if line.startswith("  ")}) == 1, "aligned"
+
+
+def test_explain() -> None:
+    result = typed("explain", "optimizer.lr", "experiment=digits_image", "optimizer.lr=0.1")
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["optimizer.lr", "=", "0.1"],
+        ["set", "by", "command", "line", "optimizer.lr=0.1"],
+        ["over", "conf/experiment/digits_image.yaml:15", "0.003"],
+        ["over", "conf/optimizer/adamw.yaml:4", "auto"],
+    ]
+    wrong = typed("explain", "optimzer")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "did you mean 'optimizer'?" in wrong.stderr
+
+
+def test_diff() -> None:
+    result = typed("diff", "", "seed=1")
+    assert result.exit_code == 0, "a report, whatever it says"
+    assert result.stdout.splitlines()[-1].split() == ["seed", "0", "1"]
+    assert typed("diff", "", "").stdout == "no difference\n"
+    wrong = typed("diff", "nowhere", "")
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert len(wrong.stderr.splitlines()) == 2
+
+
+__all__ = ["in_an_empty_folder"]
+
+
+def test_cfg_prints_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
+    result = typed("train", "--cfg", "optimizer=sgd", "optimizer.lr=0.25")
+    assert result.exit_code == 0
+    config = OmegaConf.create(result.stdout)
+    assert OmegaConf.select(config, "optimizer._target_") == "torch.optim.SGD"
+    assert OmegaConf.select(config, "optimizer.lr") == 0.25
+    assert "hydra" not in config
+    assert not list(tmp_path.iterdir())
+
+
+def test_cfg_of_a_sweep_is_every_job() -> None:
+    result = typed("train", "-m", "--cfg", "seed=1,2,3")
+    assert [OmegaConf.create(job).seed for job in result.stdout.split("---\n")] == [1, 2, 3]
+
+
+def test_a_sweep_with_a_job_that_cannot_run_is_not_started(tmp_path: Path) -> None:
+    result = typed("train", "-m", *QUICK[:2], "data=iris,diabetes", "metrics=multiclass", "hydra.sweep.dir=s")
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "s").exists()
+    assert "error: 1 of 2 jobs cannot run; none was started\n" in result.stderr
+    assert "job 1 (" in result.stderr
+    assert "\n  metrics." in result.stderr

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -24,21 +22,6 @@ def test_it_says_where_the_page_is_and_what_comes_next(digits_run: Trained, tmp_
     assert said.stdout.startswith(f"page  {page}  (")
     assert f"next  assay predict {digits_run.run_dir} ARRAY_Nx1x8x8.npy" in said.stdout
     assert f"assay compare {digits_run.run_dir.parent}" in said.stdout
-
-
-def test_a_run_on_a_table_is_given_rows(digits_run: Trained, tmp_path: Path) -> None:
-    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
-    (run_dir / "encoder.json").write_text("{}", encoding="utf-8")
-    said = CliRunner().invoke(app, ["report", str(run_dir), "--out", str(tmp_path / "page.html")])
-    assert f"next  assay predict {run_dir} NEW_ROWS.csv" in said.stdout
-
-
-def test_json(digits_run: Trained, tmp_path: Path) -> None:
-    words = ["report", str(digits_run.run_dir), "--out", str(tmp_path / "p.html"), "--json"]
-    said = json.loads(CliRunner().invoke(app, words).stdout)
-    assert said["kind"] == "report"
-    assert said["page"] == str(tmp_path / "p.html")
-    assert "roc" in said["figures"]
 
 
 def test_open_opens_it(digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

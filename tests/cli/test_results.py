@@ -8,7 +8,6 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -52,14 +51,6 @@ def test_compare_and_ls_look_at_outputs(outputs: Path) -> None:
     ]
 
 
-def test_every_option_of_compare(outputs: Path) -> None:
-    words = ("compare", "outputs/x", "outputs/x/0.1-0", "--sort", "test/accuracy", "--where", "seed=0")
-    text, _ = typed(*words, "--group-by", "optimizer.lr", "--metric", "val/accuracy", "--format", "csv")
-    lines = text.splitlines()
-    assert lines[0].startswith("optimizer.lr,test/accuracy,test/accuracy std")
-    assert [line.split(",")[0] for line in lines[1:]] == ["0.01", "0.1"]
-
-
 def test_json_is_one_document_however_it_is_asked_for(outputs: Path) -> None:
     one, _ = typed("compare", "--json")
     other, _ = typed("compare", "--format", "json")
@@ -77,16 +68,6 @@ def test_best_is_a_directory_for_scripts(outputs: Path) -> None:
     assert json.loads(typed("best", "outputs", "--json")[0])["run"] == "outputs/x/0.01-0"
     assert "did you mean 'val/accuracy'" in typed("best", "outputs", "val/acc", code=2)[1]
     assert "no run has a metric 'optimizer.lr'" in typed("best", "outputs", "optimizer.lr", code=2)[1]
-
-
-def test_best_of_nothing_that_has_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_run(tmp_path / "runs/a", status="failed", metrics={"val/loss": 0.1})
-    out, told = typed("best", "runs", code=1)
-    assert out == ""
-    assert "no finished run" in told
-    make_run(tmp_path / "runs/b", metrics={"mine": 0.1})
-    assert "runs mine:max" in typed("best", "runs", "mine", code=1)[1]
 
 
 def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,21 +101,11 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
     assert (found, "different data" in note) == ("runs/wine\n", True)
 
 
-def test_no_run_meets_a_condition(outputs: Path) -> None:
-    for verb in ("ls", "compare", "best"):
-        told = typed(verb, "outputs", "--where", "seed>abc", code=1)[1]
-        assert "none of 4 runs meets seed>abc" in told
-
-
 def test_no_runs_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "there is no folder outputs" in typed("compare", code=1)[1]
     Path("empty").mkdir()
     assert "empty holds no run" in typed("ls", "empty", code=1)[1]
-
-
-def test_watch_needs_a_terminal(outputs: Path) -> None:
-    assert "--watch" in typed("compare", "--watch", code=2)[1]
 
 
 def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
@@ -187,15 +158,6 @@ def test_watch_draws_until_ctrl_c(outputs: Path) -> None:
     shown, code = in_terminal("compare", "--watch", until="more than noise", stop=True)
     assert "2 configurations, 4 runs" in shown
     assert code == 0
-
-
-def test_no_torch_and_no_pandas_for_any_of_them(outputs: Path) -> None:
-    lines = "from assay.cli.app import app\n"
-    for words in (["compare"], ["ls"], ["best", "outputs"], ["compare", "--format", "latex"]):
-        lines += f"app({words!r}, standalone_mode=False)\n"
-    lines += "import sys\nassert not {'torch', 'pandas', 'sklearn', 'hydra'} & set(sys.modules), 'heavy'\n"
-    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 HALF = "\ud800"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
     from typer.testing import Result
-
-
-def test_eval(digits_run: Trained, tmp_path: Path) -> None:
-    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
-    result = CliRunner().invoke(app, ["eval", str(run_dir), "--split", "val", "--checkpoint", "last"])
-    assert result.exit_code == 0, result.output
-    assert "val   accuracy" in result.stdout
-    assert "180 samples, the run's own data" in result.stdout
-    assert f"assay predict {run_dir} ARRAY_Nx1x8x8.npy" in result.stdout
-    refused = CliRunner().invoke(app, ["eval", str(run_dir), "seed=1"])
-    assert refused.exit_code == 2
-    assert refused.stderr.startswith("error: seed: this is what the run is made of")
 
 
 def test_eval_as_json(digits_run: Trained, tmp_path: Path) -> None:
@@ -76,15 +64,6 @@ def test_beside_the_run_by_default(run_dir: Path) -> None:
     assert said.stderr == ""
 
 
-def test_export_as_json(run_dir: Path) -> None:
-    said = RUNNER.invoke(app, ["export", str(run_dir), "--format", "safetensors", "--json"])
-    document: dict[str, Any] = json.loads(said.stdout)
-    assert document["kind"] == "export"
-    assert document["path"] == str(run_dir / "export" / "safetensors" / "model.safetensors")
-    assert document["agreement"]["largest_difference"] == 0
-    assert document["agreement"]["num_samples"] == 360
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -108,11 +87,6 @@ def test_what_is_refused(run_dir: Path, arguments: list[str], message: str) -> N
     assert not (run_dir / "export").exists()
 
 
-def test_no_run(tmp_path: Path) -> None:
-    said = RUNNER.invoke(app, ["export", str(tmp_path)])
-    assert (said.exit_code, "is not a run directory" in said.stderr) == (1, True)
-
-
 def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -124,7 +98,7 @@ def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "pip install 'assay[export]'" in said.stderr
 
 
-def typed(*words: object, code: int = 0) -> Result:
+def predicted(*words: object, code: int = 0) -> Result:
     result = CliRunner().invoke(app, ["predict", *map(str, words)], env={"COLUMNS": "120"})
     assert result.exit_code == code, result.output
     return result
@@ -136,18 +110,12 @@ def digits(tmp_path: Path) -> Path:
     return tmp_path / "digits.npy"
 
 
-def test_the_first_rows_are_shown(digits_run: Trained, digits: Path) -> None:
-    lines = typed(digits_run.run_dir, digits, "--top-k", "2").stdout.splitlines()
-    assert lines[0].split() == ["input", "row", "prediction", "probability", "top_2", "probability_2"]
-    assert len(lines) == 1 + 20 + 2
-    assert lines[-2] == f"all    assay predict {digits_run.run_dir} {digits} --out predictions.csv"
-    assert lines[-1] == f"next   assay export {digits_run.run_dir}"
-
-
 def test_a_file_has_all_rows(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
     out = tmp_path / "found.csv"
     gone = tmp_path / "gone\x1b[31m.npy"
-    lines = typed(digits_run.run_dir, digits, gone, "--out", out, "--checkpoint", "last").stdout.splitlines()
+    lines = predicted(
+        digits_run.run_dir, digits, gone, "--out", out, "--checkpoint", "last"
+    ).stdout.splitlines()
     assert lines[0] == f"out    {out}: 61 rows"
     assert lines[-1].startswith("failed 1 of 61 samples, see column error; ")
     assert lines[-1].endswith("gone\\x1b[31m.npy: there is no such file")
@@ -158,28 +126,17 @@ def test_a_file_has_all_rows(digits_run: Trained, digits: Path, tmp_path: Path) 
 
 
 def test_one_document(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
-    found = json.loads(typed(digits_run.run_dir, digits, "--json").stdout)
+    found = json.loads(predicted(digits_run.run_dir, digits, "--json").stdout)
     assert not problems_of(found)
     assert (found["kind"], found["num_samples"], found["num_failed"]) == ("predict", 60, 0)
     assert len(found["rows"]) == 60
     assert found["rows"][7]["row"] == 7
     out = tmp_path / "x.jsonl"
-    found = json.loads(typed(digits_run.run_dir, digits, "--json", "--out", out).stdout)
+    found = json.loads(predicted(digits_run.run_dir, digits, "--json", "--out", out).stdout)
     assert (found["rows"], found["out"]) == ([], str(out))
-    found = json.loads(typed(digits_run.run_dir, tmp_path / "gone", "--json", code=1).stdout)
+    found = json.loads(predicted(digits_run.run_dir, tmp_path / "gone", "--json", code=1).stdout)
     assert found["error"]["message"].endswith("gone: there is no such file")
     assert found["num_failed"] == 1
-
-
-def test_a_document_has_the_first_rows_and_counts_all(digits_run: Trained, tmp_path: Path) -> None:
-    inputs = np.tile(load_digits().images[:60, None].astype(np.float32), (20, 1, 1, 1))
-    inputs[1100, 0, 0, 0] = np.nan
-    np.save(tmp_path / "many.npy", inputs)
-    found = json.loads(typed(digits_run.run_dir, tmp_path / "many.npy", "--json").stdout)
-    assert not problems_of(found)
-    assert (found["num_samples"], found["num_failed"]) == (1200, 1)
-    assert [row["row"] for row in found["rows"]] == list(range(1000))
-    assert found["notes"] == ["the first 1,000 of 1,200 rows are here; --out FILE writes all of them"]
 
 
 @pytest.mark.parametrize(
@@ -194,14 +151,14 @@ def test_a_document_has_the_first_rows_and_counts_all(digits_run: Trained, tmp_p
 def test_what_is_mistyped(
     digits_run: Trained, digits: Path, words: list[str], message: str, code: int
 ) -> None:
-    assert message in typed(digits_run.run_dir, digits, *words, code=code).stderr
+    assert message in predicted(digits_run.run_dir, digits, *words, code=code).stderr
 
 
 def test_nothing_could_be_predicted(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
-    said = typed(digits_run.run_dir, tmp_path / "gone.npy", code=1)
+    said = predicted(digits_run.run_dir, tmp_path / "gone.npy", code=1)
     assert f"error: no sample could be predicted, of 1; {tmp_path / 'gone.npy'}: there is no" in said.stderr
-    assert "is not a run directory" in typed(tmp_path, digits, code=1).stderr
+    assert "is not a run directory" in predicted(tmp_path, digits, code=1).stderr
     shutil.copytree(digits_run.run_dir, tmp_path / "run")
     path = tmp_path / "run" / "checkpoints" / "best.ckpt"
     path.write_bytes(path.read_bytes()[:1000])
-    assert "best.ckpt" in typed(tmp_path / "run", digits, code=1).stderr
+    assert "best.ckpt" in predicted(tmp_path / "run", digits, code=1).stderr

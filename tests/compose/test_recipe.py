@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from tests.conftest import Train, unchanged_process
 
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.compose.compose import compose, job_config, loader, trust_for
 from assay.compose.job_composer import JobComposer, compose_job
 from assay.errors import ConfigError
-from assay.run.resume import resume
 
 CONF = Path(__file__).parents[2] / "conf" / "optimizer"
 TAKES = sorted(
@@ -113,28 +111,6 @@ def test_what_cannot_be_is_refused_with_its_key(overrides: list[str], text: str)
         check_job(compose_job(overrides).to_config())
     assert raised.value.key == "optimizer.fused"
     assert raised.value.hint is not None
-
-
-@pytest.mark.always("optimizer.fused=null-optimizer.fused=auto-True")
-@pytest.mark.parametrize(
-    ("begun", "typed", "expected"),
-    [
-        ("optimizer.fused=auto", "optimizer.fused=null", None),
-        ("optimizer.fused=null", "optimizer.fused=auto", True),
-        ("~optimizer.fused", "", "no key"),
-    ],
-)
-def test_a_run_goes_on_as_it_was_or_as_it_is_told(
-    train: Train, begun: str, typed: str, expected: object
-) -> None:
-    run = train("data=iris", "model=linear", "callbacks=[default]", begun)
-    with unchanged_process():
-        result = resume(run.run_dir, ["trainer.max_epochs=2", *filter(None, [typed])])
-    assert result.status == "finished"
-    assert run.config.optimizer.get("fused", "no key") == expected
-    (state,) = run.checkpoint("last")["optimizer_states"]
-    assert state["param_groups"][0]["fused"] == (None if expected == "no key" else expected)
-    assert all(value["step"] == 14 for value in state["state"].values())
 
 
 def test_gradients_that_are_sparse_without_a_word_in_the_config_name_the_key(tmp_path: Path) -> None:

@@ -60,13 +60,6 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
 AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
 
 
-@pytest.mark.parametrize("more", [[], ["task=reconstruction"]])
-def test_without_a_target_a_table_or_arrays_are_reconstructed(table: str, more: list[str]) -> None:
-    loss, model, metrics = chosen(of_table(table, "null", *more))
-    assert (loss, model) == (MSE, AUTOENCODER)
-    assert ERROR in metrics
-
-
 @pytest.mark.parametrize(
     ("target", "value", "key"),
     [
@@ -118,31 +111,6 @@ def test_arrays(
     found, _, metrics = chosen(["data=arrays", f"data.source.root='{root}'", *more])
     assert found == loss
     assert metric in metrics
-
-
-def test_arrays_that_are_not_there_are_said_when_the_data_is_read(tmp_path: Path) -> None:
-    (tmp_path / "own.npz").write_bytes(b"no archive")
-    for root in ("own.npz", "nowhere"):
-        assert chosen(["data=arrays", f"data.source.root='{tmp_path / root}'"])[0] == CROSS_ENTROPY
-
-
-def test_what_says_its_task(tmp_path: Path) -> None:
-    told = ["data=synthetic", "data.source.task=regression"]
-    assert chosen(told)[0] == MSE
-    assert chosen([*told, "loss=l1"])[0] == "torch.nn.L1Loss"
-    assert chosen(["data=synthetic"])[0] == CROSS_ENTROPY
-    assert chosen(["data=diabetes"])[0] == MSE
-    assert chosen(["data=breast_cancer"])[0] == BCE
-
-
-def test_each_job_of_a_sweep_has_its_own(table: str, tmp_path: Path) -> None:
-    with loader() as hydra:
-        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
-        for number, (target, loss) in enumerate([("price", MSE), ("kind", BCE), ("price", MSE)]):
-            job = composer.job(of_table(table, target), number)
-            assert job.config["loss"]["_target_"] == loss
-            assert job.config["data"]["source"]["target"] == target
-            assert not any(override.startswith("task=") for override in job.overrides)
 
 
 @pytest.mark.parametrize(

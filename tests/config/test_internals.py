@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,29 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(assay.config.hydra_internals, "CONF_DIR", tmp_path)
     (tmp_path / "part.yaml").write_text("# P.\nvalue: 1\n", encoding="utf-8")
     return tmp_path
-
-
-def test_what_is_shipped_is_read_once_and_given_out_in_copies(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = repository(folder).load_config("part")
-    assert first is not None
-    first.config["value"] = 7
-    with monkeypatch.context() as patch:
-        patch.setattr("hydra._internal.config_repository.ConfigRepository.load_config", None)
-        again = copy.deepcopy(repository(folder)).load_config("part")
-    assert again is not None
-    assert again.config["value"] == 1
-
-
-def test_a_file_that_has_changed_is_read_again(folder: Path) -> None:
-    repository(folder).load_config("part")
-    (folder / "part.yaml").write_text("# P.\nvalue: 22\n", encoding="utf-8")
-    os.utime(folder / "part.yaml", ns=(1, 1))
-    changed = repository(folder).load_config("part")
-    assert changed is not None
-    assert changed.config["value"] == 22
-    assert repository(folder).load_config("nothing") is None
 
 
 @pytest.mark.parametrize(

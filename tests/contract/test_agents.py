@@ -63,22 +63,3 @@ def test_works_as_it_stands(line: Line, folder: Path, monkeypatch: pytest.Monkey
 def test_the_page_shows_every_verb() -> None:
     shown = {line.typed.split()[1] for line in LINES}
     assert shown == set(typer.main.get_group(app).commands) - {"reproduce"}
-
-
-def test_the_page_says_what_there_is() -> None:
-    """The fields that it names are fields of the documents or keys of a config."""
-    reference = (PAGE.parent / "json.md").read_text(encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    named = re.findall(r"`([a-z_]+)`", text)
-    fields = set(re.findall(r"^\| `(\w+)` \|", reference, re.MULTILINE))
-    known = {
-        *fields,
-        *typer.main.get_group(app).commands,
-        "kind",
-        "next",
-        "finished",
-        "onnx",
-        "torch_export",
-        "safetensors",
-    }
-    assert set(named) <= known, set(named) - known

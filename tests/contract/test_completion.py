@@ -49,17 +49,6 @@ def test_in_bash(tmp_path: Path) -> None:
     assert ask_bash("assay train optimizer.l", tmp_path) == ["optimizer.lr="]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_prints_a_script(
-    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from assay.cli.app import main
-
-    monkeypatch.setattr(sys, "argv", ["assay", "-sc", f"install={shell}"])
-    main()
-    assert "assay" in capsys.readouterr().out
-
-
 def test_fish_gets_a_word_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from assay.cli.app import main
 

@@ -110,13 +110,6 @@ def test_options_of_several_groups_compose_and_fit_what_they_name(
 
 
 @each_option
-def test_describes_itself_in_a_sentence(option: Option) -> None:
-    assert 10 <= len(option.description) <= 130
-    assert option.description[0].isupper() or option.description[0].isdigit()
-    assert option.description[-1] in ".?", "a sentence ends with a full stop"
-
-
-@each_option
 def test_repeats_nothing_that_the_data_knows(option: Option) -> None:
     node = OmegaConf.load(option.path)
     assert isinstance(node, DictConfig)
@@ -128,24 +121,3 @@ def test_repeats_nothing_that_the_data_knows(option: Option) -> None:
             "class_counts",
         ):
             assert entry.is_interpolation, entry.key
-
-
-@each_option
-def test_mirror(option: Option) -> None:
-    """A target assay.G.x.X lives in src/assay/G/x.py, and tests/G/test_x.py tests it."""
-    node = OmegaConf.load(option.path)
-    assert isinstance(node, DictConfig)
-    targets = [
-        str(entry.node._value()) for entry in walk(node) if entry.name == "_target_" and not entry.is_missing
-    ]
-    for target in targets:
-        if not target.startswith("assay.") or target == "assay.load":
-            continue
-        module, _, name = target.rpartition(".")
-        path = ROOT / "src" / (module.replace(".", "/") + ".py")
-        assert path.is_file(), target
-        text = path.read_text(encoding="utf-8")
-        assert f"\nclass {name}" in text or f"\ndef {name}" in text, f"{path} defines no {name}"
-        group, _, stem = module.removeprefix("assay.").rpartition(".")
-        test = ROOT / "tests" / group.replace(".", "/") / f"test_{stem}.py"
-        assert test.is_file(), f"no {test.relative_to(ROOT)} for {target}"

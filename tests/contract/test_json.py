@@ -28,12 +28,6 @@ CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
 VERBS = sorted(typer.main.get_group(app).commands)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_takes_it(verb: str) -> None:
-    flags = [flag for one in typer.main.get_group(app).commands[verb].params for flag in one.opts]
-    assert "--json" in flags
-
-
 def said() -> set[str]:
     """The kinds that the verbs say, in their source."""
     calls = [
@@ -85,17 +79,6 @@ def test_what_is_printed_before_training(tmp_path: Path, monkeypatch: pytest.Mon
     error = printed("check", "data=iris", "optimizer.lr=fast", code=2)["error"]
     assert (error["key"], error["file"], error["code"]) == ("optimizer.lr", "command line", 2)
     assert not list(tmp_path.iterdir())
-
-
-def test_what_is_printed_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    quick = ["data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1"]
-    run = printed("train", *quick, "hydra.run.dir=run")
-    record = json.loads(Path("run/record.json").read_text(encoding="utf-8"))
-    assert (run["run_dir"], run["status"], run["metrics"]) == ("run", "finished", record["metrics"])
-    assert (run["parameters"], run["trainable"], run["curves"]) == (15, 15, "run/metrics.csv")
-    again = printed("train", *quick, "hydra.run.dir=run", code=1)
-    assert "already holds a run" in again["error"]["message"]
 
 
 @pytest.mark.parametrize(

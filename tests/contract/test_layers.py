@@ -1,79 +1,30 @@
-"""What rooms may import of others, and of torch."""
+"""What the source may import, call and ask; directions between rooms are in `[tool.importlinter]`."""
 
 import ast
-from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from assay.task.task_of import TASKS
 
 SRC = Path(__file__).parents[2] / "src" / "assay"
 LEAVES = (
     *("augment", "callbacks", "data", "finetune", "logger", "loss", "metrics", "model", "optimizer"),
     "scheduler",
 )
-SHARED = (
-    "errors",
-    "quoting",
-    "splitmix",
-    "layer_depth",
-    "task",
-    "terminal",
-    "torch_internals",
-)
-ALSO = (
-    *(
-        "assay.config.did_you_mean.",
-        "assay.files.atomic.",
-        "assay.files.control_groups.",
-        "assay.files.symlinks.",
-    ),
-    *("assay.config.yaml_file.", "assay.record.run_record.", "assay.targets.objects."),
-)
-"""What every group may import: rooms, and files that judge or write files, or judge words."""
-HEAVY = {"torch", "torchvision", "lightning", "torchmetrics"}
-LIGHT = (
-    "__init__",
-    "analysis",
-    "callbacks.optuna_study",
-    "check.job",
-    "cli",
-    "compose",
-    "config",
-    "errors",
-    "figure",
-    "files",
-    "paths",
-    "process",
-    "quoting",
-    "record",
-    "report.difference",
-    "run.reproduce",
-    "run.result",
-    "sweep",
-    "targets.allowed_targets",
-    "targets.external_values",
-    "targets.trust",
-    "task",
-    "terminal",
-)
-
-
-Trees = dict[str, ast.Module]
-
-
-@pytest.fixture(scope="module")
-def trees() -> Iterator[Trees]:
-    """All modules, parsed once."""
-    paths = {
-        path.relative_to(SRC).with_suffix("").as_posix().replace("/", "."): path for path in SRC.rglob("*.py")
-    }
-    yield {name: ast.parse(paths[name].read_bytes()) for name in sorted(paths)}
-    imported.cache_clear()
 
 
 @cache
-def imported(tree: ast.Module, *, top_level_only: bool = False) -> frozenset[str]:
+def trees() -> dict[str, ast.Module]:
+    """All modules, parsed once."""
+    return {
+        path.relative_to(SRC).with_suffix("").as_posix().replace("/", "."): ast.parse(path.read_bytes())
+        for path in sorted(SRC.rglob("*.py"))
+    }
+
+
+def imported(tree: ast.Module) -> set[str]:
     """Full names of what a module imports; blocks for the type checker do not count."""
     found: set[str] = set()
     pending: list[ast.AST] = [tree]
@@ -81,79 +32,38 @@ def imported(tree: ast.Module, *, top_level_only: bool = False) -> frozenset[str
         node = pending.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
-        if top_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert not node.level, f"from {'.' * node.level}{node.module}: relative import"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         pending.extend(ast.iter_child_nodes(node))
-    return frozenset(found)
+    return found
 
 
-def rooms(names: Iterable[str]) -> set[str]:
-    """Those of assay among what is imported."""
-    return {name.split(".")[1] for name in names if name.startswith("assay.")}
-
-
-def group_of(name: str) -> str:
-    return name.split(".", 1)[0]
-
-
-def test_leaf_groups_know_neither_each_other_nor_hydra(trees: Trees) -> None:
-    leaves = {name: imported(tree) for name, tree in trees.items() if group_of(name) in LEAVES}
-    assert {group_of(name) for name in leaves} == set(LEAVES)
+def test_leaf_groups_know_no_config() -> None:
+    leaves = {name: imported(tree) for name, tree in trees().items() if name.split(".")[0] in LEAVES}
+    assert len(leaves) > len(LEAVES)
     for name, targets in leaves.items():
-        known = rooms(target for target in targets if not target.startswith(ALSO))
-        assert not {"hydra", "omegaconf"} & {group_of(target) for target in targets}, name
-        assert known <= {group_of(name), *SHARED}, name
+        assert not {"hydra", "omegaconf"} & {target.split(".")[0] for target in targets}, name
 
 
-@pytest.mark.parametrize("light", LIGHT)
-def test_light_modules_import_no_torch(light: str, trees: Trees) -> None:
-    found = [name for name in trees if name == light or name.startswith(f"{light}.")]
-    assert found
-    for name in found:
-        assert not {group_of(target) for target in imported(trees[name], top_level_only=True)} & HEAVY, name
-
-
-def test_module_knows_only_leaf_groups(trees: Trees) -> None:
-    assert rooms(imported(trees["module"])) <= {*LEAVES, "task"}
-
-
-def test_tasks_know_only_figures_errors_and_what_is_printed(trees: Trees) -> None:
-    for name, tree in trees.items():
-        if group_of(name) == "task":
-            assert rooms(imported(tree)) <= {
-                "task",
-                "figure",
-                "errors",
-                "quoting",
-                "terminal",
-            }, name
-
-
-def test_only_targets_calls_what_a_config_names(trees: Trees) -> None:
+def test_only_targets_calls_what_a_config_names() -> None:
     def users(*names: str) -> list[str]:
-        return [name for name, tree in trees.items() if imported(tree).intersection(names)]
+        return [name for name, tree in trees().items() if imported(tree).intersection(names)]
 
-    assert not users(
-        "hydra.utils.instantiate", "hydra.utils.call", "hydra.utils.get_class", "hydra.utils.get_method"
-    )
+    assert not users(*(f"hydra.utils.{name}" for name in ("instantiate", "call", "get_class", "get_method")))
     assert users("assay.targets.instantiate.instantiate") == ["build.node"]
     # Those beside it take a name from a list that is written in the source, or one of Optuna's own.
-    looked_up = [name for name, tree in trees.items() if imports_by_name(tree)]
-    assert looked_up == ["sweep.definition", "sweep.worker.fork_server", "targets.resolve"]
-
-
-def imports_by_name(tree: ast.AST) -> bool:
-    """Whether a module is imported whose name is not written there."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return any(
-        ast.unparse(call.func).endswith("import_module") and not isinstance(call.args[0], ast.Constant)
-        for call in calls
-    )
+    looked_up = [
+        name
+        for name, tree in trees().items()
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func).endswith("import_module")
+        and not isinstance(call.args[0], ast.Constant)
+    ]
+    assert sorted({*looked_up}) == ["sweep.definition", "sweep.worker.fork_server", "targets.resolve"]
 
 
 RUNS_CODE = {
@@ -184,8 +94,8 @@ def dangers(tree: ast.AST) -> list[str]:
     return found
 
 
-def test_nothing_unpickles(trees: Trees) -> None:
-    assert not {name: found for name, tree in trees.items() if (found := dangers(tree))}
+def test_nothing_unpickles() -> None:
+    assert not {name: found for name, tree in trees().items() if (found := dangers(tree))}
 
 
 @pytest.mark.parametrize(
@@ -202,3 +112,30 @@ def test_nothing_unpickles(trees: Trees) -> None:
 )
 def test_the_search_for_unpickling_finds_it(code: str) -> None:
     assert dangers(ast.parse(code))
+
+
+def branches(tree: ast.AST) -> list[str]:
+    """Comparisons with the name of a task, cases of a match, and tables with an entry for each."""
+    found = []
+    for node in ast.walk(tree):
+        asked: list[ast.expr | None] = []
+        if isinstance(node, ast.Compare):
+            asked = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            asked = [node.value]
+        elif isinstance(node, ast.Dict):
+            asked = node.keys
+        constants = [one for value in asked if value is not None for one in ast.walk(value)]
+        if any(isinstance(one, ast.Constant) and one.value in TASKS for one in constants):
+            found.append(ast.unparse(node)[:80])
+    return found
+
+
+def test_only_tasks_know_what_differs_between_tasks() -> None:
+    assert not {
+        name: branches(tree)
+        for name, tree in trees().items()
+        if branches(tree) and not name.startswith("task.")
+    }
+    for code in ('spec.task == "multiclass"', 'task in ("binary",)', '{"regression": 2}[task]'):
+        assert branches(ast.parse(code))

@@ -9,8 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-
-from assay.paths import CONF_DIR
+from tests.making_runs import make_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,12 +47,6 @@ for line in sys.stdin:
 """
 """Runs each command in a fork: what all of them import is imported once."""
 
-COMPOSE = """
-import sys, hydra, rich.console, typer
-with hydra.initialize_config_dir(sys.argv[1], version_base="1.3"):
-    hydra.compose("train")
-"""
-
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[subprocess.Popen[str]]:
@@ -88,13 +81,18 @@ def forks() -> Iterator[subprocess.Popen[str]]:
         (["diff", "nowhere", ""], 1),
         (["reproduce", "nowhere"], 1),
         (["train", "-m", "optimizer=sgd,sdg"], 2),
+        (["ls", "RUNS"], 0),
+        (["compare", "RUNS", "--format", "latex"], 0),
+        (["best", "RUNS"], 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
 def test_without_torch(arguments: list[str], code: int, forks: subprocess.Popen[str], tmp_path: Path) -> None:
     assert forks.stdin is not None
     assert forks.stdout is not None
-    forks.stdin.write(json.dumps([str(tmp_path / "said"), PROBE, arguments]) + "\n")
+    make_run(tmp_path / "runs/a", metrics={"val/loss": 0.5}, best={"monitor": "val/loss", "value": 0.5})
+    words = [str(tmp_path / "runs") if word == "RUNS" else word for word in arguments]
+    forks.stdin.write(json.dumps([str(tmp_path / "said"), PROBE, words]) + "\n")
     forks.stdin.flush()
     assert forks.stdout.readline() == "\n"
     said = (tmp_path / "said").read_text(encoding="utf-8")
@@ -108,10 +106,3 @@ def seconds(code: str, *arguments: str) -> float:
     subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False, timeout=60)
     after = os.times()
     return after.children_user + after.children_system - before.children_user - before.children_system
-
-
-def test_answers_about_as_fast_as_hydra_composes() -> None:
-    commands = (["--help"], ["train", "optimzer=sgd"], ["explain", "optimizer.lr"])
-    most = 4 * min(seconds(COMPOSE, str(CONF_DIR)) for _ in range(2))
-    for arguments in commands:
-        assert any(seconds(PROBE, *arguments) < most for _ in range(3)), arguments

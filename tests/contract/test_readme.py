@@ -73,13 +73,6 @@ def every_command() -> list[Command]:
 COMMANDS = every_command()
 
 
-def test_finds_the_commands() -> None:
-    by_source = {command.source for command in COMMANDS}
-    assert {"README.md", "--help", "train --help", "experiment/digits_image.yaml"} <= by_source
-    assert len(COMMANDS) > 25
-    assert Command("train data=wine model=mlp optimizer.lr=0.01", "README.md") in COMMANDS
-
-
 @pytest.mark.parametrize("command", {command.text: command for command in COMMANDS}.values(), ids=str)
 def test_can_be_typed(command: Command, tmp_path: Path) -> None:
     verb, *words = shlex.split(command.text)
@@ -147,13 +140,9 @@ def named_modules() -> list[str]:
     return sorted({*files, *modules} - NO_MODULES)
 
 
-@pytest.mark.parametrize("name", named_modules())
-def test_the_page_on_the_house_names_what_there_is(name: str) -> None:
-    place = ROOT / "src" / "assay" / name
-    # A name may go on into a module: `targets.instantiate.build`.
-    assert (
-        place.exists()
-        or (ROOT / name).exists()
-        or place.with_suffix(".py").exists()
-        or place.parent.with_suffix(".py").exists()
-    )
+def test_the_page_on_the_house_names_what_there_is() -> None:
+    for name in named_modules():
+        place = ROOT / "src" / "assay" / name
+        # A name may go on into a module: `targets.instantiate.build`.
+        there = (place, ROOT / name, place.with_suffix(".py"), place.parent.with_suffix(".py"))
+        assert any(path.exists() for path in there), name

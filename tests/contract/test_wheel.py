@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.compose.listing import list_options
 from assay.paths import CONF_DIR
 
 ROOT = Path(__file__).parents[2]
@@ -81,20 +80,6 @@ def test_the_installed_package_uses_its_own_configs(installed: Path, elsewhere: 
     assert cli.is_relative_to(installed.resolve())
 
 
-def test_lists_every_option(installed: Path, elsewhere: Path) -> None:
-    out = run(sys.executable, "-P", "-c", RUN, "configs", cwd=elsewhere, PYTHONPATH=str(installed))
-    listed = [line for line in out.splitlines() if line.startswith("  ")]
-    assert len(listed) == len(list_options())
-
-
-def test_composes(installed: Path, elsewhere: Path) -> None:
-    words = ("train", "--cfg", "data=wine", "optimizer=sgd", "optimizer.lr=0.25", "callbacks=[default,ema]")
-    out = run(sys.executable, "-P", "-c", RUN, *words, cwd=elsewhere, PYTHONPATH=str(installed))
-    assert "torch.optim.SGD" in out
-    assert "lr: 0.25" in out
-    assert not list(elsewhere.iterdir()), "composing writes nothing"
-
-
 def test_runs_a_task_and_a_launcher_of_ones_own(installed: Path, elsewhere: Path) -> None:
     """`examples/my_project`, in the processes of the sweep, of its check and of its job."""
     project = elsewhere / "my project"
@@ -113,10 +98,3 @@ def test_runs_a_task_and_a_launcher_of_ones_own(installed: Path, elsewhere: Path
     told = [path.read_text(encoding="utf-8") for path in project.rglob("process_*.txt")]
     assert len(told) == 3
     assert {*told} == {str(installed.resolve() / "assay" / "__init__.py")}
-
-
-def test_installs_the_command(installed: Path, elsewhere: Path) -> None:
-    command = installed / "bin" / "assay"
-    assert command.is_file()
-    out = run(command, "--version", cwd=elsewhere, PYTHONPATH=str(installed))
-    assert out.startswith("assay ")

@@ -13,30 +13,13 @@ import pytest
 from assay.files.atomic import (
     remove_unfinished,
     replacing,
-    sync_directory,
     temporary_folder,
     write_bytes,
-    write_text,
 )
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_writes_and_replaces(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b.txt"
-    write_text(path, "one\r\nzwei: ü\n")
-    assert path.read_bytes() == "one\r\nzwei: ü\n".encode()
-    write_bytes(path, b"\x00two")
-    assert path.read_bytes() == b"\x00two"
-    assert names(path.parent) == ["b.txt"]
-
-
-def test_bytes_that_are_no_text_come_out_as_they_were(tmp_path: Path) -> None:
-    content = b"caf\xe9 \xff\n"
-    write_text(tmp_path / "a", content.decode("utf-8", "surrogateescape"))
-    assert (tmp_path / "a").read_bytes() == content
 
 
 def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
@@ -117,16 +100,6 @@ def test_order_is_content_then_name_then_directory(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "replace", noting_replace)
     write_bytes(tmp_path / "x", b"1")
     assert calls == ["content", "name", "directory"]
-
-
-def test_a_file_system_that_cannot_sync_a_directory_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cannot(descriptor: int) -> None:
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(os, "fsync", cannot)
-    sync_directory(tmp_path)
 
 
 def test_what_was_left_unfinished_goes_and_nothing_else(tmp_path: Path) -> None:

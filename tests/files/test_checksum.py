@@ -43,12 +43,3 @@ def test_whether_it_is_whole(tmp_path: Path, content: bytes, sums: list[str], re
         found = damage(path, file)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
-
-
-def test_what_came_without(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    assert sums_of_content(path) == []
-    path.write_bytes(b"a")
-    assert sums_of_content(path) == [A]
-    with path.open("rb") as file:
-        assert damage(path, file).startswith("has no .sha256 file")

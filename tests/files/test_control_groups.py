@@ -60,7 +60,3 @@ def test_a_limit_of_a_group_around_this_one(
             (place / name).write_text(f"{value}\n", encoding="utf-8")
     (tmp_path / "cgroup" / "memory.max").write_text("max\n", encoding="utf-8")
     assert sorted(memory_limits(tmp_path / "cgroup", tmp_path / "proc")) == [(70, 30), (90, 30)]
-
-
-def test_this_machine_has_a_counter() -> None:
-    assert kills() >= 0

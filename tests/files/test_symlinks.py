@@ -138,31 +138,6 @@ def test_links_within_are_fine(run_dir: Path, tmp_path: Path) -> None:
     check_links(tmp_path / "link")
 
 
-def test_a_new_file_is_made(run_dir: Path) -> None:
-    for part in (b"a", b"b"):
-        descriptor = appending(run_dir / "x", 0o600)
-        os.write(descriptor, part)
-        os.close(descriptor)
-    assert (run_dir / "x").read_bytes() == b"ab"
-    assert (run_dir / "x").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(OSError, match="No such file"):
-        appending(run_dir / "no" / "x")
-    with pytest.raises((AssayError, OSError)):
-        appending(run_dir)
-
-
-def test_files_that_no_run_has_written_stay(run_dir: Path) -> None:
-    (run_dir / "config.yaml").write_text("mine: 1\n", encoding="utf-8")
-    with pytest.raises(AssayError, match="no run has written it"):
-        RunDirectory.create(run_dir)
-    (run_dir / "config.yaml").unlink()
-    RunDirectory.create(run_dir).write("config.yaml", "seed: 1\n")
-    RunDirectory.create(run_dir)  # of a run that was killed before it had a record
-    (run_dir / "thesis.csv").write_text("year,rain\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="no run has written it"):
-        RunCSV(run_dir / "thesis.csv")
-
-
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "record": ("record.json", RunRecord.load),
     "config": ("config.yaml", read_config),
@@ -180,14 +155,6 @@ def test_a_pipe_is_not_read(name: str, tmp_path: Path) -> None:
         return
     with pytest.raises(AssayError, match=file):
         read(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["log.txt", "metrics.csv", "encoder.json", "record.json"])
-def test_a_folder_in_the_place_of_a_file_is_named(name: str, run_dir: Path) -> None:
-    (run_dir / name / "inside").mkdir(parents=True)
-    with pytest.raises(AssayError, match=f"{name} is a folder, and a file was expected") as caught:
-        check_links(run_dir)
-    assert "rm -r" in caught.value.hint
 
 
 def test_the_end_of_a_log_is_read_and_no_link_is_followed(tmp_path: Path) -> None:

@@ -1,17 +1,26 @@
+"""A config says what to compute; never where to write, whom to contact or what to execute."""
+
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
+import inspect
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
 
+import lightning.pytorch.callbacks
+import lightning.pytorch.loggers
+import lightning.pytorch.profilers
 import pytest
+from omegaconf import OmegaConf
 
-from assay.compose.compose import compose, compose_with, job_config, loader
-from assay.config.serialize import fingerprint
+from assay.compose.compose import compose
 from assay.errors import ConfigError
 from assay.sweep.session import plan
-from assay.targets.trust import checked_names, project_packages, typed_packages
+from assay.targets.external_values import check_outside, may_reach_out, said_in
+from assay.targets.trust import Trust, project_packages, trust, typed_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -21,10 +30,6 @@ def project(folder: Path, **files: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return folder / "conf"
-
-
-def test_nothing_is_trusted_at_first() -> None:
-    assert compose().trusted_packages == []
 
 
 def test_named_by_the_project_and_on_the_command_line(
@@ -61,29 +66,8 @@ def test_the_last_one_typed_holds(overrides: list[str]) -> None:
 @pytest.mark.parametrize(
     "typed",
     [
-        *(
-            "my_project",
-            "null,a",
-            "[os]",
-            "[os.path]",
-            "[torch]",
-            "[assay]",
-            "[builtins]",
-            "[hydra_plugins]",
-            "[_io]",
-        ),
-        *(
-            "[a..b]",
-            "[1]",
-            "[a-b]",
-            "[[a]]",
-            "{a: b}",
-            "['${oc.env:HOME}']",
-            "${seed}",
-            "[a],[b]",
-            "['a b']",
-            "['']",
-        ),
+        *("my_project", "null,a", "[os.path]", "[torch]", "[assay]", "[hydra_plugins]", "[_io]", "[a..b]"),
+        *("[1]", "[[a]]", "{a: b}", "['${oc.env:HOME}']", "${seed}", "[a],[b]", "['']"),
     ],
 )
 def test_no_such_names(typed: str) -> None:
@@ -97,13 +81,10 @@ def test_no_such_names(typed: str) -> None:
     "text",
     [
         "trusted_packages: [my_project]\nseed: 1\n",
-        "trusted_packages: my_project\n",
         "trusted_packages: [subprocess]\n",
         "trusted_packages: ['${oc.env:HOME}']\n",
         "- my_project\n",
-        "trusted_packages: [\n",
         "trusted_packages: !!python/name:os.system\n",
-        "my_project\n",
     ],
 )
 def test_no_such_project_file(tmp_path: Path, text: str) -> None:
@@ -112,18 +93,10 @@ def test_no_such_project_file(tmp_path: Path, text: str) -> None:
         compose([], conf)
 
 
-def test_a_project_that_trusts_nothing(tmp_path: Path) -> None:
-    assert project_packages(project(tmp_path, project="")) == ()
-    assert project_packages(project(tmp_path, project="trusted_packages:\n")) == ()
-    assert project_packages(tmp_path) == ()
-    assert project_packages(None) == ()
-
-
 @pytest.mark.parametrize(
     "option",
     [
         "# @package _global_\ntrusted_packages: [evil]\n",
-        "# @package _global_\ntrusted_packages: evil\n",
         "# @package _global_\ntrusted_packages: ${oc.create:[evil]}\n",
         "# @package _global_\ntrusted_packages: [evil]\n"
         "hydra: {overrides: {task: ['trusted_packages=[evil]']}}\n",
@@ -140,18 +113,6 @@ def test_an_experiment_cannot_trust(tmp_path: Path, option: str, typed: list[str
             compose(overrides, conf)
         with pytest.raises(ConfigError, match="must not choose what is trusted"):
             plan([*overrides, "seed=1,2"], conf)
-
-
-@pytest.mark.parametrize("value", ["{a: evil}", "[[evil]]"])
-def test_nor_in_another_way(tmp_path: Path, value: str) -> None:
-    conf = project(tmp_path, experiment__evil=f"# @package _global_\ntrusted_packages: {value}\n")
-    with pytest.raises(ConfigError):
-        compose(["experiment=evil"], conf)
-
-
-def test_nor_by_leaving_it_open(tmp_path: Path) -> None:
-    conf = project(tmp_path, experiment__evil="# @package _global_\ntrusted_packages: ???\n")
-    assert compose(["experiment=evil"], conf).trusted_packages == []
 
 
 @pytest.mark.parametrize(
@@ -176,27 +137,174 @@ def test_configs_of_a_trusted_package(tmp_path: Path, monkeypatch: pytest.Monkey
     assert compose(plain).model._target_ == "torch.nn.Identity"
 
 
-def test_it_is_no_part_of_what_a_job_is() -> None:
-    one, two = job_config(compose()), job_config(compose(["trusted_packages=[my_project]"]))
-    two.run_dir = one.run_dir
-    assert fingerprint(one) == fingerprint(two)
+NOBODY = Trust()
+OUTSIDE = {
+    "logger.csv.path": "conf/model/mlp.yaml",
+    "logger.tensorboard.version": "../../../up",
+    "logger.mlflow.tracking_uri": "http://evil/x",
+    "logger.wandb.api_key": "0123456789",
+    "callbacks.checkpoint.dirpath": "${run_dir}/../other",
+    "callbacks.checkpoint.filename": "../../best",
+    "callbacks.x.deep[0].file": "/etc/x",
+    "trainer.strategy.init_method": "tcp://10.0.0.1:1",
+    "model.weights": "https://evil/w.safetensors",
+    "model.network.weights": "DEFAULT",
+    "data.source.path": "s3://evil/rows.csv",
+}
+INSIDE = {
+    "logger.csv.path": "${run_dir}/metrics.csv",
+    "logger.mlflow.tracking_uri": "sqlite:///outputs/mlflow.db",
+    "logger.wandb.notes": "see https://example.org",
+    "callbacks.checkpoint.dirpath": "${run_dir}/checkpoints",
+    "callbacks.checkpoint.filename": "{epoch}-best",
+    "callbacks.checkpoint.monitor": "val/loss",
+    "callbacks.x.steps": "${spec.total_steps}",
+    "data.source.root": "/datasets/mine",
+    "trainer.profiler": "simple",
+    "tags": "https://example.org/ticket",
+}
 
 
-def test_names() -> None:
-    assert checked_names(["a", "b.c"]) == ("a", "b.c")
-    assert checked_names(None) == ()
-    assert (
-        typed_packages(["model.trusted_packages=[a]", "trusted_packagesx=[b]", "a=[trusted_packages"]) == ()
-    )
-    assert typed_packages(["trusted_packages=[a]", "~trusted_packages"]) == ()
+def job_with(key: str, value: Any) -> Any:
+    config = OmegaConf.create({"name": "x", "run_dir": "outputs/run"})
+    outer, is_list, inner = key.partition("[0].")
+    OmegaConf.update(config, outer, [OmegaConf.create({inner: value})] if is_list else value)
+    return config
 
 
-def test_the_loader_alone_imports_nothing_of_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project(tmp_path, project="trusted_packages: [my_project]\n")
+@pytest.mark.parametrize(("key", "value"), OUTSIDE.items())
+def test_outside_needs_a_person(key: str, value: str) -> None:
+    config = job_with(key, value)
+    with pytest.raises(ConfigError, match="was not typed") as caught:
+        check_outside(config, NOBODY)
+    assert caught.value.key == key
+    typed = caught.value.hint.removeprefix("if you want that, type it: ").partition(", or name it under")[0]
+    (word,) = shlex.split(typed)
+    assert word.startswith(f"{key}=")
+    assert may_reach_out(key, value)
+    check_outside(config, Trust(keys=frozenset([key])))
+    check_outside(config, Trust(said=said_in(config)))
+
+
+@pytest.mark.parametrize(("key", "value"), INSIDE.items())
+def test_what_stays_inside_needs_nobody(key: str, value: str) -> None:
+    check_outside(job_with(key, value), NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "is_fine"),
+    [
+        ("/scratch/me", "/scratch/me/a", True),
+        ("/scratch/me/", "/scratch/me/a/b", True),
+        ("/scratch/me", "/scratch/me", True),
+        ("/scratch/me", "/scratch/men", False),
+        ("/scratch/me", "/scratch/me/../you", False),
+        ("http://lab:5000", "http://lab:5000/x", True),
+        ("http://lab", "http://lab.evil/x", False),
+        ("http://lab", "http://lab@evil/x", False),
+    ],
+)
+def test_trusted_values_of_the_project(said: str, value: str, *, is_fine: bool) -> None:
+    config = job_with("callbacks.checkpoint.dirpath", value)
+    if is_fine:
+        check_outside(config, Trust(values=(said,)))
+    else:
+        with pytest.raises(ConfigError):
+            check_outside(config, Trust(values=(said,)))
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("a.b=1", {"a.b"}),
+        ("++a.b=/x", {"a.b"}),
+        ("a={b: /x, c: [/y]}", {"a.b", "a.c", "a.c[0]"}),
+        ("a.0=/x", {"a[0]"}),
+        ("a=/x,/y", {"a"}),
+        ("a=/${oc.env:HOME}/${name}", {"a"}),
+        ("a=${evil}", set()),
+        ("a={b: '${evil}'}", set()),
+        ("a=/x,${evil}", set()),
+        ("a=${oc.env:X,${evil}}", set()),
+        ("~a", set()),
+        ("a=[", set()),
+    ],
+)
+def test_what_was_typed(typed: str, keys: set[str]) -> None:
+    assert typed_keys([typed]) == keys
+
+
+@pytest.mark.parametrize("name", ["../../up", "/var/x", ".hidden", "", "a\nb", "~", "-x"])
+def test_a_name_is_made_of_words(name: str) -> None:
+    config = job_with("seed", 1)
+    config.name = name
+    with pytest.raises(ConfigError, match="cannot be part of a path"):
+        check_outside(config, NOBODY)
+
+
+def test_a_class_of_the_persons_own_may_have_a_path() -> None:
+    config = OmegaConf.create({"name": "x", "run_dir": "run", "trusted_packages": ["mine"], "callbacks": {}})
+    for target, is_fine in (("mine.notes.Notes", True), ("mined.notes.Notes", False)):
+        config.callbacks.x = {"_target_": target, "deep": {"folder": "${run_dir}/../notes"}}
+        if is_fine:
+            check_outside(config, NOBODY)
+        else:
+            with pytest.raises(ConfigError, match="was not typed"):
+                check_outside(config, NOBODY)
+    config.callbacks.x = {"_target_": "mine.notes.Notes", "folder": "http://evil"}
+    with pytest.raises(ConfigError, match="address"):
+        check_outside(config, NOBODY)
+
+
+def test_an_experiment_and_the_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    with loader() as hydra:
-        compose_with(hydra, [])
-    assert str(tmp_path) not in sys.path
+    (tmp_path / "conf/experiment").mkdir(parents=True)
+    evil = tmp_path / "conf/experiment/evil.yaml"
+
+    def says(text: str, *typed: str) -> Any:
+        evil.write_text(f"# @package _global_\n{text}\n", encoding="utf-8")
+        return compose(["experiment=evil", *typed])
+
+    path = "logger: {csv: {path: notes.txt}}"
+    with pytest.raises(ConfigError, match=r"logger\.csv\.path: 'notes.txt' was not typed"):
+        says(path)
+    with pytest.raises(ConfigError, match=r"logger\.csv\.path"):
+        says(f"{path}\nmine: notes.txt", "logger.csv.path=${mine}")
+    assert says(path, "logger.csv.path=notes.txt").logger.csv.path == "notes.txt"
+    for place in ("/var/x", "../x", ".git/x", "."):
+        with pytest.raises(ConfigError, match=r"hydra\.run\.dir"):
+            says(f"hydra: {{run: {{dir: {place}}}}}")
+    assert says("hydra: {run: {dir: runs/x}}").run_dir == "runs/x"
+    with pytest.raises(ConfigError, match=r"hydra\.launcher\.setup\[0\]: 'touch x' was not typed") as caught:
+        says("hydra: {launcher: {setup: [touch x]}}")
+    assert "'hydra.launcher.setup=[touch x]'" in caught.value.hint
+    (tmp_path / "conf/project.yaml").write_text("trusted_values: [touch x, notes.txt]\n", encoding="utf-8")
+    says(f"{path}\nhydra: {{launcher: {{setup: [touch x]}}}}")
+    assert trust([]).values == ("touch x", "notes.txt")
+
+
+def _arguments() -> Iterator[tuple[str, str, str]]:
+    """Arguments of Lightning's own parts that are a path or an address by their name."""
+    meant = re.compile(
+        r"dir|path|file|folder|uri|url|host|addr|server|location|token|api_key|entity|workspace"
+    )
+    rooms = {
+        "callbacks": lightning.pytorch.callbacks,
+        "logger": lightning.pytorch.loggers,
+        "trainer": lightning.pytorch.profilers,
+    }
+    for root, room in rooms.items():
+        for name, kind in inspect.getmembers(room, inspect.isclass):
+            for argument in inspect.signature(kind.__init__).parameters:
+                if meant.search(argument):
+                    yield root, name, argument
+
+
+def test_every_such_argument_of_lightning_is_known() -> None:
+    """Whatever value it has: a plain word is taken from the current directory, a host has no scheme."""
+    known_to_be_harmless = {"filename", "add_file_policy", "profiler_kwargs"}
+    found = {(root, name, one) for root, name, one in _arguments() if one not in known_to_be_harmless}
+    assert len(found) >= 10
+    for root, name, argument in sorted(found):
+        with pytest.raises(ConfigError, match="was not typed"):
+            check_outside(job_with(f"{root}.{name}.{argument}", "word"), NOBODY)
