@@ -10,11 +10,6 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_conf_dir_holds_the_primary_config() -> None:
-    assert CONF_DIR.is_absolute()
-    assert (CONF_DIR / "train.yaml").is_file()
-
-
 def test_the_projects_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert project_conf() is None

@@ -98,19 +98,6 @@ def test_errors(error: BaseException, told: dict[str, Any], capfd: pytest.Captur
     assert told.items() <= document["error"].items()
 
 
-def test_a_signal_ends_it_with_a_document(capfd: pytest.CaptureFixture[str]) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-
-    def body(_: Document) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(60)
-
-    assert only_verb(body) == 128 + signal.SIGTERM
-    error = json.loads(capfd.readouterr().out)["error"]
-    assert (error["message"], error["code"]) == ("stopped by SIGTERM", 143)
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_signal_removes_what_is_being_written(tmp_path: Path, *, as_json: bool) -> None:
     def write_half() -> None:
@@ -138,15 +125,6 @@ def test_a_command_line_that_is_refused(words: list[str]) -> None:
     assert words[-1] in document["error"]["message"] or "argument" in document["error"]["message"]
     assert not CliRunner().invoke(app, words).stdout, "without --json nothing is on stdout"
     assert not CliRunner().invoke(app, [*words, "--", "--json"]).stdout, "an argument is not the flag"
-
-
-def test_ctrl_c_before_the_verb_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("assay.cli.inspect.reported", stop)
-    code, document = printed("info")
-    assert (code, document["error"]["message"], document["error"]["code"]) == (130, "stopped by hand", 130)
 
 
 def test_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,16 +41,6 @@ def typed(*words: str, code: int = 0) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_compare_and_ls_look_at_outputs(outputs: Path) -> None:
-    text, _ = typed("compare")
-    assert "2 configurations, 4 runs" in text
-    assert "Welch's t-test" in text
-    listed, _ = typed("ls")
-    assert [line.split()[-1] for line in listed.splitlines()[2:6]] == [
-        *("outputs/x/0.01-0", "outputs/x/0.01-1", "outputs/x/0.1-0", "outputs/x/0.1-1")
-    ]
-
-
 def test_json_is_one_document_however_it_is_asked_for(outputs: Path) -> None:
     one, _ = typed("compare", "--json")
     other, _ = typed("compare", "--format", "json")

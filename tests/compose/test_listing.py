@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_in_a_pipe_each_option_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    listing.show(listing.listed("", None))
-    lines = capsys.readouterr().out.splitlines()
-    options = list_options()
-    assert len([line for line in lines if line.startswith("  ")]) == len(options)
-    assert all(line == line.rstrip() for line in lines)
-    for option in options:
-        assert any(line.split() == [option.name, *option.description.split()] for line in lines), option
-
-
 def test_unknown_group() -> None:
     with pytest.raises(ConfigError, match=r"optim: there is no such group; did you mean 'optimizer'\?"):
         listing.show(listing.listed("optim", None))

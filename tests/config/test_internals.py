@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hydra._internal import config_loader_impl, defaults_list
+from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.plugins import Plugins
@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, base
 
 import assay.config.hydra_internals
 from assay.compose.compose import loader
-from assay.config.hydra_internals import Repository, defaults_of
+from assay.config.hydra_internals import Repository
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,15 +40,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("text", "reaches_out"),
     [
-        ("a: 1\n", False),
         ("# @package trainer\na: 1\n", False),
         ("# @package _global_\na: 1\n", True),
-        ("defaults: [_self_]\na: 1\n", False),
         ("defaults:\n  - transform: none\n  - _self_\n", False),
         ("defaults:\n  - other\n", False),
         ("defaults:\n  - /group/other\n", True),
         ("defaults:\n  - other@_global_\n", True),
-        ("defaults:\n  - /loss: mse\n", True),
         ("defaults:\n  - override /loss: mse\n", True),
         ("defaults:\n  - transform@loss: none\n", True),
     ],
@@ -58,36 +55,6 @@ def test_what_an_option_can_set_beside_its_group(folder: Path, text: str, reache
     (folder / "group" / "option.yaml").write_text(text, encoding="utf-8")
     assert repository(folder).reaches_out("group/option") == reaches_out
     assert repository(folder).reaches_out("group/nothing"), "not known"
-
-
-def test_the_defaults_list_of_a_job_is_made_once_and_one_of_other_words_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[object] = []
-    create = defaults_list.create_defaults_list
-
-    def counted(*given: object, **more: object) -> object:
-        made.append(create(*given, **more))  # type: ignore[arg-type]  # whatever Hydra gives
-        return made[-1]
-
-    monkeypatch.setattr(assay.config.hydra_internals, "create_defaults_list", counted)
-    assert vars(config_loader_impl)["create_defaults_list"] is not create, "Hydra calls ours"
-    with loader() as hydra:
-        hydra.compose_config("train", ["data=wine"], run_mode=RunMode.RUN, with_log_configuration=False)
-        assert len(made) == 1
-        same, _, repository = defaults_of(hydra.config_loader, "train", ["data=wine"])
-        assert made == [same]
-        other, *_ = defaults_of(hydra.config_loader, "train", ["data=iris"])
-        assert made == [same, other]
-        lent = repository.load_config("optimizer/adamw")
-    with loader() as hydra:
-        hydra.compose_config("train", ["optimizer.lr=7"], run_mode=RunMode.RUN, with_log_configuration=False)
-        _, _, repository = defaults_of(hydra.config_loader, "train", [])
-        again = repository.load_config("optimizer/adamw")
-    assert lent is not None
-    assert again is not None
-    assert again.config == lent.config, "composing changes nothing of what is lent"
-    assert again.config["lr"] != 7
 
 
 def test_an_option_named_by_an_interpolation_of_another(tmp_path: Path) -> None:

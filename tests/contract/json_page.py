@@ -5,48 +5,42 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
+import datetime
 import importlib
 import inspect
 import re
+import types
+import typing
+from collections import abc
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from assay.cli.documents import KINDS, Problem
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MARK = "<!-- from the classes: python -m tests.contract.json_page -->\n"
-WORDS = {
-    "str": "text",
-    "int": "integer",
-    "float": "number",
-    "bool": "true or false",
-    "Path": "path",
-    "Any": "anything",
-    "Mapping": "object",
-    "dict": "object",
-    "datetime": "time",
-    "None": "null",
-    "Literal": "text",
-    "Status": "text",
-    "Cause": "text",
-    "Direction": "text",
-    "TaskName": "text",
+WORDS: dict[Any, str] = {
+    str: "text",
+    int: "integer",
+    float: "number",
+    bool: "true or false",
+    Path: "path",
+    Any: "anything",
+    type(None): "null",
+    datetime.datetime: "time",
+    Literal: "text",
+    dict: "object",
+    abc.Mapping: "object",
 }
-CHECKS: dict[str, Any] = {
-    "text": lambda value: isinstance(value, str),
-    "path": lambda value: isinstance(value, str),
-    "time": lambda value: isinstance(value, str),
-    "integer": lambda value: type(value) is int,
-    "number": lambda value: type(value) in (int, float) or value in ("nan", "inf", "-inf"),
-    "true or false": lambda value: isinstance(value, bool),
-    "object": lambda value: isinstance(value, dict),
-    "null": lambda value: value is None,
-    "anything": lambda _: True,
+PLAIN: dict[Any, Any] = {
+    Path: str,
+    float: float | Literal["nan", "inf", "-inf"],
+    datetime.datetime: str,
+    Literal: str,
 }
-LISTS = ("Sequence", "list", "tuple", "Collection")
-MAPPINGS = ("Mapping", "dict")
 
 
 def class_of(path: str) -> type:
@@ -55,98 +49,55 @@ def class_of(path: str) -> type:
     return found
 
 
-def named_in(owner: type, name: str) -> Any:
-    """What an annotation of a class names, also where it is imported for type checkers alone."""
+class Names(dict[str, Any]):
+    """What the annotations of a module name, also where it is imported for type checkers alone."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        super().__init__(vars(typing) | vars(datetime) | vars(abc) | {"Path": Path} | vars(module))
+        for home, names in re.findall(r"from (assay[\w.]+) import ([\w, ]+)", inspect.getsource(module)):
+            for name in names.split(", "):
+                self.setdefault(name, getattr(importlib.import_module(home), name, None))
+
+
+def fields_of(owner: type) -> dict[str, Any]:
+    """The fields that are shown, with their types; the others are for Python alone."""
     module = inspect.getmodule(owner)
     assert module is not None
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        names = {one.asname or one.name for one in node.names} if isinstance(node, ast.ImportFrom) else ()
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("assay") and name in names:
-            return getattr(importlib.import_module(str(node.module)), name)
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
-            return node.value
-    return getattr(module, name, None)
+    shown = {one.name: one.type for one in dataclasses.fields(owner) if one.repr}
+    return typing.get_type_hints(types.SimpleNamespace(__annotations__=shown), globalns=Names(module))
 
 
-class Schema:
-    """The fields of the documents of one class, and of those within.
-
-    Args:
-        owner: A dataclass whose docstring describes its attributes.
-    """
-
-    def __init__(self, owner: type) -> None:
-        self.owner, self.inner = owner, dict[str, type]()
-        shown = [one for one in dataclasses.fields(owner) if one.repr]  # the others are for Python alone
-        self.fields = {one.name: self._type(ast.parse(str(one.type), mode="eval").body) for one in shown}
-        hidden = {one.name for one in dataclasses.fields(owner)} - set(self.fields)
-        self.told = {name: told for name, told in described(owner).items() if name not in hidden}
-
-    def _type(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Constant):
-            return "null" if node.value is None else self._type(ast.parse(str(node.value), mode="eval").body)
-        if isinstance(node, ast.BinOp):
-            return ("or", self._type(node.left), self._type(node.right))
-        if isinstance(node, ast.Subscript):
-            return self._of_several(node)
-        assert isinstance(node, ast.Name), ast.dump(node)
-        named = None if node.id in WORDS else named_in(self.owner, node.id)
-        if isinstance(named, ast.expr):  # an alias, such as Rows
-            return self._type(named)
-        if named is not None:
-            assert isinstance(named, type)
-            assert dataclasses.is_dataclass(named), f"{self.owner.__name__}: {node.id}"
-            self.inner[node.id] = named
-            return ("class", node.id)
-        return WORDS[node.id]
-
-    def _of_several(self, node: ast.Subscript) -> Any:
-        assert isinstance(node.value, ast.Name)
-        base = node.value.id
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if base in LISTS:
-            kinds = [self._type(one) for one in parts if getattr(one, "value", None) is not ...]
-            return ("list", kinds[0] if len(set(map(str, kinds))) == 1 else "anything")
-        return ("object", self._type(parts[1])) if base in MAPPINGS else WORDS[base]
-
-    def problems(self, value: Any, at: str = "") -> list[str]:
-        """What in a document is not as this says."""
-        found = [f"{at}: {sorted(set(value) ^ set(self.fields))}"] if set(value) != set(self.fields) else []
-        return found + [
-            problem
-            for name, kind in self.fields.items()
-            if name in value
-            for problem in self._problems(value[name], kind, f"{at}.{name}")
-        ]
-
-    def _problems(self, value: Any, kind: Any, at: str) -> list[str]:
-        if isinstance(kind, str):
-            return [] if CHECKS[kind](value) else [f"{at}: {value!r:.60} is not {kind}"]
-        name, *inner = kind
-        if name == "or":
-            every = [self._problems(value, one, at) for one in inner]
-            return [] if not all(every) else every[0]
-        if name == "class":
-            return (
-                Schema(self.inner[inner[0]]).problems(value, at)
-                if isinstance(value, dict)
-                else [f"{at}: {value!r:.60}"]
-            )
-        if not isinstance(value, list if name == "list" else dict):
-            return [f"{at}: {value!r:.60} is not a {name}"]
-        values = value.values() if isinstance(value, dict) else value
-        return [problem for one in values for problem in self._problems(one, inner[0], at)]
+def in_words(kind: Any, seen: dict[str, type]) -> str:
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(in_words(one, seen) for one in parts)
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        assert seen.setdefault(kind.__name__, kind) is kind, "two classes of one name"
+        return f"[{kind.__name__}](#{kind.__name__.lower()}-object)"
+    if origin in (None, Literal):
+        return WORDS[origin or kind]
+    members = parts[1:] if origin in (dict, abc.Mapping) else {one for one in parts if one is not ...}
+    name = "object" if origin in (dict, abc.Mapping) else "list"
+    inner = in_words(*members, seen) if len(members) == 1 else "anything"
+    return name if inner == "anything" else f"{name} of {inner}"
 
 
-def in_words(kind: Any) -> str:
-    if isinstance(kind, str):
-        return kind
-    name, *inner = kind
-    if name == "or":
-        return " or ".join(map(in_words, inner))
-    if name == "class":
-        return f"[{inner[0]}](#{inner[0].lower()}-object)"
-    return f"{name} of {in_words(inner[0])}" if inner[0] != "anything" else name
+def as_printed(kind: Any) -> Any:
+    """The type of what JSON holds of a value."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return typing.Union[tuple(map(as_printed, parts))]  # noqa: UP007 - of a tuple
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        named = [(name, as_printed(inner)) for name, inner in fields_of(kind).items()]
+        return msgspec.defstruct(kind.__name__, named, forbid_unknown_fields=True)
+    if origin in (None, Literal):
+        return PLAIN.get(origin or kind, kind)
+    if origin in (dict, abc.Mapping):
+        return dict[str, as_printed(parts[1])]  # type: ignore[misc]  # made at run time
+    members = {as_printed(one) for one in parts if one is not ...}
+    return list[members.pop() if len(members) == 1 else Any]  # type: ignore[misc]  # made at run time
 
 
 def described(owner: type) -> dict[str, str]:
@@ -154,25 +105,17 @@ def described(owner: type) -> dict[str, str]:
     text = inspect.getdoc(owner) or ""
     section = re.search(r"^Attributes:\n((?:    .*\n?|\n)*)", text, re.MULTILINE)
     assert section, f"{owner.__name__} describes no attributes"
-    found: dict[str, str] = {}
-    for line in section[1].splitlines():
-        if match := re.match(r"    (\w+): (.*)", line):
-            name = match[1]
-            found[name] = match[2]
-        elif line.strip():
-            found[name] += f" {line.strip()}"
-    return {name: re.sub(r"\bNone\b", "null", told) for name, told in found.items()}
+    found = re.findall(r"^    (\w+): ((?:.*\n?)(?:     .*\n?)*)", section[1], re.MULTILINE)
+    return {name: re.sub(r"\bNone\b", "null", " ".join(text.split())) for name, text in found}
 
 
 def table(owner: type, seen: dict[str, type]) -> list[str]:
-    schema = Schema(owner)
-    assert all(seen.get(name, one) is one for name, one in schema.inner.items()), "two classes of one name"
-    seen |= schema.inner
-    assert set(schema.told) == set(schema.fields), owner
+    fields, texts = fields_of(owner), described(owner)
+    assert set(fields) <= set(texts), owner
     lines = ["| field | type | |", "|---|---|---|"]
     return lines + [
-        f"| `{name}` | {in_words(kind)} | {schema.told[name].replace('|', chr(92) + '|')} |"
-        for name, kind in schema.fields.items()
+        f"| `{name}` | {in_words(kind, seen)} | {texts[name].replace('|', chr(92) + '|')} |"
+        for name, kind in fields.items()
     ]
 
 
@@ -199,17 +142,22 @@ def reference() -> str:
 
 def problems_of(document: dict[str, Any]) -> list[str]:
     """What in a printed document is not as the page says."""
-    rest = dict(document)
-    kind, version, error = rest.pop("kind"), rest.pop("schema_version"), rest.pop("error", None)
-    commands = rest.pop("next", ["assay"])
-    found = [] if version == 1 else [f"schema_version: {version}"]
-    if not commands or not all(isinstance(one, str) for one in commands):
-        found.append(f"next: {commands}")
-    if error is not None:
-        found += Schema(Problem).problems(error, "error")
-    if kind == "error":
-        return found + ([] if error is not None and not rest else ["an error and nothing else"])
-    return found + Schema(class_of(KINDS[kind][1])).problems(rest)
+    error = document.get("error")
+    rest = {
+        name: one for name, one in document.items() if name not in ("kind", "schema_version", "error", "next")
+    }
+    if document["kind"] == "error":
+        assert not rest
+        rest, owner = error, Problem
+    else:
+        owner = class_of(KINDS[document["kind"]][1])
+    try:
+        msgspec.convert(document.get("next", ["assay"]), type=list[str])
+        msgspec.convert(rest, type=as_printed(owner))
+        msgspec.convert(error, type=as_printed(Problem) | None)
+    except msgspec.ValidationError as wrong:
+        return [str(wrong)]
+    return [] if document["schema_version"] == 1 else ["schema_version"]
 
 
 if __name__ == "__main__":

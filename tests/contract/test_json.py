@@ -7,14 +7,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import typer
-from tests.command import ASSAY
 from tests.contract.json_page import MARK, PAGE, problems_of, reference
 from typer.testing import CliRunner
 
@@ -161,32 +159,3 @@ def test_a_run_that_is_told_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "stopped by SIGTERM",
         "assay resume run",
     )
-
-
-@pytest.mark.long
-def test_ranks_that_are_told_to_stop(tmp_path: Path) -> None:
-    """What the ranks and torch print is not on standard output."""
-    words = ["train", "data=iris", "model=linear", "device=ddp_cpu", "trainer.devices=2", "--json"]
-    with subprocess.Popen(
-        [*ASSAY, *words, "trainer.max_epochs=1000000", "hydra.run.dir=run"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            said = ""
-            while "epoch" not in said and process.poll() is None:
-                said += process.stderr.readline()
-            process.send_signal(signal.SIGTERM)
-            shown, _ = process.communicate(timeout=120)
-        finally:
-            process.kill()
-    document = json.loads(shown)
-    assert not problems_of(document)
-    assert (process.returncode, document["error"]["code"]) == (143, 143), said
-    assert (document["kind"], document["status"], document["signal"]) == ("run", "interrupted", "SIGTERM")
-    assert document["error"]["hint"] == "assay resume run"

@@ -83,25 +83,6 @@ def test_an_exception_or_a_signal_while_writing_leaves_the_old_file(tmp_path: Pa
     assert names(tmp_path) == ["x"]
 
 
-def test_order_is_content_then_name_then_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    fsync, replace = os.fsync, os.replace
-
-    def noting_fsync(descriptor: int) -> None:
-        calls.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
-        fsync(descriptor)
-
-    def noting_replace(source: Any, target: Any) -> None:
-        calls.append("name")
-        assert Path(source).parent == Path(target).parent
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", noting_fsync)
-    monkeypatch.setattr(os, "replace", noting_replace)
-    write_bytes(tmp_path / "x", b"1")
-    assert calls == ["content", "name", "directory"]
-
-
 def test_what_was_left_unfinished_goes_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     (folder / ".a.0123456789ab.tmp").mkdir(parents=True)

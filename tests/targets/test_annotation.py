@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from assay.targets.annotation import Made, accepts, as_typed, example_of, in_words
+from assay.targets.annotation import Made, accepts, example_of, in_words
 
 MODULE, PARTIAL = Made(torch.nn.Linear), Made(functools.partial)
 Name = typing.NewType("Name", str)
@@ -96,23 +96,6 @@ def test_in_words(annotation: object, words: str) -> None:
 )
 def test_example(annotation: object, default: object, told: str) -> None:
     assert example_of(annotation, default) == told
-
-
-@pytest.mark.parametrize(
-    ("value", "typed"),
-    [
-        (None, "null"),
-        (True, "true"),
-        ("a", "a"),
-        ([1], "[1]"),
-        (Made(), "a node of its own"),
-        (MODULE, "a Linear"),
-        ({"layers": [MODULE]}, "{'layers': [a Linear]}"),
-    ],
-    ids=str,
-)
-def test_as_typed(value: object, typed: str) -> None:
-    assert as_typed(value) == typed
 
 
 @pytest.mark.parametrize(

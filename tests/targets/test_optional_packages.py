@@ -29,46 +29,24 @@ def node(target: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("target", "packages", "hint"),
     [
-        ("lightning.pytorch.loggers.WandbLogger", ["wandb"], "pip install 'assay[wandb]'"),
-        ("lightning.pytorch.loggers.wandb.WandbLogger", ["wandb"], "pip install 'assay[wandb]'"),
-        ("lightning.pytorch.loggers.MLFlowLogger", ["mlflow"], "pip install 'assay[mlflow]'"),
-        (
-            "lightning.pytorch.loggers.TensorBoardLogger",
-            ["tensorboard", "tensorboardX"],
-            "pip install 'assay[tensorboard]'",
-        ),
-        ("lightning.pytorch.loggers.CometLogger", ["comet_ml"], "pip install comet-ml"),
-        ("lightning.pytorch.callbacks.RichProgressBar", ["rich"], "pip install rich"),
-        ("torchvision.datasets.SVHN", ["scipy"], "pip install scipy"),
+        ("lightning.pytorch.loggers.wandb.WandbLogger", "wandb", "pip install 'assay[wandb]'"),
+        ("lightning.pytorch.loggers.TensorBoardLogger", "tensorboard tensorboardX", "'assay[tensorboard]'"),
+        ("lightning.pytorch.loggers.CometLogger", "comet_ml", "pip install comet-ml"),
+        ("torchvision.datasets.SVHN", "scipy", "pip install scipy"),
     ],
 )
-def test_what_is_not_there_is_told(without: Any, target: str, packages: list[str], hint: str) -> None:
-    without(*packages)
+def test_what_is_not_there_is_told(without: Any, target: str, packages: str, hint: str) -> None:
+    without(*packages.split())
     with pytest.raises(ConfigError, match="not installed") as caught:
         check_installed(OmegaConf.create(node(target)))
-    assert (caught.value.key, caught.value.hint) == ("logger.one", hint)
+    assert caught.value.key == "logger.one"
+    assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        node("lightning.pytorch.loggers.WandbLogger"),
-        node("lightning.pytorch.loggers.CSVLogger"),
-        node("my_project.WandbLogger"),
-        {"trainer": {"strategy": "ddp", "precision": "bf16-mixed"}},
-        {"trainer": {"strategy": {"_target_": "lightning.pytorch.strategies.DDPStrategy"}}},
-        {"data": {"source": {"_target_": "assay.data.table.Table", "path": "t.parquet", "test_path": None}}},
-        {"data": {"source": {"_target_": "???"}}},
-    ],
-    ids=str,
-)
-def test_what_is_there_passes(config: dict[str, Any]) -> None:
-    check_installed(OmegaConf.create(config))
-
-
-def test_one_of_two_is_enough(without: Any) -> None:
+def test_what_is_there_passes(without: Any) -> None:
     without("tensorboardX")
-    check_installed(OmegaConf.create(node("lightning.pytorch.loggers.TensorBoardLogger")))
+    for target in ("lightning.pytorch.loggers.TensorBoardLogger", "my_project.WandbLogger", "???"):
+        check_installed(OmegaConf.create(node(target)))
 
 
 @pytest.mark.parametrize(
