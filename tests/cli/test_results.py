@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import select
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -110,7 +109,7 @@ def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
     assert (outputs / "x/0.1-1").is_dir(), "all or none"
 
 
-def in_terminal(*words: str, answer: str = "", until: str = "", stop: bool = False) -> tuple[str, int]:
+def in_terminal(*words: str, answer: str, until: str) -> tuple[str, int]:
     """What a command shows on a terminal of 60 columns, and its exit code."""
     first, second = pty.openpty()
     environment = {**os.environ, "COLUMNS": "60", "LINES": "40", "TERM": "xterm"}
@@ -118,7 +117,7 @@ def in_terminal(*words: str, answer: str = "", until: str = "", stop: bool = Fal
         [*ASSAY, *words], stdin=second, stdout=second, stderr=second, env=environment, start_new_session=True
     )
     os.close(second)
-    shown, deadline, done = "", time.monotonic() + 120, not until
+    shown, deadline, done = "", time.monotonic() + 120, False
     while time.monotonic() < deadline:
         if select.select([first], [], [], 0.2)[0]:
             try:
@@ -127,10 +126,7 @@ def in_terminal(*words: str, answer: str = "", until: str = "", stop: bool = Fal
                 break
         if not done and until in shown:
             done = True
-            if stop:
-                command.send_signal(signal.SIGINT)
-            else:
-                os.write(first, answer.encode())
+            os.write(first, answer.encode())
     os.close(first)
     return shown, command.wait(timeout=60)
 
@@ -142,12 +138,6 @@ def test_rm_takes_no_for_an_answer_and_yes(outputs: Path) -> None:
     assert (outputs / "x/0.1-0").is_dir()
     assert in_terminal("rm", "outputs/x/0.1-0", answer="y\n", until="[y/N]")[1] == 0
     assert not (outputs / "x/0.1-0").exists()
-
-
-def test_watch_draws_until_ctrl_c(outputs: Path) -> None:
-    shown, code = in_terminal("compare", "--watch", until="more than noise", stop=True)
-    assert "2 configurations, 4 runs" in shown
-    assert code == 0
 
 
 HALF = "\ud800"

@@ -37,23 +37,6 @@ def test_key_message_and_hint(typed: str, key: str, message: str, hint: str) -> 
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("typed", "instead"),
-    [
-        ("hydra/launcher=joblib", "hydra.launcher.jobs_at_once=4"),
-        ("hydra/launcher=submitit_slurm", "hydra/launcher=slurm"),
-        ("hydra/launcher=submitit_local", "hydra/launcher=local"),
-        ("hydra/sweeper=nevergrad", "hydra/sweeper=optuna"),
-        ("hydra/job_logging=colorlog", "log.txt"),
-    ],
-)
-def test_an_option_of_a_plugin_of_hydras_says_what_does_the_same(typed: str, instead: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        compose([typed])
-    assert "there is no option" in caught.value.message
-    assert instead in caught.value.hint
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

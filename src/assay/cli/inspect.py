@@ -7,10 +7,9 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from assay.cli.documents import Checked, Configs, Machine
-from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, check_ending, loading, reported, say
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -31,6 +30,7 @@ def check(
     with reported(debug, typed, config_dir, as_json=as_json) as document:
         if plot is not None and multirun:
             raise ConfigError("this draws the learning rate of one job", key="--plot", hint="leave out -m")
+        check_ending("--plot", plot, ".png", ".svg", ".pdf")
         console = Console(highlight=False, soft_wrap=True)
         if multirun:
             from assay.sweep.session import check as check_sweep
@@ -71,7 +71,7 @@ def data(
     """Look at the data of an experiment before it is trained."""
     typed = overrides or []
     with reported(debug, typed, config_dir, as_json=as_json) as document:
-        console = Console(highlight=False)
+        check_ending("--out", out, ".html")
         with loading():
             from assay.check.checker import Checker
 
@@ -84,10 +84,9 @@ def data(
         document.next = [f"assay train {shlex.join(job.overrides)}"]
         if as_json:
             return
-        print_survey(console, survey)
-        page = f"[bold]page[/bold]  {escape(str(out or '--out data.html writes one, with samples'))}"
-        console.print(page, soft_wrap=True)
-        console.print(f"[bold]next[/bold]  {escape(document.next[0])}", soft_wrap=True)
+        print_survey(Console(highlight=False), survey)
+        page = str(out or "--out data.html writes one, with samples")
+        say(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
 
 
 def configs(

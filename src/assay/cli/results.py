@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,11 +11,11 @@ import typer
 
 from assay.cli.documents import Removed
 from assay.cli.verb import Debug, Json, reported, say
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
-    from assay.analysis.comparison import Comparison, Ranking
+    from assay.analysis.comparison import Ranking
     from assay.cli.documents import Document
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
@@ -46,7 +45,6 @@ Metric = Annotated[
     list[str] | None, typer.Option("--metric", metavar="METRIC", help="Scores to show. Repeat for more.")
 ]
 Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Read and draw again until Ctrl-C.")]
 _OUTPUTS = Path("outputs")
 
 
@@ -57,7 +55,6 @@ def ls(
     where: Where = None,
     metric: Metric = None,
     form: Formats = "table",
-    watch: Watch = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -67,7 +64,7 @@ def ls(
     """
     choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
     with reported(debug, as_json=as_json or form == "json") as document:
-        _show("ls", paths or [_OUTPUTS], choice, "json" if as_json else form, document, watch=watch)
+        _show("ls", paths or [_OUTPUTS], choice, "json" if as_json else form, document)
 
 
 def compare(
@@ -78,7 +75,6 @@ def compare(
     group_by: GroupBy = None,
     metric: Metric = None,
     form: Formats = "table",
-    watch: Watch = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -90,7 +86,7 @@ def compare(
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
     with reported(debug, as_json=as_json or form == "json") as document:
-        _show("compare", paths or [_OUTPUTS], choice, "json" if as_json else form, document, watch=watch)
+        _show("compare", paths or [_OUTPUTS], choice, "json" if as_json else form, document)
 
 
 def best(
@@ -184,65 +180,24 @@ def _show(
     choice: dict[str, Any],
     form: Format,
     document: Document,
-    *,
-    watch: bool,
 ) -> None:
     from assay.analysis.comparison import compare as compared
     from assay.analysis.comparison import default_metric
     from assay.analysis.read_runs import RunReader
+    from assay.report import comparison_formats as formats
 
-    reader = RunReader()
-
-    def comparison() -> Comparison:
-        runs = reader.read(paths, lost=True)
-        each = choice.get("each", False)
-        return compared(
-            runs, **{**choice, "sort": choice["sort"] or ("" if each else default_metric(paths, runs))}
-        )
-
-    if watch:
-        _watch(kind, comparison, form)
-        return
-    found = comparison()
+    runs = RunReader().read(paths, lost=True)
+    if kind == "compare":
+        choice["sort"] = choice["sort"] or default_metric(paths, runs)
+    found = compared(runs, **choice)
     if form == "json":
-        from assay.report.comparison_formats import to_document
-
-        document.say(kind, to_document(found))
+        document.say(kind, formats.to_document(found))
     elif form == "table":
-        from assay.report.comparison_formats import print_comparison
-
         asked = bool(choice["metrics"])
-        print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
+        formats.print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
     else:
-        sys.stdout.write(_text(found, form))
-
-
-def _text(comparison: Comparison, form: Format) -> str:
-    from assay.report.comparison_formats import to_csv, to_latex, to_markdown
-
-    return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[form](comparison)
-
-
-def _watch(kind: str, comparison: Any, form: Format) -> None:
-    """Draw until Ctrl-C; a pause is at least as long as reading took."""
-    if form != "table" or not sys.stdout.isatty():
-        raise ConfigError(
-            "a table is drawn on a terminal again and again", key="--watch", hint="leave out --watch"
-        )
-    from rich.live import Live
-
-    from assay.report.comparison_formats import to_terminal
-
-    console = Console(highlight=False)
-    try:
-        with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-            while True:
-                start = time.monotonic()
-                found = comparison()
-                live.update(to_terminal(found, console.width, each=kind == "ls"), refresh=True)
-                time.sleep(max(2.0, time.monotonic() - start))
-    except KeyboardInterrupt:
-        return
+        write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
+        sys.stdout.write(write(found))
 
 
 def report(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.documents import Composed, Sweep
-from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported
+from assay.cli.verb import ConfigDir, Debug, Json, Overrides, RunDir, loading, reported
 from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.terminal import Console, printable
@@ -85,21 +85,15 @@ def resume(
 
             _end_sweep(document, go_on_with_sweep(run, overrides or [], config_dir, again=failed))
             return
-        if config_dir is not None:
-            raise ConfigError(
-                "this is about sweeps: a run keeps its whole config",
-                key="--config-dir",
-                hint=f"assay resume {shlex.quote(str(run))}",
-            )
-        if failed:
-            raise ConfigError(
-                f"this is about sweeps, and {run} is not one",
-                key="--failed",
-                hint=f"assay resume {shlex.quote(str(run))}",
-            )
         from assay.record.run_record import RunRecord
 
         RunRecord.load(run)  # a mistyped directory costs no wait
+        if config_dir is not None or failed:
+            raise ConfigError(
+                f"this is for sweeps, and {run} is a run, which keeps its whole config",
+                key="--failed" if failed else "--config-dir",
+                hint=f"assay resume {shlex.quote(str(run))}",
+            )
         with loading():
             from assay.run.resume import resume as go_on
 
@@ -110,7 +104,7 @@ def resume(
 
 
 def reproduce(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunDir,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)
     ] = None,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.verb import ConfigDir, Debug, Json, Overrides, loading, reported, say
+from assay.cli.verb import Checkpoint, ConfigDir, Debug, Json, Overrides, RunDir, loading, reported, say
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 
@@ -23,28 +22,13 @@ if TYPE_CHECKING:
 _SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
 
 
-class Role(StrEnum):
-    """Which weights."""
-
-    best = "best"
-    last = "last"
-
-
-class Subset(StrEnum):
-    """Which samples."""
-
-    train = "train"
-    val = "val"
-    test = "test"
-
-
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunDir,
     overrides: Overrides = None,
     *,
-    checkpoint: Annotated[Role, typer.Option("--checkpoint", help="Which weights.")] = Role.best,
+    checkpoint: Checkpoint = "best",
     split: Annotated[
-        Subset | None,
+        Literal["train", "val", "test"] | None,
         typer.Option("--split", help="Which samples.  [default: test; of other data without one: all]"),
     ] = None,
     config_dir: ConfigDir = None,
@@ -66,8 +50,8 @@ def evaluate(
         found = test(
             run,
             overrides or [],
-            checkpoint=checkpoint.value,
-            split=split.value if split is not None else "",
+            checkpoint=checkpoint,
+            split=split or "",
             config_dir=config_dir,
         )
         _say(found)
@@ -90,7 +74,7 @@ def _say(found: Evaluation) -> None:
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunDir,
     inputs: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -128,7 +112,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     encoding: Annotated[
         str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as latin-1.")
     ] = None,
-    checkpoint: Annotated[Role, typer.Option("--checkpoint", help="Which weights.")] = Role.best,
+    checkpoint: Checkpoint = "best",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -152,7 +136,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             from assay.run.predict.texts import check_prompts, predict_texts
             from assay.task.generate import Sampling
 
-            predictor = read_predictor(run, checkpoint.value)
+            predictor = read_predictor(run, checkpoint)
         console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
         drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
         drawn = {name: value for name, value in drawn.items() if value is not None}
@@ -205,7 +189,7 @@ def _say_predicted(found: Predicted, inputs: list[str]) -> None:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunDir,
     *,
     file_format: Annotated[
         str, typer.Option("--format", "-f", metavar="onnx|torch_export|safetensors", help="Of the file.")
@@ -217,7 +201,7 @@ def export(
         Path | None,
         typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
     ] = None,
-    checkpoint: Annotated[Role, typer.Option("--checkpoint", help="Which weights.")] = Role.best,
+    checkpoint: Checkpoint = "best",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -234,7 +218,7 @@ def export(
         with loading():
             from assay.run.export.export import export as export_run
 
-        options: Any = {"out": out, "checkpoint": checkpoint.value, "quantize": quantize}
+        options: Any = {"out": out, "checkpoint": checkpoint, "quantize": quantize}
         exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
         _say_exported(exported)
         document.say("export", exported)

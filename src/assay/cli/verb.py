@@ -6,7 +6,7 @@ import sys
 import textwrap
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -54,6 +54,8 @@ ConfigDir = Annotated[
         help="Your own config groups.  [default: ./conf]",
     ),
 ]
+RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+Checkpoint = Annotated[Literal["best", "last"], typer.Option("--checkpoint", help="Which weights.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
 ]
@@ -68,6 +70,13 @@ def overrides_help() -> str:
     names = sorted({path.parent.name for path in CONF_DIR.glob("*/*.yaml")})
     groups = textwrap.fill("  ".join(names), 76, initial_indent="  ", subsequent_indent="  ")
     return _OVERRIDES.format(groups=groups)
+
+
+def check_ending(option: str, path: Path | None, *endings: str) -> None:
+    """Refuse an output file whose name says another format."""
+    if path is not None and path.suffix.lower() not in endings:
+        expected = f"expected a name that ends in {', '.join(endings)}, got {path.name}"
+        raise ConfigError(expected, key=option, hint=f"{option} {path.with_suffix(endings[0])}")
 
 
 @contextmanager

@@ -26,18 +26,6 @@ if TYPE_CHECKING:
 
 _MERGED = re.compile(r"Cannot merge (\w+) with (\w+)")
 _NAMES = {"DictConfig": "a mapping", "ListConfig": "a list"}
-_OPTUNA, _LOG = "hydra/sweeper=optuna", "leave it out: every run writes its log.txt"
-_INSTEAD_OF_PLUGINS = {
-    "hydra/launcher/joblib": "leave it out: jobs run side by side, hydra.launcher.jobs_at_once=4 is n_jobs=4",
-    "hydra/launcher/submitit_slurm": "hydra/launcher=slurm, whose hydra.launcher.time is timeout_min",
-    "hydra/launcher/submitit_local": "hydra/launcher=local",
-    "hydra/launcher/ray_aws": "hydra/launcher=ray hydra.launcher.address=…",
-    "hydra/sweeper/ax": _OPTUNA,
-    "hydra/sweeper/nevergrad": _OPTUNA,
-    "hydra/job_logging/colorlog": _LOG,
-    "hydra/hydra_logging/colorlog": _LOG,
-}
-"""Options that Hydra's plugins bring elsewhere, and what does the same here."""
 _OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "scheduler")
 _PLAIN = (
     (
@@ -177,7 +165,7 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
         return ConfigError(f"there is no such group; {inner} is one of its own", key=group, hint=hint)
-    instead = _INSTEAD_OF_PLUGINS.get(f"{group}/{option}")
+    instead = ""
     if option in ("none", "null") and group in OF_MODULE:
         instead = f"leave the line out: a job with a custom `module` has no {group} unless that asks for one"
     return ConfigError(

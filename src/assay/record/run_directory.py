@@ -130,9 +130,8 @@ def refuse_existing(path: Path) -> None:
 def find_runs(root: Path, *, broken: bool = False, sweeps: list[Path] | None = None) -> Iterator[Path]:
     """Every run directory below a folder, by name; a directory with a record is not searched further."""
     if not root.is_dir():
-        raise AssayError(
-            f"there is no folder {root}", hint="name the folder that holds the runs, such as outputs/"
-        )
+        message = f"{root} is a file" if root.exists() else f"there is no folder {root}"
+        raise AssayError(message, hint="name the folder that holds the runs, such as outputs/")
     pending = [str(root)]
     while pending:
         folder = pending.pop()

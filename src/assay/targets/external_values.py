@@ -33,7 +33,6 @@ _HYDRAS: Final = {
     "launcher.setup": "a shell runs these lines",
     "launcher.additional_parameters": "Slurm runs what they say",
     "launcher.address": "this is another machine",
-    "job.env_set": "these variables reach other programs",
 }
 """Keys of the `hydra` node, and why a config may not choose their values."""
 _NOT_OWN: Final = tuple(f"hydra.launcher.{name}" for name in ("_target_", "on_"))

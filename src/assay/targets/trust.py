@@ -7,15 +7,15 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
+import msgspec
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.config.omegaconf_internals import child_node, is_interpolation, is_missing, is_null, raw_value
 from assay.config.source_location import joined, split
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
@@ -90,50 +90,34 @@ def project_folder(hydra: Hydra) -> Path | None:
     return None
 
 
+@final
+class _Project(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What `conf/project.yaml` says."""
+
+    trusted_packages: list[str] | None = None
+    trusted_values: list[Annotated[str, msgspec.Meta(min_length=1)]] | None = None
+
+
 def project_packages(folder: Path | None) -> tuple[str, ...]:
     """The packages that a project names as its own."""
-    path, plain = _project(folder)
-    return checked_names(plain.get(KEY), path)
+    return checked_names(_project(folder).trusted_packages, str(folder and folder / _FILE))
 
 
 def project_values(folder: Path | None) -> tuple[str, ...]:
     """The addresses, folders and shell lines that a project's configs may use without being typed."""
-    path, plain = _project(folder)
-    values = plain.get(VALUES)
-    if values is None:
-        return ()
-    if not isinstance(values, list) or not all(isinstance(one, str) and one for one in values):
-        raise ConfigError(
-            f"{values!r} was given; a list of addresses, folders or shell lines was expected",
-            key=VALUES,
-            file=path,
-            hint=f"{VALUES}: ['http://mlflow.lab:5000', /scratch/me]",
-        )
-    return tuple(values)
+    return tuple(_project(folder).trusted_values or ())
 
 
-def _project(folder: Path | None) -> tuple[str, dict[Any, Any]]:
-    """A project's own file and what it holds; nothing where there is none."""
+def _project(folder: Path | None) -> _Project:
     path = None if folder is None else folder / _FILE
     if path is None or not path.exists():
-        return "", {}
-    example = f"{KEY}: [my_project]"
+        return _Project()
     try:
-        held = load_yaml(path)
-    except (YAMLError, OmegaConfBaseException, OSError, UnicodeDecodeError) as error:
+        return msgspec.convert(OmegaConf.to_container(load_yaml(path), resolve=False), _Project)
+    except (YAMLError, OmegaConfBaseException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise ConfigError(f"cannot be read: {reason}", file=str(path), hint=example) from error
-    plain = OmegaConf.to_container(held, resolve=False)
-    if not isinstance(plain, dict) or set(plain) - {KEY, VALUES}:
-        others = (
-            ", ".join(str(key) for key in plain if key not in (KEY, VALUES))
-            if isinstance(plain, dict)
-            else "no mapping"
-        )
-        raise ConfigError(
-            f"{KEY} and {VALUES} are its only keys, but there is {others}", file=str(path), hint=example
-        )
-    return str(path), plain
+        hint = f"{KEY}: [my_project], {VALUES}: ['http://mlflow.lab:5000', /scratch/me]"
+        raise ConfigError(f"cannot be read: {reason}", file=str(path), hint=hint) from error
 
 
 def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
@@ -180,20 +164,15 @@ def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
     example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
     if value is None:
         return ()
+    wrong = ""
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        raise ConfigError(
-            f"{value!r} was given; a list of packages was expected", key=KEY, file=file, hint=example
-        )
-    for name in value:
-        if not _NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is not a package's name", key=KEY, file=file, hint=example)
-        if is_library(name):
-            raise ConfigError(
-                f"{name!r} is a library, no package of your own; what a config may name of it needs no trust",
-                key=KEY,
-                file=file,
-                hint=example,
-            )
+        wrong = f"expected a list of packages, got {value!r}"
+    elif unnamed := [name for name in value if not _NAME.fullmatch(name)]:
+        wrong = f"{unnamed[0]!r} is not a package's name"
+    elif libraries := [name for name in value if is_library(name)]:
+        wrong = f"{libraries[0]!r} is a library; what a config may name of it needs no trust"
+    if wrong:
+        raise ConfigError(wrong, key=KEY, file=file, hint=example)
     return tuple(value)
 
 
@@ -209,11 +188,8 @@ def is_library(name: str) -> bool:
 
 def settle_trust(config: DictConfig, trusted: Trust) -> None:
     """Write the packages into a composed job; every later step reads them there."""
-    node: Any = child_node(config, KEY) if KEY in config else None
-    if OmegaConf.is_config(node) and not (is_null(node) or is_interpolation(node) or is_missing(node)):
-        written: Any = OmegaConf.to_container(node, resolve=False)
-    else:
-        written = None if node is None else raw_value(node)
+    written: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, [KEY]), resolve=False)
+    written = written.get(KEY)
     if (written or []) != list(trusted.typed):
         raise ConfigError(
             f"an option or experiment names {written!r}; it must not choose what is trusted",
@@ -230,20 +206,15 @@ def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
         value = override.value()
         for place in value if isinstance(value, list) else [value]:
             scheme, separator, path = str(place).partition("://")
-            if not separator and not scheme.startswith("${"):
+            if scheme == "file" or (not separator and not scheme.startswith("${")):
                 continue
-            if scheme == "file":
-                continue
-            package = path.replace("/", ".").rstrip(".")
-            if scheme in ("pkg", "structured") and within(package, trusted.packages):
-                make_importable()
-                continue
-            raise ConfigError(
-                f"{place!r} lies in a package that is not trusted",
-                key="hydra.searchpath",
-                hint="hydra.searchpath=[file://FOLDER]"
-                + (f", or {KEY}=[{package}]" if scheme == "pkg" and _NAME.fullmatch(package) else ""),
-            )
+            if scheme != "pkg" or not within(path.replace("/", "."), trusted.packages):
+                raise ConfigError(
+                    f"{place!r} lies in a package that is not trusted",
+                    key="hydra.searchpath",
+                    hint=f"hydra.searchpath=[file://FOLDER], or add {KEY}=[PACKAGE]",
+                )
+            make_importable()
 
 
 def _parsed(overrides: Iterable[str], key: str) -> list[Override]:
