@@ -77,9 +77,9 @@ def in_words(kind: Any, seen: dict[str, type]) -> str:
         return f"[{kind.__name__}](#{kind.__name__.lower()}-object)"
     if origin in (None, Literal):
         return WORDS[origin or kind]
-    members = parts[1:] if origin in (dict, abc.Mapping) else {one for one in parts if one is not ...}
+    members = [*parts[1:]] if origin in (dict, abc.Mapping) else [*{one for one in parts if one is not ...}]
     name = "object" if origin in (dict, abc.Mapping) else "list"
-    inner = in_words(*members, seen) if len(members) == 1 else "anything"
+    inner = in_words(members[0], seen) if len(members) == 1 else "anything"
     return name if inner == "anything" else f"{name} of {inner}"
 
 
@@ -143,17 +143,15 @@ def reference() -> str:
 def problems_of(document: dict[str, Any]) -> list[str]:
     """What in a printed document is not as the page says."""
     error = document.get("error")
-    rest = {
-        name: one for name, one in document.items() if name not in ("kind", "schema_version", "error", "next")
-    }
-    if document["kind"] == "error":
-        assert not rest
-        rest, owner = error, Problem
-    else:
-        owner = class_of(KINDS[document["kind"]][1])
+    beside = ("kind", "schema_version", "error", "next")
+    rest = {name: one for name, one in document.items() if name not in beside}
     try:
+        if document["kind"] == "error":
+            assert not rest
+            assert error is not None
+        else:
+            msgspec.convert(rest, type=as_printed(class_of(KINDS[document["kind"]][1])))
         msgspec.convert(document.get("next", ["assay"]), type=list[str])
-        msgspec.convert(rest, type=as_printed(owner))
         msgspec.convert(error, type=as_printed(Problem) | None)
     except msgspec.ValidationError as wrong:
         return [str(wrong)]
