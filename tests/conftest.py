@@ -45,7 +45,7 @@ ALWAYS = ("checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_fini
 LONGEST = (
     *("sweep/test_killed_sweeps.py", "sweep/launcher/test_ray.py", "sweep/launcher/test_slurm.py"),
     *("check/hostile/test_hostile.py", "sweep/test_poison.py", "sweep/test_study.py"),
-    *("sweep/test_stopped_sweeps.py", "run/export/test_export.py", "training/test_killed_runs.py"),
+    *("run/export/test_export.py", "training/test_killed_runs.py"),
     *("experiment/test_scores.py", "check/broken/test_broken.py", "check/test_no_false_alarm.py"),
     *("experiment/test_examples.py", "loop/test_fit_loop.py", "training/test_killed_ranks.py"),
 )

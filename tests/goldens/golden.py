@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PAGES: Final = Path(__file__).parent / "pages"
 WEIGHTS: Final = PAGES / "weights.json"
 _HEADING: Final = "########## "
-_NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
+_NUMBER: Final = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 _TOLERANCE: Final = 0.05
 """How far a number may be away relatively on a machine that computes in other ways."""
 

@@ -274,9 +274,6 @@ def test_the_front_is_what_no_point_dominates() -> None:
             assert {tuple(cost) for cost in costs[front]} == expected
 
 
-INNER = "data.split.inner_folds"
-
-
 def job_folds(folder: Path, name: int, fold: int, **values: str) -> Job:
     """Fold f has ten samples, f of which are wrong."""
     run_dir = folder / str(name)
@@ -310,14 +307,6 @@ def test_each_fold_their_mean_and_all_samples_at_once(tmp_path: Path) -> None:
     assert texts(folds.rows[3])[2] == "90 ± 25 %"  # scipy.stats.t.interval(0.95, 2, 0.9, 0.1 / 3**0.5)
     assert texts(out_of_fold.rows[0])[:2] == ["30", "90.00 %"]
     assert not notes
-
-
-def test_what_inner_folds_chose_is_one_procedure(tmp_path: Path) -> None:
-    inner = [job_folds(tmp_path, 10 + fold, fold, lr="9", **{INNER: "2"}) for fold in range(3)]
-    outer = [job_folds(tmp_path, fold, fold, lr=str(fold), **{INNER: "null"}) for fold in range(3)]
-    [folds, out_of_fold], _ = tables(*inner, *outer)
-    assert [texts(row)[:3] for row in folds.rows[:3]] == [[str(f), str(f), f"lr={f}"] for f in range(3)]
-    assert len(out_of_fold.rows) == 1
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from assay.analysis.run import Run
     from assay.record.journal import JobRecord
 
-INNER_FOLDS: Final = "data.split.inner_folds"
-"""How many inner folds choose a configuration; null in the jobs that test what they chose."""
 _LONG: Final = 8
 """Characters of a number that nobody has typed."""
 

@@ -144,13 +144,13 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
     for job, values in zip(jobs, varying(jobs), strict=True):
         row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
         if job.outcome is not None:
-            row |= {"cause": job.outcome.cause, "changed": " ".join(job.changes)}
+            row["cause"] = job.outcome.cause
             if best := job.outcome.best:
                 row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
             row |= dict(sorted(job.outcome.metrics.items()))
         rows.append(row)
     typed = dict.fromkeys(key for values in varying(jobs) for key in values)
-    first = ["job", *_in_order(typed), "status", "cause", "changed"]
+    first = ["job", *_in_order(typed), "status", "cause"]
     scores = {key: None for row in rows for key in row if key not in first}
     filled = {key for row in rows for key, value in row.items() if value != ""}
     columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]

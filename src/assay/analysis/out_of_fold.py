@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from assay.analysis.config_values import INNER_FOLDS, varying
+from assay.analysis.config_values import varying
 from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.config.yaml_file import load_mapping
@@ -105,17 +105,10 @@ def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> 
     """The jobs of a sweep that have tested a fold."""
     found = []
     for job, values in zip(jobs, varying(jobs), strict=True):
-        own = tested_values({name: value for name, value in values.items() if name not in REPETITIONS})
-        if job.fold is not None and own is not None and job.status == "finished":
+        own = {name: value for name, value in values.items() if name not in REPETITIONS}
+        if job.fold is not None and job.status == "finished":
             found.append(FoldRun(str(job.number), own, str(job.seed), job.fold, place(job)))
     return found
-
-
-def tested_values(values: Mapping[str, str]) -> Mapping[str, str] | None:
-    """What tells apart the configurations that folds test."""
-    if INNER_FOLDS not in values:
-        return values
-    return {} if values[INNER_FOLDS] == "null" else None
 
 
 def gathered(runs: Sequence[FoldRun]) -> list[OutOfFold]:

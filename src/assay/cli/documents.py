@@ -334,9 +334,8 @@ class Sweep:
             own = {
                 name: outcome[name] for name in ("metrics", "best", "seconds", "cause", "reason", "warnings")
             }
-            overrides = (*job.overrides, *job.changes)
             place = result.run_dir(job)
-            jobs.append(SweepJob(job.number, place, job.status, overrides, job.seed, job.attempts, **own))
+            jobs.append(SweepJob(job.number, place, job.status, job.overrides, job.seed, job.attempts, **own))
         best = best_job(result.jobs, result.objectives[0])
         objectives = {one.name: one.direction for one in result.objectives}
         return cls(result.directory, result.total, objectives, best.number if best else None, jobs)

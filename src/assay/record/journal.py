@@ -54,7 +54,6 @@ class JobRecord:
     status: Literal["waiting"] | Status = "waiting"
     attempts: int = 0
     failures: tuple[Outcome, ...] = ()
-    changes: tuple[str, ...] = ()
     outcome: Outcome | None = None
     history: tuple[Attempt, ...] = ()
 
@@ -70,13 +69,14 @@ class JobRecord:
 
 
 def fold_of(overrides: Iterable[str]) -> int | None:
-    """Which fold a job tests; None for one without folds.
+    """Which fold a job tests; None for one without folds, or that validates an inner fold.
 
-    >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1", "fold=null"])
+    >>> fold_of(["seed=1", "fold=2"]), fold_of(["fold=2", "inner_fold=0"])
     (2, None)
     """
-    typed = dict(override.lstrip("+").partition("=")[::2] for override in overrides).get("fold", "")
-    return int(typed) if typed.isdecimal() else None
+    typed = dict(override.lstrip("+").partition("=")[::2] for override in overrides)
+    fold, inner = typed.get("fold", ""), typed.get("inner_fold", "")
+    return int(fold) if fold.isdecimal() and not inner.isdecimal() else None
 
 
 @final
@@ -160,10 +160,9 @@ class Journal:
                 ]
             )
 
-    def start(self, number: int, attempt: int, changes: Sequence[str] = ()) -> None:
+    def start(self, number: int, attempt: int) -> None:
         """Note that an attempt begins, or goes on."""
-        event = {"event": "start", "number": number, "attempt": attempt, "at": _now()}
-        self._write([{**event, "changes": list(changes)} if changes else event])
+        self._write([{"event": "start", "number": number, "attempt": attempt, "at": _now()}])
 
     def end(self, number: int, outcome: Outcome, *, final: bool = True) -> None:
         """Note how an attempt ended."""
@@ -223,13 +222,10 @@ def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
 def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
     at = event.get("at", "")
     if event["event"] == "start":
-        changes = tuple(event.get("changes") or job_record.changes)
         history = (*job_record.history, Attempt(event["attempt"], at))
-        return replace(
-            job_record, status="running", attempts=event["attempt"], changes=changes, history=history
-        )
+        return replace(job_record, status="running", attempts=event["attempt"], history=history)
     if event["event"] == "reopen":
-        return replace(job_record, status="waiting", attempts=0, failures=(), changes=(), outcome=None)
+        return replace(job_record, status="waiting", attempts=0, failures=(), outcome=None)
     plain = {**event, "metrics": numbers(event["metrics"]), "best": numbers(event["best"])}
     outcome = Outcome.from_plain(plain)
     *before, last = job_record.history or (Attempt(1),)  # of one that could not even be composed

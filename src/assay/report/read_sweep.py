@@ -6,7 +6,7 @@ import os
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 
 from assay.analysis.comparison import compare, verdict_of
 from assay.analysis.config_values import varying
@@ -126,10 +126,6 @@ def _above(runs: Sequence[Run]) -> Path:
     return Path(os.path.commonpath([run.path.absolute().parent for run in runs]))
 
 
-LEFT: Final = "attempts"
-"""Folder of what failed attempts left that were begun anew."""
-
-
 def is_sweep(directory: Path) -> bool:
     """Whether a folder is a sweep's."""
     return (directory / FILE).is_file()
@@ -236,7 +232,7 @@ def _places(directory: Path, records: list[JobRecord]) -> dict[int, Path]:
     if lost:
         known = set(places.values())
         for run_dir in find_runs(directory):
-            if run_dir in known or run_dir.is_relative_to(directory / LEFT):
+            if run_dir in known:
                 continue
             try:
                 number = lost.get(RunRecord.load(run_dir).fingerprint)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
-from assay.analysis.config_values import INNER_FOLDS, in_one_line, in_short
+from assay.analysis.config_values import in_one_line, in_short
 from assay.analysis.objective import format_score, score_text
-from assay.analysis.out_of_fold import FoldRun, gathered, mean_scores, tested_values
+from assay.analysis.out_of_fold import FoldRun, gathered, mean_scores
 from assay.analysis.statistics import mean_of
 from assay.files.symlinks import read_end
 from assay.quoting import counted, duration
@@ -102,23 +102,21 @@ FOLDS: Final = (
 def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
     """Tables of folds; nothing where no job has one."""
     runs = [
-        FoldRun(job.name, values, job.seed, job.fold, job.run_dir)
+        FoldRun(job.name, job.values, job.seed, job.fold, job.run_dir)
         for job in contents.jobs
         if job.fold is not None and job.status == "finished" and job.run_dir is not None
-        if (values := tested_values(job.values)) is not None
     ]
     if not runs:
         return []
     names = {run.name for run in runs}
     best = next(group for group in groups if any(job.name in names for job in group.jobs))
-    nested = [job for job in contents.jobs if job.name in names and INNER_FOLDS in job.values]
     every = gathered(runs)
     import_trusted(one.predictions.task for one in every)
     labels = {id(one): f"{in_one_line(one.values)}: " if one.values else "" for one in every}
     problems = dict.fromkeys(f"{labels[id(one)]}{problem}" for one in every for problem in one.problems)
     return [
         *(Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems),
-        _folds(nested or best.jobs, "" if nested else best.label),
+        _folds(best.jobs, best.label),
         _out_of_fold(every, contents),
     ]
 
@@ -130,22 +128,16 @@ def _folds(tested: Sequence[Job], label: str) -> Table:
     rows: list[list[Cell | str]] = []
     for fold in folds:
         jobs = [job for at, job in done if at == fold]
-        chosen = dict.fromkeys(
-            in_one_line({key: of for key, of in job.values.items() if key != INNER_FOLDS}) or "as typed"
-            for job in jobs
-        )
         means = [mean_of(job.tested.get(name) for job in jobs) for name in names]
         scores = [
             Cell("") if mean is None else Cell(format_score(name, mean.mean), mean.mean)
             for name, mean in zip(names, means, strict=True)
         ]
-        own = [] if label else [", ".join(chosen)]
-        rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *own, *scores])
+        rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *scores])
     whole = _means(names, [job for _, job in done])
-    rows.append([Cell("mean"), f"{len(folds)} folds", *([] if label else [""]), *whole])
-    title = f"The best configuration: {label}" if label else "What the inner folds of each fold have chosen"
-    head = ["fold", "run", *([] if label else ["chosen"]), *names]
-    return Table(head, rows, numeric=frozenset(names), title=title)
+    rows.append([Cell("mean"), f"{len(folds)} folds", *whole])
+    title = f"The best configuration: {label or 'as typed'}"
+    return Table(["fold", "run", *names], rows, numeric=frozenset(names), title=title)
 
 
 def _means(names: Iterable[str], jobs: Sequence[Job]) -> list[Cell]:

@@ -24,9 +24,7 @@ from assay.errors import AssayError, ConfigError, one_line_of
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
-from assay.sweep.search.grid import NestedSearch
 from assay.sweep.search.search import Search
-from assay.sweep.search.space import parse
 from assay.targets.annotation import accepts, in_words
 from assay.targets.resolve import own_class
 from assay.targets.trust import KEY, within
@@ -195,24 +193,8 @@ def _search(
         given["sweep_dir"] = directory
     others = () if kind.learns else _AIMS
 
-    def make(overrides: Sequence[str]) -> Search:
-        search: Search = made(
-            kind, values, "hydra.sweeper", others=others, **{**given, "overrides": overrides}
-        )
-        return search
-
-    params = values.get("params")
-    inner = parse(given["overrides"], params, given["config_loader"]).get("inner_fold")
-    if inner is None or not inner.is_sweep_override():
-        return make(given["overrides"])
-    if kind.learns or not make(given["overrides"]).ahead:
-        raise ConfigError(
-            "a nested search lists or draws its configurations ahead; this one asks for them one by one",
-            key="hydra/sweeper",
-            hint="hydra/sweeper=random, or hydra/sweeper=grid",
-        )
-    nested = {"params": params, "config_loader": given["config_loader"]}
-    return NestedSearch(given["overrides"], make, aims[0], **nested)
+    search: Search = made(kind, values, "hydra.sweeper", others=others, **given)
+    return search
 
 
 def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:

@@ -10,11 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.analysis import out_of_fold
-from assay.analysis.config_values import INNER_FOLDS, in_one_line, in_short, varying
+from assay.analysis.config_values import in_one_line, in_short, varying
 from assay.analysis.jobs import best_job, csv_text, groups, groups_csv, rank, results_csv
 from assay.analysis.objective import format_score, score_text
-from assay.analysis.statistics import importance, mean_of
-from assay.config.serialize import REPETITIONS
+from assay.analysis.statistics import importance
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import LONG, labelled
@@ -187,18 +186,6 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
     together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
     for one in folds:
         together.setdefault(tuple(one.values.items()), []).append(one)
-    chosen = [
-        (job, {key: value for key, value in values.items() if key not in (*REPETITIONS, INNER_FOLDS)})
-        for job, values in zip(result.jobs, varying(result.jobs), strict=True)
-        if values.get(INNER_FOLDS) == "null"
-    ]
-    for job, values in chosen:
-        console.print(
-            f"[bold]chosen[/bold]  fold {job.fold}, seed {job.seed}: "
-            f"{escape(in_one_line(values) or 'as typed')}  ({job.status})"
-        )
-    if chosen:
-        _say_tested(console, [job for job, _ in chosen if job.status == "finished"])
     for pairs, several in list(together.items())[:_ROWS]:
         all_means = out_of_fold.mean_scores(several)
         means = list(all_means.items())[:_SCORES]
@@ -217,16 +204,6 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         console.print(f"… and {len(together) - _ROWS} more", style="dim")
     if together:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
-
-
-def _say_tested(console: Console, jobs: Sequence[JobRecord]) -> None:
-    """The mean and interval of each score over the outer folds of a nested search."""
-    metrics = [job.outcome.metrics if job.outcome is not None else {} for job in jobs]
-    names = dict.fromkeys(name for own in metrics for name in own if name.startswith("test/"))
-    for name in names:
-        mean = mean_of([own.get(name) for own in metrics], [job.fold for job in jobs])
-        if mean is not None:
-            console.print(f"[bold]nested[/bold]  {name} {score_text(name, mean)} over {mean.n} outer folds")
 
 
 def _say_failures(console: Console, result: SweepResult) -> None:
