@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-import torch
 from lightning.pytorch.utilities.exceptions import MisconfigurationException  # type: ignore[attr-defined]  # it is there
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -36,14 +35,6 @@ def test_what_assay_reads_itself_is_no_argument() -> None:
     made = build(job, "scheduler")
     assert type(made) is functools.partial
     assert made.keywords == {"step_size": 3}
-
-
-def test_objects_come_before_what_the_node_says() -> None:
-    weight = torch.ones(3)
-    job = config({"_target_": "torch.nn.CrossEntropyLoss", "weight": [1, 2, 3], "reduction": "sum"})
-    loss = build(job, "model", weight=weight)
-    assert loss.weight is weight
-    assert loss.reduction == "sum"
 
 
 @pytest.mark.parametrize(
@@ -117,19 +108,6 @@ def test_an_unexpected_argument_of_a_mapping_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"),
-    [
-        ("optimizer", ""),
-        ("optimizer.lr", "for example optimizer.lr=0.001"),
-        ("metrics.train", "loss=mse metrics=regression"),
-        ("callbacks.ema", "or leave it out: ~callbacks.ema"),
-    ],
-)
-def test_way_out(key: str, hint: str) -> None:
-    assert build_error(ValueError("no"), broken(), key).hint == hint
-
-
-@pytest.mark.parametrize(
     ("key", "refused"),
     [("optimizer.lr", 0.001), ("optimizer.betas", [0.9, 0.999]), ("optimizer.amsgrad", False)],
 )
@@ -148,13 +126,6 @@ def test_an_error_of_custom_code_has_its_kind_and_place() -> None:
         r"model: cannot be made with these values: ZeroDivisionError: .* \(.*test_node\.py:\d+, in \w+\)",
         told,
     )
-
-
-def test_what_is_not_installed() -> None:
-    error = ModuleNotFoundError("No module named 'wandb'", name="wandb")
-    assert build_error(error, broken(), "logger.wandb").hint == "pip install 'assay[wandb]'"
-    other = ModuleNotFoundError("No module named 'timm'", name="timm")
-    assert build_error(other, broken(), "model").hint == "pip install 'assay[timm]'"
 
 
 def test_a_whole_shape_where_a_number_is_needed() -> None:

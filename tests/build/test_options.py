@@ -11,7 +11,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from assay.build.trainer import build_loggers, build_trainer, check_device, quiet
-from assay.build.trainer_options import RUN_ID, has_no_end, num_local_processes, world_size
+from assay.build.trainer_options import RUN_ID, num_local_processes, world_size
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError, DeviceError
 
@@ -102,21 +102,6 @@ def test_a_rank_starts_no_further_ranks(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", RUN_ID)
     assert num_local_processes(with_strategy("ddp", 4)) == 1
     assert world_size(with_strategy("ddp", 2)) == 16
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"max_epochs": 3}, False),
-        ({"max_epochs": -1}, True),
-        ({"max_epochs": -1, "max_steps": 10}, False),
-        ({"max_epochs": None, "max_steps": -1}, False),  # Lightning's 1000 epochs
-        ({"max_time": "00:00:01:00"}, True),  # time alone is not a number of steps
-        ({"max_epochs": None, "max_steps": 10, "max_time": "00:00:01:00"}, False),
-    ],
-)
-def test_whether_a_run_has_an_end(values: dict[str, Any], expected: bool) -> None:
-    assert has_no_end(values) == expected
 
 
 # -- the trainer

@@ -15,8 +15,8 @@ from tests.check.jobs import prove
 from assay.check.checker import Checker, Failure, summary_of
 from assay.check.fake_step import take_step
 from assay.check.job import check_job
-from assay.check.prove import Prover, chosen_classes
-from assay.check.report import but_for_rates, elsewhere
+from assay.check.prove import Prover
+from assay.check.report import but_for_rates
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError, DataError
 from assay.sweep.session import check as check_sweep
@@ -148,26 +148,6 @@ def test_a_proof_is_not_shared_by_jobs_that_differ() -> None:
 )
 def test_how_large_a_rate_is_shares_a_proof(one: Any, other: Any, share: bool) -> None:
     assert (but_for_rates(one) == but_for_rates(other)) is share
-
-
-def test_the_run_directory_is_no_part_of_a_key() -> None:
-    node = {"dirpath": "runs/1/checkpoints", "list": ["runs/1", "runs/10/x", "on/runs/1"]}
-    assert elsewhere(node, "runs/1") == {"dirpath": "/checkpoints", "list": [".", "runs/10/x", "on/runs/1"]}
-
-
-@pytest.mark.parametrize(
-    ("typed", "key", "name"),
-    [
-        ("data=digits", "model", "SmallCNN"),
-        ("data=digits", "scheduler", "WarmupCosine"),  # says more than LambdaLR
-        ("data=digits scheduler=none", "scheduler", None),
-        ("data=digits model=resnet18", "model", "resnet18"),  # and more than Adapted
-        ("data=digits module._target_=my.GAN trusted_packages=[my]", "model", "GAN"),
-        ("data=digits module._target_=my.GAN trusted_packages=[my]", "loss", None),
-    ],
-)
-def test_each_node_is_shown_by_its_class(typed: str, key: str, name: str | None) -> None:
-    assert chosen_classes(compose(typed.split())).get(key) == name
 
 
 @pytest.mark.long

@@ -12,13 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from lightning.pytorch.plugins import Precision
 from omegaconf import OmegaConf, open_dict
 from tests.check.jobs import IRIS, prove, prove_model
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear
 
-from assay.check.fake_step import LiveMemory, Memory, SameType, check_capacity, model_on_meta, watched
+from assay.check.fake_step import LiveMemory, Memory, SameType, check_capacity, watched
 from assay.check.prove import Prover
 from assay.check.real_step import batch_sizes
 from assay.check.smoke_batch import far_from_targets
@@ -105,10 +104,6 @@ def prove_module(**arguments: Any) -> Report:
 def test_custom_modules() -> None:
     for fails in ("", "logger", "trainer"):  # what needs its run is not refused
         assert "of your own" in prove_module(fails=fails).unproven
-    with pytest.raises(ConfigError, match=r"^module: validation_step fails in evaluation.*no such branch"):
-        prove_module(fails="eval")
-    with pytest.raises(ConfigError, match=r"^module: validation_step fails with a batch of 15.*modules\.py"):
-        prove_module(size=21)
 
 
 @pytest.mark.parametrize(
@@ -233,15 +228,6 @@ def test_products_of_different_types_are_refused(name: str) -> None:
         assert (torch.ones(2) * torch.tensor(2.0, dtype=torch.float64)).dtype == torch.float32
 
 
-def test_a_model_on_the_meta_device_lies_as_in_the_run() -> None:
-    conv = {"_target_": "torch.nn.Conv2d", "in_channels": 10**6, "out_channels": 10**6, "kernel_size": 9}
-    config = OmegaConf.create({"model": conv, "trainer": {"channels_last": True}})
-    model, _ = model_on_meta(config, Precision())
-    assert isinstance(model, nn.Conv2d)
-    assert all(parameter.is_meta for parameter in model.parameters())
-    assert model.weight.is_contiguous(memory_format=torch.channels_last)
-
-
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_batch_sizes_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatch, drop_last: bool) -> None:
     for train, val, size, processes in itertools.product((7, 9, 40, 41), (0, 1, 5, 17), (3, 4, 8), (1, 2, 3)):
@@ -289,15 +275,6 @@ def test_the_innermost_layer_is_named(model: nn.Module, inputs: Tensor, where: s
     assert layers.where() == where
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
-
-
-def test_a_layer_has_its_key_in_the_config() -> None:
-    inner = [{"_target_": "a"}, {"_target_": "b", "inner": {"c": 1}}]
-    node = OmegaConf.create({"_target_": "torch.nn.Sequential", "_args_": inner})
-    model = nn.Sequential(nn.Identity(), nn.Linear(2, 2))
-    with watched(model) as layers, pytest.raises(RuntimeError):
-        model(torch.zeros(1, 3))
-    assert layers.key(node, "model") == "model._args_[1]"
 
 
 # -- where a regression starts

@@ -11,9 +11,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.build.trainer_options import may_end_early
-from assay.check.job import check_job, check_ranges, check_values
+from assay.check.job import check_ranges, check_values
 from assay.check.signature import supplied
-from assay.check.trainer import check_micro_batch, check_trainer, seconds_of
+from assay.check.trainer import check_trainer, seconds_of
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -142,27 +142,6 @@ def test_durations_are_lightnings(value: object) -> None:
     assert seconds_of(value) == timer._duration
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "says", "with_a_number"),
-    [
-        ("trainer._target_", "my_project.Trainer", "trainer", True),
-        ("module._target_", "my_project.Module", "LightningModule", True),
-        ("optimizer._target_", "torch.optim.LBFGS", "LBFGS", False),
-    ],
-)
-def test_micro_batches_need_assays_step(
-    job: DictConfig, key: str, value: str, says: str, with_a_number: bool
-) -> None:
-    OmegaConf.update(job, key, value)
-    check_micro_batch(job)
-    for asked in ("auto", 8) if with_a_number else ("auto",):
-        job.trainer.micro_batch = asked
-        with pytest.raises(ConfigError, match=rf"^trainer\.micro_batch: .*{says}"):
-            check_micro_batch(job)
-    job.trainer.micro_batch = None if with_a_number else 8
-    check_micro_batch(job)
-
-
 # -- of the libraries' classes
 
 
@@ -209,31 +188,3 @@ def test_numbers_that_are_left_alone(group: str, target: str, name: str, value: 
 
 
 # -- of a whole job
-
-
-def test_everything_that_is_missing_is_named_at_once(job: DictConfig) -> None:
-    check_job(job)
-    job.data.source = {"path": "???", "columns": ["a", {"name": "???"}]}
-    with pytest.raises(ConfigError, match=r"data\.source\.columns\[1\]\.name, data\.source\.path: "):
-        check_job(job)
-
-
-@pytest.mark.parametrize(
-    "key", ["data", "model", "loss", "optimizer", "module", "trainer", "callbacks.checkpoint", "logger.csv"]
-)
-@pytest.mark.parametrize("value", [None, 3, {"lr": 1}])
-def test_nodes_that_must_name_a_class(job: DictConfig, key: str, value: object) -> None:
-    OmegaConf.update(job, key, value, merge=False)
-    if value is None and "." in key:  # one way to leave it out
-        check_job(job)
-        return
-    with pytest.raises(ConfigError, match=f"^{key}: "):
-        check_job(job)
-
-
-def test_a_custom_module_needs_no_parts(job: DictConfig) -> None:
-    job.trusted_packages = ["my_project"]
-    job.module._target_ = "my_project.Gan"
-    job.model = job.loss = job.optimizer = None
-    job.callbacks, job.logger = {}, {}
-    check_job(job)

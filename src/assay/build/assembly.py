@@ -14,7 +14,7 @@ from assay.build.compatibility import check_fit, check_parts, num_outputs
 from assay.build.datamodule import describe, open_data, own_batches
 from assay.build.model import build_model
 from assay.build.monitor_mode import mode_argument
-from assay.build.node import NOT_ARGUMENTS, build
+from assay.build.node import NOT_ARGUMENTS, build, build_metrics
 from assay.build.trainer import build_loggers, build_trainer, check_device
 from assay.checkpoint.container import plain_part
 from assay.config.serialize import known
@@ -29,6 +29,10 @@ from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import nn
+
+    from assay.module import Module
 
 
 def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
@@ -48,27 +52,33 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         config.spec.num_outputs = num_outputs(config, loss)
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
-    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     augment = build(config, "augment")
     check_parts(config, model, augment)
-    module: L.LightningModule = build(
+    module = module_of(
         config,
-        "module",
-        model=model,
-        task=task_of(config.spec.task),
-        loss=loss,
-        metrics=metrics,
+        *(model, loss),
         augment=augment,
         channels_last=bool(config.trainer.get("channels_last")),
         target_scale=target_scale(config.spec),
         finetune=finetune,
-        **build_optimization(config),
     )
     if config.trainer.get("compile"):
         model.compile()
     # Buffers, too: a copy that averages them is made before Lightning converts the module.
     converted: L.LightningModule = trainer.precision_plugin.convert_module(module)  # type: ignore[assignment]  # the same
     return converted
+
+
+def module_of(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:
+    """Assay's module over parts that are made, or fake."""
+    parts = {
+        "model": model,
+        "loss": loss,
+        "task": task_of(config.spec.task),
+        "metrics": build_metrics(config),
+    }
+    module: Module = build(config, "module", **parts, **more, **build_optimization(config))
+    return module
 
 
 def notes_on_hyper_parameters(

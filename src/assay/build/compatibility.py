@@ -41,38 +41,26 @@ def num_outputs(config: DictConfig, loss: nn.Module | None) -> int:
 def check_fit(config: DictConfig, loss: Any) -> None:
     """Refuse a loss that cannot take the data's targets, or an augmentation its inputs."""
     task, name = task_of(config.spec.task), getattr(loss, "__name__", str(loss))
+    kind = loss if isinstance(loss, type) else object
+    standardized = OmegaConf.select(config, "data.standardize_targets")
     takes_values = task.has_real_targets or task.reconstructs
-    if isinstance(loss, type) and issubclass(loss, _REAL_VALUED) and not takes_values:
-        raise ConfigError(
-            f"{name} compares real values, but the data has {task.in_words(config.spec)}",
-            key="loss",
-            hint=task.suits,
-        )
-    if (
-        OmegaConf.select(config, "data.standardize_targets")
-        and task.has_real_targets
-        and isinstance(loss, type)
-        and issubclass(loss, _OWN_UNIT)
-    ):
-        raise ConfigError(
-            f"{name} compares with the targets themselves, but would see (target - mean) / std",
-            key="loss",
-            hint="data.standardize_targets=false",
-        )
+    key, message, hint = "loss", "", task.suits
     if config.spec.get("vocab_size"):
         _check_tokens(config)
-    if problem := task.loss_problem(config.spec, loss):
-        raise ConfigError(problem[0], key="loss", hint=problem[1])
-    if task.reconstructs and OmegaConf.select(config, "data.standardize_targets") is False:
-        raise ConfigError(
-            f"a {task.name} has no targets but its inputs",
-            key="data.standardize_targets",
-            hint="data.transform.normalize=null leaves the inputs as they are",
-        )
-    if getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
-        raise ConfigError(
-            f"{name} cannot be used with {task.in_words(config.spec)}", key="loss", hint=task.suits
-        )
+    if issubclass(kind, _REAL_VALUED) and not takes_values:
+        message = f"{name} compares real values, but the data has {task.in_words(config.spec)}"
+    elif standardized and task.has_real_targets and issubclass(kind, _OWN_UNIT):
+        message = f"{name} compares with the targets themselves, but would see (target - mean) / std"
+        hint = "data.standardize_targets=false"
+    elif problem := task.loss_problem(config.spec, loss):
+        message, hint = problem
+    elif task.reconstructs and standardized is False:
+        key, message = "data.standardize_targets", f"a {task.name} has no targets but its inputs"
+        hint = "data.transform.normalize=null leaves the inputs as they are"
+    elif getattr(loss, "kind", None) in LOSS_KINDS - task.loss_kinds:
+        message = f"{name} cannot be used with {task.in_words(config.spec)}"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
 
 
 def _check_tokens(config: DictConfig) -> None:
@@ -110,24 +98,20 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
         return  # an embedding, or a loss of somebody's own, takes any width
     spec = config.spec
     wanted = task.output_shape(spec, int(spec.num_outputs))
-    if tuple(outputs[1:]) != wanted:
-        sized = _sized(config, outputs[1]) if len(outputs) == 1 + len(wanted) else []
-        raise ConfigError(
-            f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs {list(wanted)} for "
-            f"{task.in_words(spec)}",
-            key=sized[0] if len(sized) == 1 else "model",
-            hint="model=autoencoder gives as many as it takes"
-            if task.reconstructs
-            else "let the model's last layer have ${spec.num_outputs} outputs",
-        )
-
-
-def _sized(config: DictConfig, size: int) -> list[str]:
-    return [
+    if tuple(outputs[1:]) == wanted:
+        return
+    sized = [
         entry.key
         for entry in walk(config.model, "model")
-        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.raw == size
+        if isinstance(entry.parent, DictConfig) and not entry.is_container and entry.raw == outputs[-1]
     ]
+    hint = "let the model's last layer have ${spec.num_outputs} outputs"
+    raise ConfigError(
+        f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs {list(wanted)} for "
+        f"{task.in_words(spec)}",
+        key=sized[0] if len(sized) == 1 and len(outputs) == 1 + len(wanted) else "model",
+        hint="model=autoencoder gives as many as it takes" if task.reconstructs else hint,
+    )
 
 
 def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:

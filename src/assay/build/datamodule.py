@@ -34,7 +34,9 @@ tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataModule:
     """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
-    datamodule: L.LightningDataModule = build(config, "data", **_of_model(config))
+    inputs = pretrained_inputs(config) if config.data._target_ == OUR_DATA else None
+    given = {} if inputs is None else {"pretrained_inputs": inputs}
+    datamodule: L.LightningDataModule = build(config, "data", **given)
     try:
         if prepare:
             datamodule.prepare_data()
@@ -70,12 +72,6 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         told = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
         raise DataError(f"{error.message} (by {told})", hint=error.hint) from error
     return datamodule
-
-
-def _of_model(config: DictConfig) -> dict[str, Any]:
-    """What assay's own datamodule is told of the model."""
-    inputs = pretrained_inputs(config) if config.data._target_ == OUR_DATA else None
-    return {} if inputs is None else {"pretrained_inputs": inputs}
 
 
 def _of_stated(config: DictConfig, text: str) -> ConfigError:
@@ -124,16 +120,13 @@ def own_batches(datamodule: L.LightningDataModule) -> OwnBatches | None:
             given: Any = datamodule.train_dataloader()
             loaders = given if isinstance(given, CombinedLoader) else CombinedLoader(given, "max_size_cycle")
             counts = [sized_len(loader) for loader in loaders.flattened]
-            size = _size(loaders.flattened[0])
+            first: Any = loaders.flattened[0]
+            size = getattr(first, "batch_size", None) or getattr(
+                getattr(first, "batch_sampler", None), "batch_size", None
+            )
     except Exception:  # it may need the trainer, or what the run makes first
         return OwnBatches()
     known = [count for count in counts if count is not None]
     least = min if loaders._mode == "min_size" else max
-    return OwnBatches(least(known) if known and len(known) == len(counts) else None, size)
-
-
-def _size(loader: Any) -> int | None:
-    size = getattr(loader, "batch_size", None)
-    if size is None:
-        size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
-    return size if isinstance(size, int) and size > 0 else None
+    count = least(known) if known and len(known) == len(counts) else None
+    return OwnBatches(count, size if isinstance(size, int) and size > 0 else None)

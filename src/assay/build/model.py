@@ -80,20 +80,16 @@ def asked_of_model(config: DictConfig, method: str) -> Any:
 
 def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
     """Refuse what would undo a fine-tuning without a word."""
-    if finetune is None:
-        return
-    if config.trainer.get("sync_batchnorm"):
-        raise ConfigError(
-            "replaces batch norms by others that do not keep their statistics while they are frozen",
-            key="trainer.sync_batchnorm",
-            hint="trainer.sync_batchnorm=false, or finetune=none",
-        )
-    if isinstance(finetune, Gradual) and world_size(config) > 1:
-        raise ConfigError(
-            "several processes only exchange gradients of parameters that are trained from the start",
-            key="finetune",
-            hint="finetune=full (its layers learn the more slowly the deeper they lie), or device=cpu or gpu",
-        )
+    message = ""
+    if finetune is not None and config.trainer.get("sync_batchnorm"):
+        message = "replaces batch norms by others that do not keep their statistics while they are frozen"
+        key, hint = "trainer.sync_batchnorm", "trainer.sync_batchnorm=false, or finetune=none"
+    elif isinstance(finetune, Gradual) and world_size(config) > 1:
+        message = "several processes only exchange gradients of parameters that are trained from the start"
+        key = "finetune"
+        hint = "finetune=full (its layers learn the more slowly the deeper they lie), or device=cpu or gpu"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
 
 
 def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
@@ -104,14 +100,15 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
     option = _option(config)
     every = list(model.parameters())
     trained = [p for p in every if p.requires_grad]
-    if _is_random(config) and (len(trained) < len(every) or isinstance(finetune, Gradual)):
+    target = str(config.model.get("_target_"))  # a custom model may start from any weights
+    is_random = target.startswith(("assay.model.", "torch.", "torchvision."))
+    is_random = is_random and config.model.get("weights") is None
+    if is_random and (len(trained) < len(every) or isinstance(finetune, Gradual)):
+        better = "model=timm, torchvision or resnet18 take weights"
+        if "weights" in config.model:
+            better = "model.weights=FILE, or the directory of a run, gives it better ones"
         found.append(
-            f"{option} keeps weights that were never trained: the model starts from random ones; "
-            + (
-                "model.weights=FILE, or the directory of a run, gives it better ones"
-                if "weights" in config.model
-                else "model=timm, torchvision or resnet18 take weights"
-            )
+            f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
         )
     epochs = OmegaConf.select(config, "trainer.max_epochs")
     last = finetune.last_change(model)
@@ -162,11 +159,3 @@ def _option(config: DictConfig) -> str:
 def _share(model: nn.Module, parameters: Sequence[nn.Parameter]) -> str:
     total, trained = (sum(p.numel() for p in some) for some in (model.parameters(), parameters))
     return f"{trained:,} of {total:,} parameters are trained ({100 * trained / max(1, total):.3g} %)"
-
-
-def _is_random(config: DictConfig) -> bool:
-    """Whether the model starts from random weights; one of somebody's own may have any."""
-    target = str(config.model.get("_target_"))
-    return (
-        target.startswith(("assay.model.", "torch.", "torchvision.")) and config.model.get("weights") is None
-    )

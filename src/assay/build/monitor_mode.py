@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.node import build
+from assay.build.node import build_metrics
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
@@ -58,8 +58,8 @@ def known_directions(config: DictConfig) -> dict[str, Mode]:
     """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
         return {}
-    of_training, of_evaluation = (build(config, f"metrics.{name}") for name in ("train", "eval"))
-    stages = {"train": of_training, "val": of_evaluation, "test": of_evaluation}
+    metrics = build_metrics(config)
+    stages = {"train": metrics["train"], "val": metrics["eval"], "test": metrics["eval"]}
     return {name: mode for stage, built in stages.items() for name, mode in directions(built, stage).items()}
 
 

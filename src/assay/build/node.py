@@ -104,7 +104,7 @@ def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> Co
 def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
     """An argument of a mapping inside the node that the class hands on."""
     at = next((found for found in _typed(node, key) if found.rpartition(".")[2] == name), key)
-    hint = f"leave out {at}" if at != key else f"leave out {name}"
+    hint = f"leave out {name if at == key else at}"
     return ConfigError(text.replace(".__init__()", ""), key=at, hint=hint)
 
 
@@ -163,3 +163,8 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
         raise build_error(error.reason, config, error.key) from error.reason
     except OmegaConfBaseException as error:
         raise build_error(error, config, key) from error
+
+
+def build_metrics(config: DictConfig) -> dict[str, Any]:
+    """The metrics of training and of evaluation."""
+    return {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}

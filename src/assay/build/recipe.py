@@ -59,7 +59,8 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     together = (size if is_whole(size) else config.spec.batch_size) * world_size(config) * accumulated
     by_batch = min(4.0, max(0.25, math.sqrt(together / config.spec.batch_size)))
     by_class = _SCALES.get(str(value_of(config, "optimizer._target_")).rpartition(".")[2], 1.0)
-    by_weights = 0.1 if value_of(config, "model.weights") and _trains_all(config) else 1.0
+    trains_all = str(value_of(config, "finetune._target_") or "Gradual").endswith("Gradual")
+    by_weights = 0.1 if value_of(config, "model.weights") and trains_all else 1.0
     config.spec.lr = float(f"{lr * by_batch * by_class * by_weights:.2g}")
     config.spec.weight_decay = float(weight_decay)
     trained = run_length(config, spec.num_train).epochs
@@ -87,21 +88,16 @@ def _number(config: DictConfig, name: str, *, whole: bool = False, least: float 
     value: Any = value_of(config, key)
     if value is None:  # a model of the user's own
         return _DEFAULTS[name]
-    least = 1 if whole else least
-    if not (is_whole(value) if whole else is_number(value)) or not least <= value < math.inf:
+    fine = is_whole(value) and value >= 1 if whole else is_number(value) and least <= value < math.inf
+    if not fine:
         wanted = "a whole number of at least 1" if whole else "a number above 0" if least else "a number >= 0"
-        raise ConfigError(
+        message, hint = (
             f"{value} was given; {wanted} was expected",
-            key=f"model.{key}",
-            hint=f"for example model.{key}={_DEFAULTS[name]:g}",
+            f"for example model.{key}={_DEFAULTS[name]:g}",
         )
+        raise ConfigError(message, key=f"model.{key}", hint=hint)
     number: float = value
     return number
-
-
-def _trains_all(config: DictConfig) -> bool:
-    finetune = value_of(config, "finetune._target_")
-    return finetune is None or str(finetune).endswith("Gradual")
 
 
 def notes_on_length(config: DictConfig) -> list[str]:
@@ -121,7 +117,8 @@ def notes_on_length(config: DictConfig) -> list[str]:
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
         notes.append(f"{', '.join(parts)}, by the {config.spec.num_train:,} training samples")
-    if total is not None and total < _FEW_STEPS and length.is_known and not _is_limited(config):
+    is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
+    if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
         notes.append(
             f"only {counted(total, 'optimizer step')} in all, too few for most models; "
             "trainer.max_epochs=auto takes as many as suit"
@@ -131,10 +128,8 @@ def notes_on_length(config: DictConfig) -> list[str]:
 
 def notes_on_pictures(config: DictConfig) -> list[str]:
     """How pictures are changed in training, and that a pretrained network would help; a sentence each."""
-    if (
-        value_of(config, "data.source._target_") != "assay.data.image_folder.ImageFolder"
-        or "spec" not in config
-    ):
+    source = value_of(config, "data.source._target_")
+    if source != "assay.data.image_folder.ImageFolder" or "spec" not in config:
         return []
     notes = []
     if str(value_of(config, "augment._target_")).endswith(".FlipCrop") and value_of(config, "augment.flip"):
@@ -143,11 +138,8 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
             "right tell classes apart, augment=none for neither"
         )
     few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
-    if (
-        few
-        and value_of(config, "model.weights") is None
-        and max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
-    ):
+    large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
+    if few and large and value_of(config, "model.weights") is None:
         kept = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
         where = "its weights lie on this disk" if kept else "45 MB are downloaded once"
         notes.append(
@@ -155,9 +147,3 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
             "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"
         )
     return notes
-
-
-def _is_limited(config: DictConfig) -> bool:
-    """Whether a run is one of a few batches on purpose, as of `debug=small`."""
-    limit = value_of(config, "trainer.limit_train_batches")
-    return limit is not None and limit != 1.0

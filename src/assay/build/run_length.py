@@ -113,9 +113,21 @@ def check_length(config: DictConfig) -> list[str]:
         )
     if config.data.get("_target_") != OUR_DATA:
         return []  # nobody knows the batches of somebody's own
-    evaluated = _evaluated(config)
-    for name, count in {"train": length.batches, **evaluated}.items():
-        _check_limit(config, name, count)
+    size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
+    counts = {"val": config.spec.num_val, "test": config.spec.num_test}
+    batches = {
+        "train": length.batches,
+        **{name: -(-count // size) for name, count in counts.items() if count},
+    }
+    for name, count in batches.items():
+        key = f"trainer.limit_{name}_batches"
+        limit = value_of(config, key)
+        if isinstance(limit, float) and limit != 0 and not _limited(count, limit):
+            raise ConfigError(
+                f"{limit:g} of {_batches(count)} is less than one batch",
+                key=key,
+                hint=f"{key}=1 for one batch, or {key}=1.0",
+            )
     if length.accumulated > length.used_batches:
         raise ConfigError(
             f"{length.accumulated} was given, but an epoch has {_batches(length.used_batches)}: the gradient "
@@ -161,10 +173,8 @@ def check_plateau(config: DictConfig) -> None:
     """Refuse a scheduler that asks for a metric before there is one."""
     node = config.get("scheduler") or {}
     monitor = node.get("monitor")
-    if (
-        not str(node.get("_target_")).endswith(".ReduceLROnPlateau")
-        or config.data.get("_target_") != OUR_DATA
-    ):
+    is_plateau = str(node.get("_target_")).endswith(".ReduceLROnPlateau")
+    if not is_plateau or config.data.get("_target_") != OUR_DATA:
         return
     length = run_length(config, config.spec.num_train)
     frequency, an_epoch = int(node.get("frequency") or 1), length.used_batches
@@ -192,54 +202,31 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
         instead, asked = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
         if entry.is_interpolation and any(one in str(entry.raw) for one in asked):
-            raise ConfigError(
-                f"it depends on the number of steps, which nobody knows: {why}",
-                key=entry.key,
-                hint=f"{instead}, or {entry.key}=NUMBER"
-                + (", or scheduler=none" if entry.key.startswith("scheduler.") else ""),
-            )
-
-
-def _evaluated(config: DictConfig) -> dict[str, int]:
-    """Batches of validation and test, where there are samples for them."""
-    size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
-    counts = {"val": config.spec.num_val, "test": config.spec.num_test}
-    return {name: -(-count // size) for name, count in counts.items() if count}
-
-
-def _check_limit(config: DictConfig, name: str, batches: int) -> None:
-    key = f"trainer.limit_{name}_batches"
-    limit = value_of(config, key)
-    if not isinstance(limit, float) or limit == 0 or _limited(batches, limit):
-        return
-    raise ConfigError(
-        f"{limit:g} of {_batches(batches)} is less than one batch",
-        key=key,
-        hint=f"{key}=1 for one batch, or {key}=1.0",
-    )
+            hint = f"{instead}, or {entry.key}=NUMBER"
+            hint += ", or scheduler=none" if entry.key.startswith("scheduler.") else ""
+            message = f"it depends on the number of steps, which nobody knows: {why}"
+            raise ConfigError(message, key=entry.key, hint=hint)
 
 
 def _is_validated(config: DictConfig) -> bool:
     return bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
 
 
-def _first_validation(config: DictConfig, length: RunLength) -> int | None:
-    """After how many training batches the first validation takes place; None where time decides."""
+def _between_validations(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
+    """Batches, of every how many epochs: None for batches where time decides, for epochs where none count."""
     interval = value_of(config, "trainer.val_check_interval")
     every = config.trainer.get("check_val_every_n_epoch", 1)
-    within = _batches_before_validation(interval, length)
-    if every is None or within is None:
-        return within
-    return int(every - 1) * length.used_batches + within
-
-
-def _batches_before_validation(interval: Any, length: RunLength) -> int | None:
-    """Of an epoch, or of the run where it counts these; None where time decides."""
     if isinstance(interval, str | dict):
-        return None
+        return None, every
     if is_whole(interval):
-        return interval
-    return length.used_batches if interval is None else max(1, int(length.used_batches * interval))
+        return interval, every
+    return length.used_batches if interval is None else max(1, int(length.used_batches * interval)), every
+
+
+def _first_validation(config: DictConfig, length: RunLength) -> int | None:
+    """After how many training batches the first validation takes place; None where time decides."""
+    within, every = _between_validations(config, length)
+    return within if every is None or within is None else (every - 1) * length.used_batches + within
 
 
 def num_validations(config: DictConfig, length: RunLength) -> int | None:
@@ -247,23 +234,19 @@ def num_validations(config: DictConfig, length: RunLength) -> int | None:
     total = length.total_batches
     if total is None or not _is_validated(config):
         return None if total is None else 0
-    within = _batches_before_validation(value_of(config, "trainer.val_check_interval"), length)
-    every = config.trainer.get("check_val_every_n_epoch", 1)
+    within, every = _between_validations(config, length)
     if within is None or every is None:
         return within and total // within
     epochs, rest = divmod(total, length.used_batches)
     begun = rest // within if (epochs + 1) % every == 0 else 0
-    return epochs // int(every) * (length.used_batches // within) + begun
+    return epochs // every * (length.used_batches // within) + begun
 
 
 def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
-    bounds = {
-        "every_n_train_steps": (length.total_steps, "steps"),
-        "every_n_epochs": (length.epochs, "epochs"),
-    }
+    bounds = {"every_n_train_steps": length.total_steps, "every_n_epochs": length.epochs}
     for name in config.get("callbacks") or {}:
-        for argument, (bound, what) in bounds.items():
-            key = f"callbacks.{name}.{argument}"
+        for argument, bound in bounds.items():
+            key, what = f"callbacks.{name}.{argument}", argument.rpartition("_")[2]
             every = value_of(config, key)
             if is_whole(every) and bound is not None and every > bound:
                 yield f"{key}={every}: nothing will be saved, the run has {bound:,} {what}"

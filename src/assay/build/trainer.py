@@ -39,45 +39,34 @@ if TYPE_CHECKING:
 def check_device(trainer: DictConfig) -> None:
     """Refuse early, in one line, what Lightning would refuse late."""
     # What is left out is what Lightning takes by itself.
-    accelerator = trainer.get("accelerator", "auto")
-    precision = str(trainer.get("precision"))
+    accelerator, precision = trainer.get("accelerator", "auto"), str(trainer.get("precision"))
     cuda, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
-    if accelerator in ("gpu", "cuda") and not cuda and not (accelerator == "gpu" and mps):
-        raise DeviceError(
-            "device: this machine has no GPU that torch can use",
-            hint="device=auto or device=cpu; `assay info` says what is here",
-        )
-    if accelerator == "mps" and not mps:
-        raise DeviceError(
-            "device=mps: this machine has no Apple GPU that torch can use", hint="device=auto or device=cpu"
-        )
-    if accelerator in ("gpu", "cuda") and cuda:
-        _check_indices(trainer, cuda)
-    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not cuda and not mps)
-    if on_cpu and precision in ("16-mixed", "16-true", "16"):
-        raise DeviceError(
-            "precision=fp16 needs a GPU; this run is on the CPU", hint="precision=bf16, or device=gpu"
-        )
-    if precision == "64-true" and (accelerator == "mps" or (accelerator == "auto" and mps and not cuda)):
-        raise DeviceError(
-            "precision=fp64: Apple's GPU has no double precision", hint="device=cpu precision=fp64"
-        )
-
-
-def _check_indices(trainer: DictConfig, available: int) -> None:
-    wanted = requested_devices(trainer)
-    if isinstance(wanted, int) and wanted > available:
-        raise DeviceError(
-            f"trainer.devices={wanted}: this machine has {available} GPU(s)",
-            hint=f"trainer.devices={available}",
-        )
-    missing = [index for index in wanted if index >= available] if isinstance(wanted, list) else []
-    if missing:
-        raise DeviceError(
-            f"trainer.devices={wanted}: there is no GPU {missing[0]}; this machine has {available}, "
-            "counted from 0",
-            hint="trainer.devices=[0]",
-        )
+    on_gpu, automatic = accelerator in ("gpu", "cuda"), accelerator == "auto"
+    wanted = requested_devices(trainer) if on_gpu and cuda else None
+    missing = [index for index in wanted if index >= cuda] if isinstance(wanted, list) else []
+    message = hint = ""
+    if on_gpu and not cuda and not (accelerator == "gpu" and mps):
+        message = "device: this machine has no GPU that torch can use"
+        hint = "device=auto or device=cpu; `assay info` says what is here"
+    elif accelerator == "mps" and not mps:
+        message = "device=mps: this machine has no Apple GPU that torch can use"
+        hint = "device=auto or device=cpu"
+    elif isinstance(wanted, int) and wanted > cuda:
+        message, hint = f"trainer.devices={wanted}: this machine has {cuda} GPU(s)", f"trainer.devices={cuda}"
+    elif missing:
+        counted = f"this machine has {cuda}, counted from 0"
+        message = f"trainer.devices={wanted}: there is no GPU {missing[0]}; {counted}"
+        hint = "trainer.devices=[0]"
+    elif precision in ("16-mixed", "16-true", "16") and (
+        accelerator == "cpu" or (automatic and not cuda and not mps)
+    ):
+        message = "precision=fp16 needs a GPU; this run is on the CPU"
+        hint = "precision=bf16, or device=gpu"
+    elif precision == "64-true" and (accelerator == "mps" or (automatic and mps and not cuda)):
+        message = "precision=fp64: Apple's GPU has no double precision"
+        hint = "device=cpu precision=fp64"
+    if message:
+        raise DeviceError(message, hint=hint)
 
 
 def gpu_names() -> list[str]:

@@ -52,42 +52,26 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
-    if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
-        raise ConfigError(
-            f"{shown} starts processes by itself, which cannot work from a config; assay starts those of ddp",
-            key="trainer.strategy",
-            hint="trainer.strategy=auto for one device; "
-            + ("device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"),
-        )
-    kind = _KINDS.get(type(trainer.accelerator))
-    if kind is not None and strategy.root_device.type != kind:
-        raise ConfigError(
-            f"{shown} computes on {strategy.root_device}, not on {kind}",
-            key="trainer.strategy",
-            hint="trainer.strategy=auto",
-        )
-    asked = requested_devices(config.trainer)
-    if isinstance(asked, int) and asked != devices:
-        raise ConfigError(
-            f"{asked} devices were asked for, but {shown} computes on {devices}",
-            key="trainer.devices",
-            hint=f"trainer.devices={devices}, or trainer.strategy=ddp",
-        )
+    kind, asked = _KINDS.get(type(trainer.accelerator)), requested_devices(config.trainer)
     started = num_local_processes(config)
-    if is_rank() or started == devices:
-        return
-    if started == 1:
-        instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
-        raise ConfigError(
-            f"{devices} devices need a strategy that assay starts their processes for; {shown} is none",
-            key="trainer.devices",
-            hint=f"trainer.devices=1, or {instead}",
+    key, message, hint = "trainer.strategy", "", "trainer.strategy=auto"
+    if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
+        message = (
+            f"{shown} starts processes by itself, which cannot work from a config; assay starts those of ddp"
         )
-    raise ConfigError(
-        f"{asked or 'auto'} means {started} processes to assay and {devices} to Lightning",
-        key="trainer.devices",
-        hint=f"trainer.devices={devices}",
-    )
+        several = "device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"
+        hint = f"trainer.strategy=auto for one device; {several}"
+    elif kind is not None and strategy.root_device.type != kind:
+        message = f"{shown} computes on {strategy.root_device}, not on {kind}"
+    elif isinstance(asked, int) and asked != devices:
+        key, hint = "trainer.devices", f"trainer.devices={devices}, or trainer.strategy=ddp"
+        message = f"{asked} devices were asked for, but {shown} computes on {devices}"
+    elif not is_rank() and started != devices:
+        instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
+        key, hint = "trainer.devices", f"trainer.devices={started}, or {instead}"
+        message = f"{devices} devices need a strategy that assay starts their processes for; {shown} is none"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
 
 
 _OTHERWISE: Final = {
@@ -131,8 +115,14 @@ def check_callbacks(config: DictConfig) -> None:
     for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
             _check_accumulation(config, key)
-        if _averages(kind):
-            _check_updates(config, key)
+        every = OmegaConf.select(config, f"{key}.update_every_n_steps")
+        steps = OmegaConf.select(config, "spec.total_steps")
+        if _averages(kind) and steps and isinstance(every, int) and every > max(1, int(steps) // 10):
+            raise ConfigError(
+                f"{every} was given, and the run has {steps} steps: the average would lag a tenth of it",
+                key=f"{key}.update_every_n_steps",
+                hint=f"{key}.update_every_n_steps=1",
+            )
     _check_logs(config)
 
 
@@ -149,7 +139,11 @@ def notes_on(config: DictConfig) -> list[str]:
         decay, share = (node.get(name, defaults.get(name)) for name in ("decay", "warmup_fraction"))
         horizon = int(node.get("update_every_n_steps") or 1) / (1 - decay)
         left = math.exp(-steps / horizon)
-        way = f"{key}.warmup_fraction=0.1" if warms_up else f"{key}.decay={_fitting(steps)}"
+        way = (
+            f"{key}.warmup_fraction=0.1"
+            if warms_up
+            else f"{key}.decay={round(1 - 1 / max(2.0, steps / 10), 3)}"
+        )
         if share is None and left > _LEFT:
             found.append(
                 f"{key}.decay={decay}: after the {steps:,} steps of the run {100 * left:.0f} % of the "
@@ -176,39 +170,21 @@ def _averages(kind: type) -> bool:
     return issubclass(kind, WeightAveraging) or getattr(kind, "averages_weights", False)
 
 
-def _fitting(steps: int) -> float:
-    return round(1 - 1 / max(2.0, steps / 10), 3)
-
-
 def _check_accumulation(config: DictConfig, key: str) -> None:
     given = config.trainer.get("accumulate_grad_batches")
+    message, hint = "", f"~{key}, or trainer.accumulate_grad_batches=1"
     if given not in (None, 1):
-        raise ConfigError(
-            f"trainer.accumulate_grad_batches={given} accumulates already",
-            key=key,
-            hint=f"~{key}, or trainer.accumulate_grad_batches=1",
-        )
-    if is_lbfgs(config):
-        raise ConfigError("LBFGS cannot accumulate batches", key=key, hint=f"~{key}, or optimizer=adamw")
-    for entry in walk(config):
-        text = str(entry.raw) if entry.is_interpolation else ""
-        if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
-            raise ConfigError(
-                f"it changes the number of optimizer steps, which {entry.key} is computed from",
-                key=key,
-                hint="scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…",
-            )
-
-
-def _check_updates(config: DictConfig, key: str) -> None:
-    node, steps = OmegaConf.select(config, key), OmegaConf.select(config, "spec.total_steps")
-    every = node.get("update_every_n_steps")
-    if steps and isinstance(every, int) and every > max(1, int(steps) // 10):
-        raise ConfigError(
-            f"{every} was given, and the run has {steps} steps: the average would lag a tenth of it",
-            key=f"{key}.update_every_n_steps",
-            hint=f"{key}.update_every_n_steps=1",
-        )
+        message = f"trainer.accumulate_grad_batches={given} accumulates already"
+    elif is_lbfgs(config):
+        message, hint = "LBFGS cannot accumulate batches", f"~{key}, or optimizer=adamw"
+    else:
+        for entry in walk(config):
+            text = str(entry.raw) if entry.is_interpolation else ""
+            if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
+                message = f"it changes the number of optimizer steps, which {entry.key} is computed from"
+                hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
 
 
 def _check_logs(config: DictConfig) -> None:
@@ -221,8 +197,12 @@ def _check_logs(config: DictConfig) -> None:
         values = {name: _text(node, name) for name in _OF_A_FILE if node.get(name) is not None}
         if not values:
             continue
-        is_csv = issubclass(kind, CSVLogger) and isinstance(node.get("version"), str)
-        place = _of_csv_logger(node) if is_csv else _place(kind, values)
+        place = (kind.__name__, *(f"{name}={value}" for name, value in sorted(values.items())))
+        if values.keys() == {"path"}:
+            place = _of_file(values["path"])
+        elif issubclass(kind, CSVLogger) and isinstance(node.get("version"), str):  # a number is a new file
+            name = values.get("name", "") if "name" in node else "lightning_logs"
+            place = _of_file(Path(_text(node, "save_dir"), name, node.version, "metrics.csv"))
         if place in written:
             raise ConfigError(
                 f"{written[place]} writes the same file already",
@@ -232,21 +212,8 @@ def _check_logs(config: DictConfig) -> None:
         written[place] = key
 
 
-def _of_csv_logger(node: Any) -> tuple[str, ...]:
-    """The file of Lightning's own; with a number for a version it is a new one."""
-    name = _text(node, "name") if node.get("name", "lightning_logs") else ""
-    folder = Path(_text(node, "save_dir"), name if "name" in node else "lightning_logs", node.version)
-    return _of_file(folder / "metrics.csv")
-
-
 def _of_file(path: str | Path) -> tuple[str, ...]:
     return (os.path.normpath(path),)
-
-
-def _place(kind: type, values: dict[str, str]) -> tuple[str, ...]:
-    if values.keys() == {"path"}:
-        return _of_file(values["path"])
-    return (kind.__name__, *(f"{name}={value}" for name, value in sorted(values.items())))
 
 
 def _text(node: Any, name: str) -> str:
@@ -300,28 +267,22 @@ def out_of_reach(config: DictConfig) -> Iterator[str]:
     length = run_length(config, config.spec.num_train)
     if not length.is_known or length.total_batches is None:
         return
-    for key, kind in kinds(config, "callbacks"):
-        if issubclass(kind, EarlyStopping):
-            looks = _early_stopping_looks(config, key, length)
-            yield from _said(config, key, looks, _OF_LIGHTNING, "it cannot stop the run", least=1)
+    waiting = [
+        (key, _early_stopping_looks(config, key, length), _OF_LIGHTNING, 1, "it cannot stop the run")
+        for key, kind in kinds(config, "callbacks")
+        if issubclass(kind, EarlyStopping)
+    ]
     if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
-        looks = _plateau_looks(config, length)
-        yield from _said(
-            config, "scheduler", looks, _OF_TORCH, "the learning rate cannot be lowered", least=2
-        )
-
-
-def _said(
-    config: DictConfig, key: str, looks: int | None, patience: int, so: str, *, least: int
-) -> Iterator[str]:
-    """The first look sets what is best; so many more have to be no better."""
-    if is_chosen(config, f"{key}.patience"):
-        return  # it follows the length
-    given = value_of(config, f"{key}.patience")
-    patience = given if is_whole(given) else patience
-    if looks is not None and looks < max(1, patience) + least:
-        monitor = value_of(config, f"{key}.monitor")
-        yield f"{key}.patience={patience}: {so}, which looks at {monitor} {counted(looks, 'time')} in all"
+        asked = _plateau_looks(config, length)
+        waiting.append(("scheduler", asked, _OF_TORCH, 2, "the learning rate cannot be lowered"))
+    for key, looks, otherwise, least, so in waiting:
+        given = value_of(config, f"{key}.patience")
+        patience = given if is_whole(given) else otherwise
+        follows_length = is_chosen(config, f"{key}.patience")
+        # The first look sets what is best; so many more have to be no better.
+        if looks is not None and looks < max(1, patience) + least and not follows_length:
+            monitor = value_of(config, f"{key}.monitor")
+            yield f"{key}.patience={patience}: {so}, which looks at {monitor} {counted(looks, 'time')} in all"
 
 
 def _early_stopping_looks(config: DictConfig, key: str, length: RunLength) -> int | None:

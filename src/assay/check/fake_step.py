@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -118,13 +119,11 @@ class Layers:
             return ""
         name, module, shapes = self.running[-1]
         weight = getattr(module, "weight", None)
-        what = type(module).__name__
-        described = f"{what}({module.extra_repr()})"
-        if module.extra_repr() and len(described) <= _MOST_TEXT:
-            what = described
-        elif isinstance(weight, torch.Tensor):
-            what += f" with a weight of {list(weight.shape)}"
-        layer = f"layer {name!r}, {what}," if name else f"{what}"
+        what = f"{type(module).__name__}({module.extra_repr()})"
+        if len(what) > _MOST_TEXT or not module.extra_repr():
+            what = type(module).__name__
+            what += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
+        layer = f"layer {name!r}, {what}," if name else what
         return f"{layer} was given {shapes}"
 
     def key(self, node: Any, key: str) -> str:
@@ -168,35 +167,32 @@ def watched(model: nn.Module) -> Iterator[Layers]:
 
 def _shapes(values: list[Any]) -> str:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    kinds = {tensor.dtype for tensor in tensors} - {torch.float32}
-    named = [f"{list(tensor.shape)}{_kind(tensor) if kinds else ''}" for tensor in tensors]
+    usual = all(tensor.dtype is torch.float32 for tensor in tensors)
+    kinds = ["" if usual else f" {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors]
+    named = [f"{list(tensor.shape)}{kind}" for tensor, kind in zip(tensors, kinds, strict=True)]
     return " and ".join(named) or "no tensor"
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    return f" {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
     """The model and its fine-tuning; with weights where it computes with them while it is made."""
-    try:
-        with torch.device("meta"):
-            model, finetune = build_model(config)
-    except (Exception, SystemExit):
-        model, finetune = build_model(config)  # an error now is one of the config
+    model, finetune = _on_meta(lambda: build_model(config))
     if config.trainer.get("channels_last"):
         model.to(memory_format=torch.channels_last)
     return precision.convert_module(model), finetune
 
 
 def module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
-    """A LightningModule of somebody's own, likewise."""
+    """A custom LightningModule, likewise."""
+    module: nn.Module = _on_meta(lambda: build(config, "module"))
+    return precision.convert_module(module)
+
+
+def _on_meta(make: Callable[[], Any]) -> Any:
     try:
         with torch.device("meta"):
-            built: nn.Module = build(config, "module")
+            return make()
     except (Exception, SystemExit):
-        built = build(config, "module")  # an error now is one of the config
-    return precision.convert_module(built)
+        return make()  # an error now is one of the config
 
 
 _FAR, _NEAR = 1.5, 0.8
@@ -297,10 +293,12 @@ class Step:
 class StepError(Exception):
     """A step cannot be done."""
 
-    def __init__(self, stage: str, text: str, where: str, key: str, *, depends_on_data: bool) -> None:
+    def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
+        frame = own_frame(error)
+        text = f"{first_line(error)} ({frame})" if frame else first_line(error)
         super().__init__(f"{where}: {text}" if where else text)
-        self.stage, self.text, self.where, self.key = stage, text, where, key
-        self.depends_on_data = depends_on_data
+        self.stage, self.where, self.key = stage, where, key
+        self.depends_on_data = isinstance(error, _DEPENDS_ON_DATA)
 
 
 def new_mode() -> FakeTensorMode:
@@ -332,21 +330,37 @@ def take_step(
     module: Module, batch: Batch, precision: Precision, node: Any, mode: FakeTensorMode | None
 ) -> Step:
     """Two optimizer steps, the second one counted: from then on every step is like it."""
-    run = _Run(module, batch, precision, node)
+
+    def step() -> tuple[int, ...]:
+        shape: tuple[int, ...] = ()
+
+        def closure() -> Any:
+            nonlocal shape
+            # In Lightning's order: the gradients of the step before are there until the forward is done.
+            loss, shape = _forward(module, batch, precision, node)
+            optimizer.zero_grad()
+            with _guarded("backward"):
+                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            return loss.detach()
+
+        with _guarded("optimizer"):
+            optimizer.step(closure)
+        return shape
+
     with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        optimizer = run.optimizer()
-        run.step(optimizer)
+        made: Any = module.configure_optimizers()
+        optimizer = made["optimizer"] if isinstance(made, dict) else made
+        step()
         parameters = list(module.parameters())
         kept = [value for state in optimizer.state.values() for value in state.values()]
         state = [value for value in kept if isinstance(value, torch.Tensor)]
-        weights = _bytes([*parameters, *module.buffers()])
         grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
-        gradients = _bytes(grads)
-        there = [*parameters, *module.buffers(), *state, *grads]
-        with LiveMemory(there) as memory, FlopCounterMode(display=False) as flops:
-            outputs = run.step(optimizer)
-    rest = memory.peak - weights - gradients - _bytes(state)
-    return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, _bytes(state), max(0, rest)))
+        parts = [*parameters, *module.buffers()], grads, state
+        with LiveMemory(itertools.chain(*parts)) as memory, FlopCounterMode(display=False) as flops:
+            outputs = step()
+    weights, gradients, kept_by_optimizer = map(_bytes, parts)
+    rest = memory.peak - weights - gradients - kept_by_optimizer
+    return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, kept_by_optimizer, max(0, rest)))
 
 
 def try_sizes(
@@ -358,72 +372,38 @@ def try_sizes(
             module.train(training)
             for rows in numbers:
                 when = f"with a batch of {rows} in {'training' if training else 'evaluation'}"
-                _Run(module, batch.of_size(rows), precision, node, when).forward()
+                _forward(module, batch.of_size(rows), precision, node, when)
     module.train()
 
 
-@final
-class _Run:
-    def __init__(self, module: Module, batch: Batch, precision: Precision, node: Any, when: str = "") -> None:
-        self._module, self._batch, self._precision, self._node = module, batch, precision, node
-        self._when = when
-
-    def optimizer(self) -> torch.optim.Optimizer:
-        made: Any = self._module.configure_optimizers()
-        optimizer: torch.optim.Optimizer = made["optimizer"] if isinstance(made, dict) else made
-        return optimizer
-
-    def step(self, optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
-        shape: tuple[int, ...] = ()
-
-        def closure() -> Any:
-            nonlocal shape
-            # In Lightning's order: the gradients of the step before are there until the forward is done.
-            loss, shape = self.forward()
-            optimizer.zero_grad()
-            self._guarded("backward", loss.backward)
-            return loss.detach()
-
-        self._guarded("optimizer", lambda: optimizer.step(closure))
-        return shape
-
-    def forward(self) -> tuple[torch.Tensor, tuple[int, ...]]:
-        """Loss of the batch, and shape of the model's outputs."""
-        module = self._module
-        inputs, targets = self._batch.zeros()
-        shapes: list[tuple[int, ...]] = []
-        with watched(module.model) as layers, self._precision.forward_context():
-            try:
-                outputs = module(inputs)
-                if not isinstance(outputs, torch.Tensor):
-                    raise TypeError(f"the model gives a {type(outputs).__name__}; a tensor was expected")
-                if not outputs.ndim or len(outputs) != len(inputs):
-                    raise ValueError(f"the model gives {list(outputs.shape)} for {len(inputs)} samples")
-                shapes.append(tuple(outputs.shape))
-            except StepError:
-                raise
-            except Exception as error:
-                where = ", ".join(part for part in (self._when, layers.where()) if part)
-                raise _step_error("model", error, where, layers.key(self._node, "model")) from error
-            loss: torch.Tensor = self._guarded("loss", lambda: module.compared(outputs, targets))
-        return loss, shapes[0]
-
-    def _guarded(self, stage: str, call: Callable[[], Any]) -> Any:
+def _forward(
+    module: Module, batch: Batch, precision: Precision, node: Any, when: str = ""
+) -> tuple[torch.Tensor, tuple[int, ...]]:
+    """Loss of the batch, and shape of the model's outputs."""
+    inputs, targets = batch.zeros()
+    with watched(module.model) as layers, precision.forward_context():
         try:
-            return call()
-        except StepError:
-            raise
+            outputs = module(inputs)
+            if not isinstance(outputs, torch.Tensor):
+                raise TypeError(f"the model gives a {type(outputs).__name__}; a tensor was expected")
+            if not outputs.ndim or len(outputs) != len(inputs):
+                raise ValueError(f"the model gives {list(outputs.shape)} for {len(inputs)} samples")
         except Exception as error:
-            key = {"backward": "model"}.get(stage, stage)
-            raise _step_error(stage, error, self._when, key) from error
+            where = ", ".join(part for part in (when, layers.where()) if part)
+            raise StepError("model", error, where, layers.key(node, "model")) from error
+        with _guarded("loss", when):
+            loss: torch.Tensor = module.compared(outputs, targets)
+    return loss, tuple(outputs.shape)
 
 
-def _step_error(stage: str, error: Exception, where: str, key: str) -> StepError:
-    depends = isinstance(error, _DEPENDS_ON_DATA)
-    first = first_line(error)
-    if frame := own_frame(error):
-        first = f"{first} ({frame})"
-    return StepError(stage, first, where, key, depends_on_data=depends)
+@contextmanager
+def _guarded(stage: str, when: str = "") -> Iterator[None]:
+    try:
+        yield
+    except StepError:
+        raise
+    except Exception as error:
+        raise StepError(stage, error, when, "model" if stage == "backward" else stage) from error
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:

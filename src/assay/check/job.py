@@ -58,11 +58,6 @@ class Range:
     whole: bool = False
     instead: str = ""
 
-    @property
-    def example(self) -> float:
-        """A number in it."""
-        return self.such_as if self.above else self.least
-
     def __contains__(self, value: float) -> bool:
         low = value > self.least if self.above else value >= self.least
         high = value < self.most if self.below else value <= self.most
@@ -186,9 +181,7 @@ def _check(key: str, value: Any, wanted: Range | None) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
     group = key.partition(".")[0]
-    if wanted is None and isinstance(value, int) and group in ("model", "augment"):
-        if value <= _SIZE.most:
-            return
+    if wanted is None and isinstance(value, int) and group in ("model", "augment") and value > _SIZE.most:
         wanted = _SIZE
     if wanted is None and (math.isfinite(value) or (value == math.inf and group == "model")):
         return  # infinity has a meaning for activations
@@ -198,7 +191,7 @@ def _check(key: str, value: Any, wanted: Range | None) -> None:
     if wanted is not None:
         words = f"a {'whole ' if wanted.whole else ''}number {wanted.in_words()}"
         typed = key.replace("[", ".").replace("]", "")
-        hint = wanted.instead or f"for example {typed}={wanted.example:g}"
+        hint = wanted.instead or f"for example {typed}={wanted.such_as if wanted.above else wanted.least:g}"
     raise ConfigError(f"{value} was given; {words} was expected", key=key, hint=hint)
 
 
@@ -220,39 +213,33 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 def check_values(config: DictConfig) -> None:
     """Refuse values that no run can use, whatever else was chosen."""
     _check_name_and_tags(config)
-    _check_predictions(config)
+    if value_of(config, "predictions") is not None:
+        for name in ("max_megabytes", "num_samples"):
+            key = f"predictions.{name}"
+            check_whole_number(key, value_of(config, key), 0, 1000)
     check_whole_number("seed", OmegaConf.select(config, "seed"), 0, LARGEST_SEED)
     if (frequency := value_of(config, "scheduler.frequency")) is not None:
         check_whole_number("scheduler.frequency", frequency, 1)
     for key, choices in _CHOICES.items():
         check_choice(key, value_of(config, key), choices)
     monitor = value_of(config, "scheduler.monitor")
-    if monitor is not None and not isinstance(monitor, str):
+    is_plateau = str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau")
+    if (not isinstance(monitor, str | None)) or (is_plateau and not monitor):
         raise ConfigError(
-            f"{monitor} was given; the name of a metric was expected",
+            f"{shown(monitor)} was given; the name of a metric was expected",
             key="scheduler.monitor",
             hint="scheduler.monitor=val/loss",
         )
-    if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
+    if is_plateau:
         _check_plateau(config)
     if value_of(config, "data._target_") == OUR_DATA:
-        _check_data(config)
-
-
-def _check_predictions(config: DictConfig) -> None:
-    for name, largest in (("max_megabytes", 1000), ("num_samples", 1000)):
-        key = f"predictions.{name}"
-        if value_of(config, "predictions") is not None:
-            check_whole_number(key, value_of(config, key), 0, largest)
+        for key in ("data.seed", "data.split.seed"):
+            if (value := value_of(config, key)) is not None:
+                check_whole_number(key, value, 0, LARGEST_SEED)
+        check_limits({name: value_of(config, f"data.{name}") for name in NAMES})
 
 
 def _check_plateau(config: DictConfig) -> None:
-    if not value_of(config, "scheduler.monitor"):
-        raise ConfigError(
-            "the learning rate follows a metric; none is named",
-            key="scheduler.monitor",
-            hint="scheduler.monitor=val/loss",
-        )
     lr = value_of(config, "optimizer.lr")
     for name in ("min_lr", "eps"):
         value = value_of(config, f"scheduler.{name}")
@@ -273,13 +260,6 @@ def _check_name_and_tags(config: DictConfig) -> None:
     for tag in tags or []:
         if not isinstance(tag, str | int | float):
             raise ConfigError(f"{shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
-
-
-def _check_data(config: DictConfig) -> None:
-    for key in ("data.seed", "data.split.seed"):
-        if (value := value_of(config, key)) is not None:
-            check_whole_number(key, value, 0, LARGEST_SEED)
-    check_limits({name: value_of(config, f"data.{name}") for name in NAMES})
 
 
 _RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")

@@ -23,7 +23,7 @@ from assay.build.compatibility import (
 from assay.build.datamodule import describe, open_data, open_declared, own_batches
 from assay.build.model import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.monitor_mode import known_directions
-from assay.build.node import build
+from assay.build.node import build, build_metrics
 from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.build.run_length import check_length, check_plateau, run_length
 from assay.build.trainer import build_trainer, check_device, quiet
@@ -56,10 +56,8 @@ from assay.check.real_step import (
     bytes_of,
     error_of_step,
     evaluated,
-    few_of,
-    module_of,
+    module_over,
     refusal,
-    try_eval_steps,
 )
 from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.signature import check_signatures
@@ -79,7 +77,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import lightning as L
-    from lightning.pytorch.plugins import Precision
 
     from assay.build.datamodule import OwnBatches
     from assay.data.spec import Spec
@@ -108,13 +105,7 @@ class Prover:
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
-        # Where nothing is read, the other nodes can wait for the spec, with which they are looked at anyway.
-        early = (
-            "data",
-            "trainer",
-            *(["spec"] if "spec" in config else ()),
-        )  # that one is about to be replaced
-        self._signatures(config, early if stated else tuple(config))
+        self._signatures(config)
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             (spec, own, data_notes, targets), datamodule = self._spec(config, stated)
@@ -122,17 +113,15 @@ class Prover:
                 found = self._own_module(config, spec, own, datamodule)
             else:
                 found = self._ours(config, spec, own, curve=curve)
+                if targets[0] and not config.data.get("standardize_targets"):
+                    model = build(config, "model")
+                    found["notes"].append(far_from_targets(model, config.spec.input_shape, *targets))
         report = Report(
             overrides=list(overrides),
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[
-                *data_notes,
-                *found.pop("notes", ()),
-                *self._initial_outputs(config, targets),
-                *notes_on(config),
-            ],
+            notes=[note for note in (*data_notes, *found.pop("notes"), *notes_on(config)) if note],
             targets=chosen_classes(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
@@ -171,16 +160,6 @@ class Prover:
         known = pretrained_inputs(config)
         return self._once("data", [data, source, known], look), datamodule
 
-    def _initial_outputs(self, config: DictConfig, targets: _Scale) -> list[str]:
-        """A warning where targets that are not standardised lie far from what an untrained model returns."""
-        if not targets[0] or config.data.get("standardize_targets") or config.module._target_ != OUR_MODULE:
-            return []
-        with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = build(config, "model")
-        note = far_from_targets(model, config.spec.input_shape, *targets)
-        return [note] if note else []
-
     # -- the parts
 
     def _ours(
@@ -193,7 +172,7 @@ class Prover:
         check_fit(config, kind)
         with open_dict(config):
             config.spec.num_outputs = num_outputs(config, kind)
-        nodes = self._signatures(config, tuple(config))
+        nodes = self._signatures(config)
         made_for = [nodes["loss"], data]
         loss: nn.Module = self._once("loss", made_for, lambda: build(config, "loss"))
         if not isinstance(loss, nn.Module):
@@ -213,7 +192,7 @@ class Prover:
         model_of.append(config.trainer.get("channels_last"))
         model, finetune = self._once("model", model_of, lambda: model_on_meta(config, precision))
         check_fine_tuning(config, finetune)
-        notes, doubts = notes_on_model(config, finetune, model), warnings_of(config, finetune, model)
+        doubts = warnings_of(config, finetune, model)
         check_parts(config, model, None)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ConfigError(
@@ -235,21 +214,19 @@ class Prover:
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
         return {
             **_count(model),
-            "notes": [*notes_on_length(config), *notes_on_pictures(config), *notes],
+            "notes": [
+                *(*notes_on_length(config), *notes_on_pictures(config)),
+                *notes_on_model(config, finetune, model),
+            ],
             "step": step,
             "unproven": unproven,
             "scores": scores(config, trial.names),
-            "directions": self._once(
-                "directions", [nodes["metrics"], data], lambda: known_directions(config)
-            ),
+            "directions": self._once("ways", [nodes["metrics"], data], lambda: known_directions(config)),
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
             "warnings": [
-                *doubts,
-                *warned,
-                *followed.warnings(),
-                *unfinished(config, length),
-                *out_of_reach(config),
+                *(*doubts, *warned, *followed.warnings()),
+                *(*unfinished(config, length), *out_of_reach(config)),
             ],
         }
 
@@ -266,17 +243,13 @@ class Prover:
             found = [*check_length(config), *out_of_reach(config)]
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
-        self._signatures(config, tuple(config))
+        self._signatures(config)
         precision = self._look_at_trainer(config).precision_plugin
         check_checkpoint_names(config, None)
         module = self._once(
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
         check_manual(config, module)
-        if spec is not None and bytes_of(module) <= _LARGE:
-            sizes = few_of(config, batch_sizes(config)[False])
-            made_for = [plain_node(config, "module"), plain_node(config, "spec"), sizes, str(precision)]
-            self._once("eval", made_for, lambda: _eval_steps(config, precision, sizes))
         why = "a LightningModule of your own does its steps as it likes"
         notes = notes_on_hyper_parameters(module, datamodule)
         return {**_count(module), "notes": notes, "unproven": why, "warnings": found}
@@ -284,8 +257,9 @@ class Prover:
     def _look_at_trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
         check_loggers(config)
-        named = ("trainer", "callbacks", "metrics")  # which say how what the callbacks follow is better
-        nodes = [elsewhere(plain_node(config, key), str(config.run_dir)) for key in named]
+        # The metrics say how what the callbacks follow is better.
+        nodes = [plain_node(config, key) for key in ("trainer", "callbacks", "metrics")]
+        nodes = elsewhere(nodes, str(config.run_dir))
 
         def look() -> L.Trainer:
             with warnings.catch_warnings(record=True) as said:
@@ -310,7 +284,7 @@ class Prover:
             return None, "the model takes its shape from the first batch"
         fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
         try:
-            module = module_of(config, self._fake(model), fake_loss)
+            module = module_over(config, self._fake(model), fake_loss)
             step = take_step(module, batch, precision, config.model, self._mode)
             with self._mode:
                 try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
@@ -328,16 +302,15 @@ class Prover:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
             return None, f"fake tensors cannot follow it: {error}"
 
-    def _signatures(self, config: DictConfig, names: Sequence[Any]) -> dict[str, Any]:
+    def _signatures(self, config: DictConfig) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
-        nodes = {str(name): plain_node(config, name) for name in names}
-        texts = {
+        nodes = {str(name): plain_node(config, str(name)) for name in config}
+        text_of = {
             name: json.dumps([name, "spec" in config, node], default=str) for name, node in nodes.items()
         }
-        new = [name for name, text in texts.items() if text not in self._known]
-        if new:
+        if new := [name for name, text in text_of.items() if text not in self._known]:
             check_signatures(config, new)
-        self._known.update((texts[name], True) for name in new)
+        self._known.update((text_of[name], True) for name in new)
         return nodes
 
     def _fake(self, module: nn.Module) -> nn.Module:
@@ -370,15 +343,8 @@ def _trial(config: DictConfig, loss: nn.Module) -> Trial:
     for entry in list(walk(config.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
-    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
     check_parts(config, None, augment := build(config, "augment"))
-    return try_parts(config, loss, metrics, augment)
-
-
-def _eval_steps(config: DictConfig, precision: Precision, sizes: Sequence[int]) -> None:
-    base = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train)))
-    module: Any = precision.convert_module(build(config, "module"))
-    try_eval_steps(config, module, precision, few_of(config, [base])[0], sizes)
+    return try_parts(config, loss, build_metrics(config), augment)
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:

@@ -1,37 +1,32 @@
-"""Steps done for real: where fake tensors cannot follow, and evaluation steps of a custom module."""
+"""Steps done for real where fake tensors cannot follow, and what is told of one that fails."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-import torch
-from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from assay.build.assembly import build_optimization
+from assay.build.assembly import module_of
 from assay.build.model import build_model
-from assay.build.node import build
 from assay.build.trainer_options import world_size
 from assay.check.fake_step import StepError, take_step, try_sizes
-from assay.check.smoke_batch import made_up
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.data.batch_order import drops_last
 from assay.data.normalize import TargetScale
-from assay.errors import AssayError, ConfigError, one_line_of
-from assay.module import Module
+from assay.errors import AssayError, ConfigError
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import lightning as L
     from lightning.pytorch.plugins import Precision
 
     from assay.check.fake_step import Batch
+    from assay.module import Module
 
     Sizes = Mapping[bool, Sequence[int]]
 
@@ -53,32 +48,21 @@ def error_of_step(
     steps: bool = True,
 ) -> StepError | None:
     """The error of small real batches, if there is one: fake tensors may be at fault themselves."""
-    module = _real_module(config, loss, precision)
+    model = precision.convert_module(build_model(config)[0])
+    module = module_over(config, model, precision.convert_module(copy.deepcopy(loss)))
     base = batch.of_size(*few_of(config, [batch.inputs[0]]))
+    few = few_of(config, sizes[False], base.inputs[0])
     try:
         if steps:
             take_step(module, base, precision, config.model, None)
         else:
             try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
+        of_values = False
+        try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
+        try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
     except StepError as error:
         return None if of_values else error
-    try:
-        _try_all(config, module, base, precision, sizes)
-    except StepError as error:
-        return error
     return None
-
-
-def _real_module(config: DictConfig, loss: nn.Module, precision: Precision) -> Module:
-    model = precision.convert_module(build_model(config)[0])
-    return module_of(config, model, precision.convert_module(copy.deepcopy(loss)))
-
-
-def _try_all(config: DictConfig, module: Module, base: Batch, precision: Precision, sizes: Sizes) -> None:
-    """The other batches of training, and those of evaluation, as far as that takes no time."""
-    try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
-    few = few_of(config, sizes[False], base.inputs[0])
-    try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
 
 
 def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
@@ -93,24 +77,13 @@ def bytes_of(model: nn.Module) -> int:
     return sum(p.numel() * p.element_size() for p in known)
 
 
-def module_of(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+def module_over(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
     """The run's module over parts that may be fake."""
-    metrics = {stage: build(config, f"metrics.{stage}") for stage in ("train", "eval")}
-    return Module(
-        model=model,
-        task=task_of(config.spec.task),
-        loss=loss,
-        metrics=metrics,
-        target_scale=_target_scale(config),
-        **build_optimization(config),
-    )
-
-
-def _target_scale(config: DictConfig) -> TargetScale:
-    """One of the kind that the run will have: the numbers change neither shapes nor types."""
-    spec = config.spec
-    wanted = task_of(spec.task).has_real_targets and bool(config.data.get("standardize_targets"))
-    return TargetScale([0.0] * spec.num_targets, [1.0] * spec.num_targets) if wanted else TargetScale()
+    # Of the kind that the run will have: the numbers change neither shapes nor types.
+    scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
+    numbers = int(config.spec.num_targets) if scaled else 0
+    scale = TargetScale([0.0] * numbers, [1.0] * numbers) if numbers else TargetScale()
+    return module_of(config, model, loss, target_scale=scale)
 
 
 def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
@@ -196,41 +169,3 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
     count = max(1, -(-samples // (batch_size * processes)))
     own = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
     return {size for part in own for size in (part // count, -(-part // count))} - {0}
-
-
-_STEPS: Final = ("validation_step", "test_step")
-
-
-def try_eval_steps(
-    config: DictConfig, module: L.LightningModule, precision: Precision, base: int, sizes: Sequence[int]
-) -> None:
-    """Refuse a module whose step fails in evaluation mode or with another batch, and not otherwise."""
-    for name in _STEPS:
-        if not is_overridden(name, module) or _eval_error(
-            config, module, precision, name, base, training=True
-        ):
-            continue
-        for training, rows in [*((True, rows) for rows in sizes), *((False, rows) for rows in sizes)]:
-            error = _eval_error(config, module, precision, name, rows, training=training)
-            if error is not None:
-                why = f"with a batch of {rows}" if training else "in evaluation mode"
-                as_against = f"though not with one of {base}" if training else "though not in training mode"
-                raise ConfigError(
-                    f"{name} fails {why}, {as_against}: {one_line_of(error)}",
-                    key="module",
-                    hint=f"let it take batches of {', '.join(map(str, sizes))} after module.eval()",
-                )
-
-
-def _eval_error(
-    config: DictConfig, module: Any, precision: Precision, name: str, rows: int, *, training: bool
-) -> BaseException | None:
-    module.train(training)
-    inputs, targets = made_up(config, rows, config.spec.input_shape)
-    inputs = precision.convert_input(inputs)
-    try:
-        with torch.no_grad(), precision.forward_context():
-            getattr(module, name)((inputs, targets), 0)
-    except (Exception, SystemExit) as error:
-        return error
-    return None

@@ -205,10 +205,9 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     if common:
         in_order = [one for one in reports[0].overrides if one in common]
         console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
-    unproven = {report.unproven: None for report in reports if report.unproven}
-    for reason in unproven:
+    for reason in dict.fromkeys(report.unproven for report in reports if report.unproven):
         console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
-    for note in {note: None for report in reports for note in report.notes}:
+    for note in dict.fromkeys(note for report in reports for note in report.notes):
         console.print(f"[yellow]note[/yellow]: {escape(note)}")
     for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")

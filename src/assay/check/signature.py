@@ -6,7 +6,8 @@ import difflib
 import functools
 import inspect
 import re
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -38,13 +39,8 @@ class Supplied:
     """What a call gets beside what its node says."""
 
     by_position: int = 0
-    by_name: Mapping[str, str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     otherwise: str = ""
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """`by_name`, empty where there are none."""
-        return self.by_name or {}
 
 
 _TRAINER = {
@@ -57,17 +53,11 @@ _TRAINER = {
     "use_distributed_sampler": "leave it out",
     "default_root_dir": "hydra.run.dir=… is the run directory",
 }
+_GROUPS = ("model", "loss", "optimizer", "scheduler", "metrics", "augment", "param_groups", "finetune")
 _MODULE = {
-    "model": "model=…",
+    **{group: f"{group}=…" for group in _GROUPS},
     "task": "data=…, whose spec names it",
-    "loss": "loss=…",
-    "optimizer": "optimizer=…",
-    "scheduler": "scheduler=…",
     "schedule": "scheduler.interval=…, scheduler.frequency=…, scheduler.monitor=…",
-    "metrics": "metrics=…",
-    "augment": "augment=…",
-    "param_groups": "param_groups=…",
-    "finetune": "finetune=…",
     "target_scale": "data.standardize_targets=…",
     "channels_last": "trainer.channels_last=true",
 }
@@ -83,9 +73,9 @@ def supplied(config: DictConfig, key: str) -> Supplied | None:
     """What comes later to the call of a node; None where nobody can tell."""
     ours = OmegaConf.select(config, "module._target_", default=OUR_MODULE) == OUR_MODULE
     if key == "trainer":
-        return Supplied(by_name=_TRAINER)
+        return Supplied(names=_TRAINER)
     if key == "module" and ours:
-        return Supplied(by_name=_MODULE)
+        return Supplied(names=_MODULE)
     node = OmegaConf.select(config, key)
     if not (node is not None and node.get("_partial_")):
         return Supplied()
@@ -141,18 +131,12 @@ def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
     call = call_of(kind)
     if call is not None:  # built-ins have no signature
         _check_call(key, node, call, later)
-    for name, made_of_it in getattr(kind, "mapping_arguments", {}).items():
-        _check_mapping(f"{key}.{name}", node.get(name), made_of_it)
-
-
-def _check_mapping(key: str, node: Any, kind: type) -> None:
-    """A mapping that becomes an object within the class that takes it."""
-    call = call_of(kind)
-    if node is None or call is None:
-        return
-    if not isinstance(node, DictConfig):
-        raise ConfigError(f"{as_typed(node)} was given; a mapping was expected", key=key)
-    _check_call(key, node, call, Supplied())
+    for name, inner in getattr(kind, "mapping_arguments", {}).items():  # which the class makes objects of
+        within, call = node.get(name), call_of(inner)
+        if isinstance(within, DictConfig) and call is not None:
+            _check_call(f"{key}.{name}", within, call, Supplied())
+        elif within is not None:
+            raise ConfigError(f"{as_typed(within)} was given; a mapping was expected", key=f"{key}.{name}")
 
 
 def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
@@ -167,44 +151,45 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
             key=f"{key}._args_",
             hint=call.in_short(),
         )
-    twice = dict.fromkeys(
-        by_position[: len(given)], ("given twice: also by position, in _args_", "leave one out")
-    )
-    for name in by_position[len(given) : count]:
-        twice[name] = f"assay itself gives {call.name} its {name!r}", "leave it out"
-    for name, instead in (later.names if later else {}).items():
-        twice[name] = f"assay itself gives {call.name} its {name!r}", instead
+    ours = f"assay itself gives {call.name} its {{!r}}"
+    twice = {
+        **dict.fromkeys(by_position[len(given) : count], (ours, "leave it out")),
+        **{name: (ours, instead) for name, instead in (later.names if later else {}).items()},
+        **dict.fromkeys(
+            by_position[: len(given)], ("given twice: also by position, in _args_", "leave one out")
+        ),
+    }
     for name in names:
         if name in twice:
-            raise ConfigError(
-                twice[name][0], key=f"{key}.{name}", hint=f"{twice[name][1]}\n    {call.in_short([name])}"
-            )
+            message, instead = twice[name]
+            hint = f"{instead}\n    {call.in_short([name])}"
+            raise ConfigError(message.format(name), key=f"{key}.{name}", hint=hint)
         _check_name(f"{key}.{name}", name, call)
+    root: Any = root_of(node)
     for name, value in _values(node, names):
         # Which mode suits a monitor: assay.build.monitor_mode.
         if name != "mode" or not isinstance(node.get("monitor"), str):
-            _check_value(_written_at(node, f"{key}.{name}"), value, call, call.parameters.get(name))
+            _check_value(written_at(root, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):
         parameter = call.by_position[index] if index < len(by_position) else None
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
-    if later is not None:
-        _check_takes(key, call, later)
-        _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
+    if later is None:
+        return
+    if refused := [name for name in later.names if name not in call.parameters and not call.takes_any]:
+        raise ConfigError(
+            f"{call.name} has no argument {refused[0]!r}, which assay gives",
+            key=key,
+            hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}",
+        )
+    _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
 
 
 def _check_name(key: str, name: str, call: Call) -> None:
-    parameter = call.parameters.get(name)
-    if parameter is None and not call.takes_any:
+    if name not in call.parameters and not call.takes_any:
         raise ConfigError(
             f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
             key=key,
             hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
-        )
-    if parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY:
-        raise ConfigError(
-            f"{call.name} takes {name!r} by position only",
-            key=key,
-            hint=f"put it into _args_\n    {call.in_short()}",
         )
 
 
@@ -247,16 +232,6 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
     return f"for example {key}={example}" if example else ""
 
 
-def _check_takes(key: str, call: Call, later: Supplied) -> None:
-    for name in later.names:
-        if name not in call.parameters and not call.takes_any:
-            raise ConfigError(
-                f"{call.name} has no argument {name!r}, which assay gives",
-                key=key,
-                hint=f"{later.otherwise}it takes: {call.in_short([name])}",
-            )
-
-
 def _typed(key: str) -> str:
     """A key as an override names it: `model._args_.1.p` for `model._args_[1].p`."""
     return _INDEX.sub(r".\1", key)
@@ -283,11 +258,8 @@ def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> N
 def _values(node: Any, names: Any) -> Iterator[tuple[Any, Any]]:
     """What is given, as far as it is known before the data is."""
     for name in names:
-        try:
-            value = _as_given(node, name)
-        except OmegaConfBaseException:
-            continue
-        yield name, value
+        with suppress(OmegaConfBaseException):
+            yield name, _as_given(node, name)
 
 
 def _as_given(node: Any, name: Any) -> Any:
@@ -303,28 +275,16 @@ def _kind(node: DictConfig) -> type | None:
     """The class of what a node will be; None where a function, or its class, decides."""
     if node.get("_partial_"):
         return functools.partial
-    if not _recursive(node):
-        return None
+    around = parent_of(node)
+    while around is not None:  # such a class makes what is inside it
+        if isinstance(around, DictConfig) and around.get("_recursive_") is False:
+            return None
+        around = parent_of(around)
     try:
         target = _locate("", node)
     except ConfigError:
         return None  # said at the node itself
     return target if inspect.isclass(target) else None
-
-
-def _recursive(node: DictConfig) -> bool:
-    """Whether Hydra makes this node before the one around it."""
-    around = parent_of(node)
-    while around is not None:
-        if isinstance(around, DictConfig) and around.get("_recursive_") is False:
-            return False
-        around = parent_of(around)
-    return True
-
-
-def _written_at(node: DictConfig, key: str) -> str:
-    root: Any = root_of(node)
-    return written_at(root, key)
 
 
 def _locate(key: str, node: DictConfig) -> Any:
