@@ -118,34 +118,6 @@ def test_outputs_become_predictions_in_blocks_unless_the_loss_learns(learns: boo
     assert torch.equal(kept, (module.model(INPUTS) / loss.temperature).softmax(1))
 
 
-def test_the_optimizer_has_what_is_trained() -> None:
-    module: Any = classifier()
-    module.model.bias.requires_grad = False
-    optimizer: Any = module.configure_optimizers()
-    assert [id(p) for p in optimizer.param_groups[0]["params"]] == [id(module.model.weight)]
-
-
-def test_groups_and_schedule_are_handed_to_lightning() -> None:
-    def groups(model: nn.Module, lr: float) -> list[dict[str, Any]]:
-        return [{"params": [p], "lr": lr * scale} for scale, p in enumerate(model.parameters(), 1)]
-
-    schedule = {"interval": "step", "frequency": 2}
-    made = partial(torch.optim.lr_scheduler.StepLR, step_size=3)
-    module = classifier(param_groups=groups, scheduler=made, schedule=schedule)
-    found: Any = module.configure_optimizers()
-    assert [group["lr"] for group in found["optimizer"].param_groups] == [0.5, 1.0]
-    assert found["lr_scheduler"]["scheduler"].optimizer is found["optimizer"]
-    assert schedule.items() <= found["lr_scheduler"].items()
-
-
-def test_an_epoch_is_taken_up_where_it_was() -> None:
-    module, again = classifier(), classifier()
-    loss = module.training_step((INPUTS, CLASSES), 0)
-    module.train_tracker.update(loss.detach(), module(INPUTS).detach().softmax(1), CLASSES)
-    again.load_epoch_state(module.epoch_state())
-    assert again.train_tracker.compute() == module.train_tracker.compute()
-
-
 def test_channels_last_reaches_the_model() -> None:
     seen: list[bool] = []
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.LazyLinear(3))

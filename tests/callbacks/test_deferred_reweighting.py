@@ -92,10 +92,6 @@ def test_weights_are_the_papers(counts: list[int], beta: float) -> None:
     assert float(weight.sum()) == pytest.approx(len(counts), rel=1e-5)
 
 
-def test_a_class_without_samples_counts_as_one_with_one() -> None:
-    assert torch.equal(effective_number_weight([9, 0], 0.99), effective_number_weight([9, 1], 0.99))
-
-
 @pytest.mark.parametrize(
     ("start", "first"),
     [
@@ -155,12 +151,6 @@ def test_other_weights_would_count_for_nothing() -> None:
     module = Classifier(CrossEntropy(class_weight=[1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match=r"leave out one of them \(loss.class_weight=null\)"):
         quiet_trainer(callback, max_epochs=1).fit(module, Batches())
-
-
-def test_a_share_of_an_unknown_number_of_epochs_is_refused() -> None:
-    callback = DeferredReweighting(COUNTS, start_fraction=0.8)
-    with pytest.raises(ValueError, match=r"callbacks\.drw\.start_epoch or trainer\.max_epochs"):
-        quiet_trainer(callback, max_epochs=-1, max_steps=3).fit(Classifier(Loss()), Batches())
 
 
 @pytest.mark.parametrize(

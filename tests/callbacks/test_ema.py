@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,15 +78,6 @@ def test_a_module_that_takes_two_steps_a_batch_by_hand(
     np.testing.assert_allclose(weights, averaged(after.weights, 0.9, None, every // 2), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.25, 1.0])
-def test_the_horizon_is_never_longer_than_a_share_of_the_updates(share: float) -> None:
-    ema = EMA(decay=0.999, warmup_fraction=share)
-    for update in range(1, 20_000, 7):
-        horizon = 1 / (1 - ema.decay_at(update))
-        assert horizon <= max(1.0, share * update) * (1 + 1e-9)
-    assert math.isclose(1 / (1 - ema.decay_at(100_000)), ema.horizon)
-
-
 @pytest.mark.parametrize(
     "values", [{"decay": 1.0}, {"decay": -0.1}, {"warmup_fraction": 0.0}, {"update_every_n_steps": 0}]
 )
@@ -124,14 +114,6 @@ def test_check_warns_of_a_horizon_that_is_longer_than_the_run() -> None:
     config = of("callbacks=ema", "trainer.max_epochs=3000")
     config.spec = {"total_steps": 57_000}
     assert notes_on(config) == []
-
-
-def test_check_warns_of_lightnings_own_too() -> None:
-    config = of()
-    config.callbacks = {"mine": {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging"}}
-    config.spec = {"total_steps": 570}
-    (warning,) = notes_on(config)
-    assert "callbacks.mine.decay" in warning
 
 
 @pytest.mark.parametrize(

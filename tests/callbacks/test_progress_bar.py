@@ -13,12 +13,11 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.callbacks.progress_bar import ProgressBar, _Stage
+from assay.callbacks.progress_bar import ProgressBar
 from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # Lightning flattens its loaders with a class that torch has deprecated.
 pytestmark = [
@@ -134,11 +133,6 @@ def test_a_file_gets_one_plain_line_an_epoch() -> None:
         assert re.fullmatch(expected, line), line
 
 
-def test_validation_of_an_earlier_epoch_is_not_repeated() -> None:
-    lines = fit_lines(Net(), Batches(3), Batches(2), max_epochs=4, check_val_every_n_epoch=2)
-    assert ["val loss" in line for line in lines] == [False, True, False, True]
-
-
 def test_many_short_epochs_do_not_flood() -> None:
     lines = fit_lines(Net(), Batches(1), bar={"min_line_interval": 60.0}, max_epochs=60)
     assert [line[:11] for line in lines] == ["epoch  1/60", "epoch 60/60"]
@@ -153,84 +147,6 @@ def test_a_long_epoch_tells_how_it_stands() -> None:
     )
     for line in lines[:-1]:
         assert re.fullmatch(pattern, line), line
-
-
-def test_without_lengths_it_counts() -> None:
-    class Stop(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-            trainer.should_stop = trainer.global_step == 30
-
-    console, file = make_console(terminal=False)
-    bar = ProgressBar(line_interval=0.1, console=console)
-    make_trainer(bar, Stop(), max_epochs=-1).fit(Net(0.01), Endless())
-    *during, epoch = file.getvalue().splitlines()
-    assert len(during) >= 2
-    for line in during:
-        assert re.fullmatch(r"epoch 1  \d+  \d+\.\d steps/s  loss 0\.2500  accuracy 0\.8750", line)
-    assert re.fullmatch(r"epoch 1  +0\.\ds   train loss 0\.5000", epoch)
-
-
-@pytest.mark.parametrize(("accumulate", "total"), [(1, 5), (2, 10), (4, 12)])
-def test_a_limit_of_steps_limits_the_batches(accumulate: int, total: int) -> None:
-    options = {"max_epochs": -1, "max_steps": 5, "accumulate_grad_batches": accumulate}
-    lines = fit_lines(Net(), Batches(12), bar={"line_interval": 0.0}, **options)
-    assert lines[0].startswith(f"epoch 1  {1:>{len(str(total))}}/{total}  ")
-    assert "  loss 0.2500" in lines[0], "not divided by the number of accumulated batches"
-    assert "0:00 left (0:00 in all)" in lines[0]
-
-
-def test_a_resumed_run_goes_on_with_its_epoch(tmp_path: Path) -> None:
-    class Save(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-            if trainer.global_step == 5:
-                trainer.save_checkpoint(tmp_path / "at.ckpt")
-
-    make_trainer(Save(), max_epochs=2).fit(Net(), Batches(4))
-    console, file = make_console(terminal=False)
-    bar = ProgressBar(line_interval=0.0, min_line_interval=0.0, console=console)
-    with pytest.warns(UserWarning, match="ended before the epoch ended"):
-        make_trainer(bar, max_epochs=2).fit(Net(), Batches(4), ckpt_path=tmp_path / "at.ckpt")
-    lines = file.getvalue().splitlines()
-    assert [line[:16] for line in lines[:-1]] == ["epoch 2/2  2/4  ", "epoch 2/2  3/4  ", "epoch 2/2  4/4  "]
-    assert lines[-1].startswith("epoch 2/2    ")
-
-
-def test_test_and_validation_have_a_line_where_they_have_no_table() -> None:
-    console, file = make_console(terminal=False)
-    trainer, net = make_trainer(ProgressBar(console=console)), Net()
-    trainer.test(net, Batches(2), verbose=False)
-    trainer.validate(net, Batches(2), verbose=False)
-    test, validation = file.getvalue().splitlines()
-    assert re.fullmatch(r"test +\d\.\ds   loss 0\.1250", test)
-    assert re.fullmatch(r"val +\d\.\ds   loss 0\.7500", validation)
-
-
-def test_only_rank_0_prints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(L.Trainer, "is_global_zero", False)
-    assert fit_lines(Net(), Batches(3), max_epochs=2, bar={"line_interval": 0.0}) == []
-    console, file = make_console(terminal=True)
-    bar = ProgressBar(refresh_interval=0.0, console=console)
-    trainer = make_trainer(bar, max_epochs=1)
-    trainer.fit(Net(), Batches(3))
-    bar.enable()
-    trainer.test(Net(), Batches(3), verbose=False)
-    assert file.getvalue() == ""
-
-
-def test_disabled_says_nothing_until_enabled() -> None:
-    console, file = make_console(terminal=False)
-    bar = ProgressBar(console=console)
-    bar.disable()
-    make_trainer(bar, max_epochs=1).fit(Net(), Batches(2))
-    assert file.getvalue() == ""
-    bar.enable()
-    make_trainer(bar, max_epochs=1).fit(Net(), Batches(2))
-    assert file.getvalue().startswith("epoch 1/1")
-
-
-def test_writes_to_standard_output_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    make_trainer(ProgressBar(), max_epochs=1).fit(Net(), Batches(2))
-    assert capsys.readouterr().out.startswith("epoch 1/1")
 
 
 # -- in a terminal -------------------------------------------------------------------------------------------
@@ -250,28 +166,6 @@ def test_a_terminal_shows_each_stage_and_keeps_the_epochs() -> None:
         ["train loss 0.5000", "val loss 0.7500"],
         ["train loss 1.5000", "val loss 1.7500"],
     ]
-
-
-def test_test_and_prediction_are_shown() -> None:
-    console, file = make_console(terminal=True)
-    trainer, net = make_trainer(ProgressBar(refresh_interval=0.0, console=console)), Net(0.001)
-    trainer.test(net, Batches(3), verbose=False)
-    trainer.predict(net, Batches(3), return_predictions=False)
-    shown = frames(file.getvalue())
-    assert any(re.match(r"test  ━+.*  2/3  ", frame) for frame in shown)
-    assert any(re.match(r"predict  ━+.*  2/3  ", frame) for frame in shown)
-
-
-@pytest.mark.parametrize("width", [12, 30, 50, 80, 200])
-def test_the_live_line_is_one_line_however_narrow_the_terminal(width: int) -> None:
-    console, file = make_console(terminal=True, width=width)
-    bar = ProgressBar(refresh_interval=0.0, min_line_interval=0.0, console=console)
-    make_trainer(bar, max_epochs=1).fit(Net(0.001), Batches(4))
-    shown = frames(file.getvalue())
-    assert len(shown) >= 4
-    assert all(len(frame.rstrip()) <= width for frame in shown)
-    # Rich climbs up a line for each line but the last of what it redraws.
-    assert file.getvalue().count("\x1b[1A") == 1, "only the end of the live line goes up"
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt(), RuntimeError("boom")])
@@ -313,62 +207,7 @@ def test_what_others_print_goes_above_the_line(capsys: pytest.CaptureFixture[str
     assert "[step]" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("redraws", "expected"),
-    [
-        ([(0.0, 0)], None),
-        ([(0.0, 0), (2.0, 0)], None),  # no step yet
-        ([(0.0, 0), (2.0, 50)], 25.0),
-        ([(float(n), 10 * n) for n in range(11)] + [(10.0 + n, 100 + 100 * n) for n in range(1, 7)], 100.0),
-        ([(0.0, 0), (30.0, 60), (60.0, 90)], 1.0),  # two redraws count, however far apart
-    ],
-)
-def test_the_throughput_is_that_of_the_last_seconds(
-    redraws: list[tuple[float, int]], expected: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage, throughput = _Stage("", 1000, started=0.0), None
-    for now, stage.done in redraws:
-        monkeypatch.setattr("assay.callbacks.progress_bar.perf_counter", lambda now=now: now)
-        throughput = stage.throughput()
-    assert throughput == (None if expected is None else pytest.approx(expected))
-
-
-def test_a_validation_within_an_epoch_does_not_slow_its_throughput() -> None:
-    class Slow(Net):
-        @override
-        def validation_step(self, batch: Tensor, batch_idx: int) -> None:
-            sleep(1.0)
-
-    lines = fit_lines(
-        Slow(0.001), Batches(20), Batches(1), bar={"line_interval": 0.0}, max_epochs=1, val_check_interval=10
-    )
-    rates = [float(rate) for rate in re.findall(r"\d+/20  ([\d.]+) steps/s", "\n".join(lines))]
-    assert len(rates) == 20
-    assert rates[-1] > 20 / 1.0
-
-
 # -- what it costs -------------------------------------------------------------------------------------------
-
-
-def test_the_device_is_read_by_the_clock_not_by_the_step() -> None:
-    console, _ = make_console(terminal=True)
-    net = Net(0.001)
-    started = perf_counter()
-    make_trainer(ProgressBar(refresh_interval=0.1, console=console), max_epochs=1).fit(net, Batches(300))
-    assert 2 <= net.asked <= (perf_counter() - started) / 0.1 + 1
-
-
-def test_slow_metrics_are_asked_for_seldom() -> None:
-    class Slow(Net):
-        def running_metrics(self) -> dict[str, float]:
-            sleep(0.01)
-            return super().running_metrics()
-
-    console, _ = make_console(terminal=True)
-    net = Slow(0.001)
-    started = perf_counter()
-    make_trainer(ProgressBar(refresh_interval=0.001, console=console), max_epochs=1).fit(net, Batches(400))
-    assert 2 <= net.asked <= (perf_counter() - started) / (20 * 0.01) + 1
 
 
 class Stamp(L.Callback):
@@ -386,17 +225,3 @@ def test_a_step_costs_microseconds(terminal: bool) -> None:
     # Callbacks are called in turn, so between the two stamps lies the bar and nothing else of the step.
     make_trainer(before, ProgressBar(console=console), after, max_epochs=1).fit(Net(), Batches(400))
     assert float(np.median(np.subtract(after.times, before.times))) < 50e-6
-
-
-def test_keeps_no_batch_alive() -> None:
-    console, _ = make_console(terminal=False)
-    bar = ProgressBar(console=console)
-    trainer = make_trainer(bar, max_epochs=1)
-    trainer.fit(Net(), Batches(2))
-    assert bar._loss is None
-
-
-@pytest.mark.parametrize("name", ["refresh_interval", "line_interval", "min_line_interval"])
-def test_refuses_a_negative_interval(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name}=-1.0 is negative"):
-        ProgressBar(**{name: -1.0})  # type: ignore[arg-type]  # mypy cannot tell which of them it is

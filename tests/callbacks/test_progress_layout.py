@@ -23,20 +23,6 @@ def test_number(value: float, text: str) -> None:
     assert progress_layout.number(value) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (90061, "25:01:01")]
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert progress_layout.duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("rate", "text"), [(0.999, "1.0 s/step"), (1.0, "1.0 steps/s"), (99999.4, "99,999 steps/s")]
-)
-def test_rate(rate: float, text: str) -> None:
-    assert progress_layout.rate(rate) == text
-
-
 def test_scalars_by_stage() -> None:
     metrics = {
         "train_loss": torch.tensor(1.5),
@@ -53,12 +39,3 @@ def test_scalars_by_stage() -> None:
         "val": {"loss": 2.5},
     }
     assert progress_layout.scalars(metrics, ["train"]) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}}
-
-
-def test_what_is_not_finite_stands_out() -> None:
-    def styles(value: float) -> set[str]:
-        return {str(span.style) for span in progress_layout.pairs({"loss": value}).spans}
-
-    assert "bold red" in styles(float("nan"))
-    assert "bold red" in styles(float("inf"))
-    assert "bold red" not in styles(0.5)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +14,7 @@ import optuna
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from optuna.trial import TrialState, create_trial
+from optuna.trial import create_trial
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
@@ -128,27 +127,6 @@ def test_a_trial_worse_than_the_median_ends_at_its_epochs_end(study: Study) -> N
     assert study.reported(trial["trial"]) == pytest.approx({0: 0.9, 1: 0.8})
 
 
-def test_a_good_trial_comes_through(study: Study) -> None:
-    study.finished(1.0, 0.5, 0.2, 0.1)
-    trial = study.trial()
-    net, end = fit([0.9, 0.4, 0.1, 0.05], pruning_from(trial))
-    assert (end, net.steps) == ("", 16)
-    assert study.reported(trial["trial"]) == pytest.approx({0: 0.9, 1: 0.4, 2: 0.1, 3: 0.05})
-
-
-def test_larger_is_better_where_the_study_says_so(tmp_path: Path) -> None:
-    made = Study(tmp_path, "maximize")
-    made.finished(0.5, 0.5)
-    assert fit([0.9, 0.9, 0.9], pruning_from(made.trial()))[1] == ""
-    assert fit([0.4, 0.9, 0.9], pruning_from(made.trial()))[1].startswith("pruned at epoch 1")
-    close_storage(made.storage)
-
-
-def test_at_its_last_epoch_a_run_is_done(study: Study) -> None:
-    study.finished(1.0, 0.1)
-    assert fit([0.9, 0.8], pruning_from(study.trial()))[1] == ""
-
-
 def test_validations_within_an_epoch_are_told_apart(study: Study) -> None:
     trial = study.trial()
     fit([0.9, 0.8], pruning_from(trial), val_check_interval=2)
@@ -167,26 +145,6 @@ def test_without_an_objective_it_watches_what_the_best_checkpoint_does(study: St
         fit([0.9], pruning_from(trial))
 
 
-def test_a_metric_that_is_not_there_is_named(study: Study) -> None:
-    with pytest.raises(AssayError, match="val/acc is not a metric of this job") as caught:
-        fit([0.9], pruning_from(study.trial(monitor="val/acc")))
-    assert "val/loss" in caught.value.hint
-
-
-def test_a_step_reported_twice_keeps_its_first_value(study: Study) -> None:
-    trial = study.trial()
-    fit([0.9, 0.8], pruning_from(trial))
-    fit([0.7, 0.8, 0.75], pruning_from(trial))
-    assert study.reported(trial["trial"]) == pytest.approx({0: 0.9, 1: 0.8, 2: 0.75})
-
-
-def test_a_trial_that_has_ended_asks_nothing(study: Study) -> None:
-    study.finished(0.0, 0.0)
-    trial = study.trial()
-    study.study.tell(trial["trial"], state=TrialState.FAIL)
-    assert fit([0.9, 0.8, 0.7], pruning_from(trial))[1] == ""
-
-
 def test_a_study_that_cannot_be_reached_prunes_nothing(
     study: Study, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -195,20 +153,6 @@ def test_a_study_that_cannot_be_reached_prunes_nothing(
         assert fit([0.9, 0.8], Pruning(**{**study.trial(), **gone}))[1] == ""
         assert "the study cannot be reached" in caplog.text, gone
         assert caplog.text.count("cannot be reached") == 1, "it is said once"
-
-
-@pytest.mark.parametrize("name", ["SuccessiveHalvingPruner", "HyperbandPruner", "NopPruner"])
-def test_each_pruner_works(name: str, study: Study) -> None:
-    more = {"HyperbandPruner": {"max_resource": 4}}.get(name, {})
-    ends = []
-    for level in range(8):
-        pruner = {"_target_": f"optuna.pruners.{name}", **more}
-        trial = study.trial(pruner=pruner)
-        _, end = fit([float(level)] * 4, pruning_from(trial))
-        study.study.tell(trial["trial"], None if end else level, TrialState.PRUNED if end else None)
-        ends.append(bool(end))
-    assert any(ends) == (name != "NopPruner")
-    assert not ends[0]
 
 
 # -- a whole run ---------------------------------------------------------------------------------------------
@@ -220,11 +164,7 @@ def test_a_pruned_run_keeps_its_checkpoints_and_rows_and_can_be_resumed(
     study.finished(*[0.0] * 4)
     trial = study.trial()
     run = train(
-        *JOB,
-        "callbacks=[default]",
-        "~callbacks.progress_bar",
-        cwd=tmp_path,
-        callbacks=[pruning_from(trial)],
+        *JOB, "callbacks=[default]", "~callbacks.progress_bar", cwd=tmp_path, callbacks=[pruning_from(trial)]
     )
     assert run.record["status"] == "pruned"
     assert run.record["reason"].startswith("pruned at epoch 1: val/loss was ")
@@ -257,26 +197,6 @@ def script(tmp_path: Path, text: str, trial: dict[str, Any]) -> str:
     return done.stdout
 
 
-# Python 3.12 warns of a fork beside threads; this one does nothing that another thread could have begun.
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_process_has_a_connection_of_its_own(study: Study) -> None:
-    study.finished(*[0.0] * 4)
-    callback = pruning_from(study.trial())
-    callback._study()  # this process has one open
-    before = callback._opened
-    child = os.fork()
-    if not child:
-        ends = None
-        try:
-            ends = callback._report(0.9, 0)
-        finally:
-            os._exit(0 if ends and callback._opened is not before else 1)
-    _, status = os.waitpid(child, 0)
-    callback._close()
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert study.study.get_trials()[1].intermediate_values == pytest.approx({0: 0.9})
-
-
 RANKS = """
 import json, os, sys, warnings
 sys.path.insert(0, sys.argv[2])
@@ -299,17 +219,3 @@ def test_all_ranks_end_together_and_the_first_one_alone_reports(study: Study, tm
 
 
 # -- cost ----------------------------------------------------------------------------------------------------
-
-
-def test_a_report_costs_little(study: Study) -> None:
-    for number in range(60):
-        study.finished(*[float(number)] * 20)
-    callback = pruning_from(study.trial())
-    callback.monitor = "val/loss"
-    costs = []
-    for step in range(20):
-        start = time.thread_time()
-        callback._report(0.1, step)
-        costs.append(time.thread_time() - start)
-    assert sorted(costs)[10] < 0.02, f"{sorted(costs)[10] * 1000:.1f} ms of CPU"
-    callback._close()

@@ -58,21 +58,3 @@ def test_a_lowered_learning_rate_is_said(train: Train, capsys: pytest.CaptureFix
     run = train(*SMALL[:2], *steps, "trainer.max_epochs=5")
     assert "learning rate 0.1 -> 0.01 after epoch 2: StepLR" in said(run)
     assert "learning rate 0.01 -> 0.001 after epoch 4: StepLR" in said(run)
-
-
-def test_a_schedule_that_is_over_is_said(train: Train) -> None:
-    run = train(*SMALL[:2], "scheduler=polynomial", "scheduler.total_iters=3", "trainer.max_epochs=4")
-    assert said(run).count("the schedule (PolynomialLR) was over after 3 steps, and training goes on") == 1
-    assert "the learning rate is 0; the weights do not change any more" in said(run)
-    run = train(*SMALL[:2], "scheduler=warmup_cosine", "trainer.max_epochs=4")
-    assert "was over" not in said(run)
-
-
-@pytest.mark.parametrize("scheduler", ["warmup_cosine", "step", "none"])
-def test_a_run_shorter_than_the_logging_interval_logs_its_learning_rate(train: Train, scheduler: str) -> None:
-    job = (f"scheduler={scheduler}", "callbacks=[lr_monitor]", "trainer.log_every_n_steps=50")
-    run = train(*SMALL[:2], "optimizer.lr=0.1", *job, "trainer.max_epochs=3")
-    (name,) = [name for name in run.rows[0] if name.startswith("lr-AdamW")]
-    rates = run.column(name)
-    assert len(rates) == 3
-    assert rates[0] <= 0.1

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 from itertools import product
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -16,7 +15,7 @@ from typing_extensions import override
 from assay.callbacks.seed_each_step import SeedEachStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 # Lightning flattens its loaders with a class that torch has deprecated.
@@ -125,16 +124,6 @@ def test_each_step_and_each_generator_draws_anew() -> None:
         assert len(set(generator)) == 2 * BATCHES
 
 
-def test_another_seed_draws_otherwise() -> None:
-    first, second = fit(Net(), SeedEachStep(3)), fit(Net(), SeedEachStep(4))
-    assert not set(first.draws) & set(second.draws)
-
-
-def test_accumulation_draws_anew_for_each_batch() -> None:
-    plain, accumulated = fit(Net(), SeedEachStep(3)), fit(Net(), SeedEachStep(3), accumulate_grad_batches=3)
-    assert accumulated.draws == plain.draws
-
-
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize(
     ("moment", "step"),
@@ -160,35 +149,6 @@ def test_resumed_anywhere_each_step_draws_what_it_would_have(
     assert resumed.draws == whole.draws[step:]
 
 
-def test_validation_epochs_differ_and_repeat() -> None:
-    net, again = fit(Net(), SeedEachStep(3)), fit(Net(), SeedEachStep(3))
-    assert net.validation_draws == again.validation_draws
-    assert len(set(net.validation_draws)) == 4
-    assert not set(net.validation_draws) & set(net.draws)
-
-
-def test_what_was_drawn_before_a_step_does_not_matter() -> None:
-    class Draws(L.Callback):
-        """Draws now and then from one of the generators, or from all."""
-
-        @override
-        def on_train_batch_end(
-            self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-        ) -> None:
-            generators: list[Callable[[], Any]] = [
-                lambda: torch.rand(700),
-                lambda: np.random.rand(700),
-                lambda: random.gauss(0, 1),
-            ]
-            for number, generator in enumerate(generators, 1):
-                if batch_idx % (number + 1) == 0:
-                    generator()
-
-    plain, other = fit(Net(), SeedEachStep(3)), fit(Net(), Draws(), SeedEachStep(3))
-    assert plain.draws == other.draws
-    assert torch.equal(weights(plain), weights(other))
-
-
 def test_ranks_and_stages_differ() -> None:
     callback = SeedEachStep(3)
     stages = ["step", "epoch", "val", "test", "predict"]
@@ -197,26 +157,3 @@ def test_ranks_and_stages_differ() -> None:
     # torch's CPU generator takes the lower half of a seed, NumPy the upper one.
     assert len({seed & 0xFFFFFFFF for seed in seeds}) > 0.999 * len(seeds)
     assert len({seed >> 32 for seed in seeds}) > 0.999 * len(seeds)
-
-
-def test_rank_of_the_process_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = fit(Net(), SeedEachStep(3))
-    monkeypatch.setattr(L.Trainer, "global_rank", 1)
-    second = fit(Net(), SeedEachStep(3))
-    assert not set(first.draws) & set(second.draws)
-
-
-def test_a_step_costs_microseconds() -> None:
-    net, callback = Net(), SeedEachStep(3)
-    trainer = quiet_trainer()
-    times = []
-    for index in range(500):
-        start = perf_counter()
-        callback.on_train_batch_start(trainer, net, None, index)
-        times.append(perf_counter() - start)
-    assert float(np.median(times)) < 60e-6  # 13 µs where it was written
-
-
-def test_refuses_a_negative_seed() -> None:
-    with pytest.raises(ValueError, match="seed=-1 is negative"):
-        SeedEachStep(-1)

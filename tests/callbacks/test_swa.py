@@ -81,20 +81,6 @@ def check(found: dict[str, Tensor], states: list[dict[str, Tensor]]) -> None:
         np.testing.assert_allclose(value.numpy(), mean_of(states, name), rtol=1e-5, atol=1e-6)
 
 
-def test_mean_of_the_last_epochs_is_validated_saved_and_left(tmp_path: Path) -> None:
-    module, swa, _ = fit(tmp_path, epochs=4, start_fraction=0.5)
-    ends = module.ends
-    assert swa.count == 2
-    for epoch in (0, 1):
-        assert all(torch.equal(value, ends[epoch][name]) for name, value in module.validated[epoch].items())
-    check(module.validated[2], ends[2:3])
-    check(module.validated[3], ends[2:4])
-    check(copy(module), ends[2:4])
-    saved = torch.load(tmp_path / "last.ckpt", weights_only=True)
-    check(saved["state_dict"], ends[2:4])
-    assert not torch.equal(saved["state_dict"]["model.0.weight"], ends[3]["model.0.weight"])
-
-
 @pytest.mark.parametrize("broken_off", [1, 3])
 def test_goes_on_where_it_was_broken_off(tmp_path: Path, broken_off: int) -> None:
     whole, _, _ = fit(tmp_path / "whole", epochs=5, start_epoch=2)
@@ -103,13 +89,6 @@ def test_goes_on_where_it_was_broken_off(tmp_path: Path, broken_off: int) -> Non
     assert swa.count == 3
     for name, value in copy(whole).items():
         assert torch.equal(copy(resumed)[name], value)
-
-
-def test_without_an_averaged_epoch_nothing_changes(tmp_path: Path) -> None:
-    module, swa, _ = fit(tmp_path, epochs=2, start_epoch=5)
-    assert swa.count == 0
-    assert all(torch.equal(value, module.ends[-1][name]) for name, value in copy(module).items())
-    assert "weights_before_averaging" not in torch.load(tmp_path / "last.ckpt", weights_only=True)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +102,3 @@ def test_without_an_averaged_epoch_nothing_changes(tmp_path: Path) -> None:
 def test_refuses_a_start_that_is_none(make: Callable[[], SWA], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         make()
-
-
-def test_a_share_of_an_unknown_length_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"callbacks\.swa\.start_epoch"):
-        fit(tmp_path, epochs=-1)

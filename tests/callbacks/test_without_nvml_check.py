@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
@@ -68,37 +66,3 @@ def test_it_is_gone_while_a_run_computes_and_back_afterwards(
     train(*SMALL, callbacks=[asked])
     computing = {name: {None} for name in ("fit", "train", "validation", "test")}
     assert asked.seen == {**computing, "teardown": {before}}
-
-
-def test_it_is_back_after_an_exception(monkeypatch: pytest.MonkeyPatch, train: Train) -> None:
-    monkeypatch.setenv(VARIABLE, "1")
-    asked = Asked(fails=True)
-    with pytest.raises(RuntimeError, match="it fails"):
-        train(*SMALL, callbacks=[asked])
-    assert asked.seen == {"fit": {None}, "train": {None}, "exception": {"1"}}
-
-
-@pytest.mark.skipif(torch.version.cuda is None, reason="this torch never asks for a GPU")
-def test_no_step_loads_nvml(monkeypatch: pytest.MonkeyPatch, train: Train) -> None:
-    counted: Counter[str] = Counter()
-    stock = torch.cuda._device_count_nvml
-
-    def count() -> int:
-        counted[where[0]] += 1
-        return stock()
-
-    where = ["outside"]
-
-    class Where(Callback):
-        def on_train_start(self, *_: Any) -> None:
-            where[0] = "training"
-
-        def on_train_end(self, *_: Any) -> None:
-            where[0] = "outside"
-
-    monkeypatch.setenv(VARIABLE, "1")
-    monkeypatch.setattr(torch.cuda, "_device_count_nvml", count)
-    torch.cuda.is_available()
-    assert counted.pop("outside") == 1, "what torch asks has another name now, and this test sees nothing"
-    train(*SMALL, callbacks=[Where()])
-    assert counted["training"] == 0

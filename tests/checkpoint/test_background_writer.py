@@ -45,28 +45,11 @@ def writes() -> Iterator[Writes]:
     writes.end()
 
 
-def test_all_is_done_in_order_where_nothing_is_replaced(writes: Writes) -> None:
-    for moment in range(5):
-        writes.put(f"write {moment}", Path(f"{moment}"), moment)
-        writes.put(f"remove {moment - 1}", Path(f"{moment - 1}"), moment, may_wait=False)
-    assert writes.end() == [
-        f"{word} {m - (word == 'remove')}" for m in range(5) for word in ("write", "remove")
-    ]
-
-
 def test_of_many_moments_the_first_and_the_newest_are_written(writes: Writes) -> None:
     for moment in range(9):
         writes.put(f"best {moment}", BEST, moment)
         writes.put(f"last {moment}", LAST, moment)
     assert writes.end() == ["best 0", "last 0", "best 7", "last 7", "best 8", "last 8"]
-
-
-def test_what_has_not_improved_comes_before_what_speaks_of_it(writes: Writes) -> None:
-    for moment in range(9):
-        if moment in (0, 4):
-            writes.put(f"best {moment}", BEST, moment)
-        writes.put(f"last {moment}", LAST, moment)
-    assert writes.end() == ["best 0", "last 0", "best 4", "last 7", "last 8"]
 
 
 @pytest.mark.parametrize("improved", list(itertools.product([False, True], repeat=4)))
@@ -89,38 +72,6 @@ def test_whenever_the_process_dies_the_last_never_speaks_of_a_best_to_come(
             assert there >= speaks_of[label], f"{label} would lie there without the best one"
 
 
-def test_a_step_that_has_to_be_done_parts_what_may_be_left_out(writes: Writes) -> None:
-    for moment in range(3):
-        writes.put(f"best {moment}", BEST, moment)
-    writes.put("remove old", Path("old"), 2, may_wait=False)
-    for moment in range(3, 6):
-        writes.put(f"best {moment}", BEST, moment)
-    assert writes.end() == ["best 0", "best 2", "remove old", "best 4", "best 5"]
-
-
-def test_what_replaces_nothing_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_file, "_PAUSE", 3600.0)
-    writes = Writes()
-    writes.put("best", BEST, 0)
-    writes.go.set()
-    while writes.done != ["first", "best"]:
-        time.sleep(0.001)
-    writes.put("best again", BEST, 1)
-    writes.put("removed", Path("old"), 1, may_wait=False)  # and with it what comes before it
-    while writes.done != ["first", "best", "best again", "removed"]:
-        time.sleep(0.001)
-
-
-def test_what_was_removed_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_file, "_PAUSE", 3600.0)
-    writes = Writes()
-    writes.go.set()
-    for moment, label in enumerate(("written", "removed", "written again")):
-        writes.put(label, BEST, moment, may_wait=label != "removed")
-        while label not in writes.done:
-            time.sleep(0.001)
-
-
 def test_a_replacement_waits_and_is_done_after_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_file, "_PAUSE", 0.2)
     writes = Writes()
@@ -135,14 +86,3 @@ def test_a_replacement_waits_and_is_done_after_the_pause(monkeypatch: pytest.Mon
     writes.put("once more", BEST, 2)
     writes.writer.wait()
     assert writes.done[-1] == "once more", "nothing waits longer than it is waited for"
-
-
-def test_the_thread_ends_with_the_work() -> None:
-    before = threading.active_count()
-    writes = Writes()
-    writes.end()
-    while threading.active_count() > before:
-        time.sleep(0.001)
-    writes.put("anew", BEST, 1)
-    writes.writer.wait()
-    assert writes.done == ["first", "anew"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-import pytest
 import torch
-from torch import nn
 
 from assay.checkpoint.container import weights_sha256
 
@@ -18,12 +16,6 @@ def test_it_is_what_the_docs_say() -> None:
     expected.update(json.dumps(["a", "torch.int64", []]).encode() + (3).to_bytes(8, "little"))
     expected.update(json.dumps(["b", "torch.float32", [2]]).encode() + state["b"].numpy().tobytes())
     assert weights_sha256(state) == expected.hexdigest()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.bool, torch.complex64])
-def test_every_dtype(dtype: torch.dtype) -> None:
-    one, other = torch.ones(3).to(dtype), torch.tensor([1.0, 1.0, 0.0]).to(dtype)
-    assert weights_sha256({"x": one}) == weights_sha256({"x": one.clone()}) != weights_sha256({"x": other})
 
 
 def test_a_sign_of_zero_a_shape_a_dtype_and_a_name_count() -> None:
@@ -48,10 +40,3 @@ def test_the_memory_format_does_not() -> None:
         {"x": weight.to(memory_format=torch.channels_last)}
     )
     assert weights_sha256({"x": weight.mT}) == weights_sha256({"x": weight.mT.contiguous()})
-
-
-def test_a_module_with_nothing_in_it_and_with_an_empty_buffer() -> None:
-    module = nn.Module()
-    assert weights_sha256(module.state_dict()) == hashlib.sha256().hexdigest()
-    module.register_buffer("empty", torch.zeros(0, 3))
-    assert weights_sha256(module.state_dict()) != hashlib.sha256().hexdigest()

@@ -37,7 +37,7 @@ WITHOUT_EXPERIMENT = {
         *("task=multilabel", "data=synthetic", "data.source.task=multilabel", "model=mlp"),
         *("data.source.num_samples=200", "data.source.input_shape=[12]", "data.source.dtype=float32"),
         *("data.source.num_classes=3", "data.batch_size=16"),
-    ),
+    )
 }
 EXPERIMENTS = sorted(option.name for option in list_options("experiment"))
 NAMES = (*EXPERIMENTS, *WITHOUT_EXPERIMENT)

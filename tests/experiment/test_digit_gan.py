@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import io
-import shutil
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from PIL import Image
-from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it ships no types
 from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]  # it ships no types
-from sklearn.neighbors import KernelDensity  # type: ignore[import-untyped]  # it ships no types
 from tests.conftest import unchanged_process
-from tests.forks import Forks
 from tests.interrupting import Interrupt, outcome
-from tests.sweep.conftest import until
 from torchmetrics.image.fid import FrechetInceptionDistance
 from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.record import predictions_file, samples_file
 from assay.run.resume import resume
-from assay.run.train import train as train_as_typed
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -77,31 +69,9 @@ def test_the_measure_knows_noise_and_a_single_digit_from_digits(gan: Any) -> Non
     assert measured(gan, GaussianMixture(1, random_state=0).fit(parts["train"]).sample(300)[0])[0] > 5
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_it_draws_better_digits_than_a_kernel_density(gan: Any, tmp_path: Path) -> None:
-    """The baseline is scikit-learn's own example for these digits, with the bandwidth that it searches."""
-    train, scores = gan.digits()["train"][:, :-1], []
-    pca = PCA(15).fit(train)
-    density = KernelDensity(bandwidth=0.379).fit(pca.transform(train))
-    baseline = [
-        measured(gan, pca.inverse_transform(density.sample(300, random_state=s)))[0] for s in range(3)
-    ]
-    with chdir(PROJECT):
-        for seed in range(3):
-            words = ("experiment=digit_gan", f"seed={seed}", f"hydra.run.dir={tmp_path / str(seed)}")
-            scores.append(train_as_typed(words).metrics)
-    print(baseline, scores)
-    distances = [one["test/frechet"] for one in scores]
-    assert max(distances) < 4
-    assert np.mean(distances) < np.mean(baseline) - 0.5
-    assert min(one["test/rarest"] for one in scores) > 0.04
-
-
 @pytest.mark.always("batch-4")
 @pytest.mark.parametrize(
-    ("hook", "count"),
-    [("batch", 4), ("validation", 2), pytest.param("epoch", 1, marks=pytest.mark.long)],
+    ("hook", "count"), [("batch", 4), ("validation", 2), pytest.param("epoch", 1, marks=pytest.mark.long)]
 )
 def test_it_goes_on_exactly(train: Train, hook: Hook, count: int, whole: dict[str, str]) -> None:
     run_dir = train(*SHORT, callbacks=[Interrupt(hook, count)], config_dir=PROJECT / "conf").run_dir
@@ -126,30 +96,6 @@ def short(train: Train) -> Path:
 @pytest.fixture
 def whole(short: Path) -> dict[str, str]:
     return outcome(short)
-
-
-@pytest.mark.long
-def test_killed_it_goes_on_exactly(tmp_path: Path) -> None:
-    words = ("train", "device=cpu", *SHORT, "trainer.max_epochs=18", "hydra.run.dir=run")
-    with Forks(HOME=str(tmp_path)) as forks:
-        for name in ("whole", "killed"):
-            shutil.copytree(PROJECT, tmp_path / name)
-        assert forks.command(*words, cwd=tmp_path / "whole").code == 0
-        place = tmp_path / "killed"
-        for rows in (4, 8, 13):
-            known = (place / "run" / "record.json").is_file()
-            forks.start(*(("resume", "run") if known else words), cwd=place)
-            until(functools.partial(has_rows, place, rows))
-            for process in psutil.Process(forks.pid).children():
-                process.kill()
-            assert forks.wait().killed
-        assert forks.command("resume", "run", cwd=place).code == 0, (place / "output.txt").read_text()
-    assert outcome(place / "run") == outcome(tmp_path / "whole" / "run")
-
-
-def has_rows(place: Path, least: int) -> bool:
-    file = place / "run" / "metrics.csv"
-    return file.is_file() and file.read_bytes().count(b"\n") >= least
 
 
 def typed(*words: str) -> str:
@@ -197,9 +143,3 @@ def test_what_is_left_to_a_module_that_steps_by_hand_is_refused(word: str) -> No
     assert done.exit_code == 2
     assert done.output.startswith(f"error: {word.partition('=')[0]}: ")
     assert "steps its optimizers by hand" in " ".join(done.output.split())
-
-
-def test_it_trains_in_bfloat16(train: Train) -> None:
-    run = train(*SHORT, "precision=bf16", "trainer.max_epochs=1", config_dir=PROJECT / "conf")
-    assert run.record["status"] == "finished"
-    assert predictions_file.read(run.run_dir / predictions_file.FILE).outputs.shape == (300, 64)

@@ -141,10 +141,7 @@ def best_of_sweep(words: list[str], metric: str, project: Path) -> float:
     """Runs the command as it is typed, and reads the best score from its table."""
     code = "import sys; from assay.cli.app import main; sys.argv[0] = 'assay'; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "train", *words],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code, "train", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (table,) = project.glob("outputs/*/sweeps/*/results.csv")

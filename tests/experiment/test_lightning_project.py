@@ -116,23 +116,6 @@ def test_a_run_loads_as_the_projects_own_module() -> None:
     assert (expected.argmax(1) == labels).float().mean() > 0.85
 
 
-@pytest.mark.usefixtures("said")
-def test_loggers_take_hyper_parameters_that_are_not_plain() -> None:
-    typed("train", *QUICK, "trainer.max_epochs=2", "logger=[csv,tensorboard]", "hydra.run.dir=runs/logged")
-    written = Path("runs/logged/tensorboard/hparams.yaml").read_text(encoding="utf-8")
-    assert "compile: false" in written
-    assert record_of("runs/logged")["status"] == "finished"
-
-
-@pytest.mark.usefixtures("said")
-def test_a_run_is_called_by_its_options_and_holds_what_was_used() -> None:
-    record = record_of("runs/first")
-    assert (record["name"], record["choices"]["model"]) == ("digits_pictures_dense", "dense")
-    assert record["choices"]["optimizer"] is None
-    config = Path("runs/first/config.yaml").read_text(encoding="utf-8")
-    assert not re.search(r"^(model|loss|optimizer|scheduler|metrics|augment):", config, re.MULTILINE)
-
-
 def test_a_module_under_model_is_refused_with_what_to_do(folder: Path) -> None:
     (folder / "conf/model").mkdir()
     shutil.copy("conf/module/dense.yaml", "conf/model/lit.yaml")
@@ -140,13 +123,6 @@ def test_a_module_under_model_is_refused_with_what_to_do(folder: Path) -> None:
     assert "model._target_: 'src.models.digits_module.DigitsLitModule' is a LightningModule" in said
     assert "(conf/model/lit.yaml:1)" in said
     assert "module=NAME" in said
-
-
-def test_a_part_of_assays_module_that_nothing_reads_is_refused() -> None:
-    said = typed("check", *QUICK, "optimizer.lr=0.1", fails=True)
-    assert "optimizer.lr: nothing reads this: your own LightningModule" in said
-    assert "there is no option 'none'" in (said := typed("check", *QUICK, "model=none", fails=True))
-    assert "leave the line out" in said
 
 
 @pytest.mark.parametrize("path", ["data/digits.yaml", "callbacks/default.yaml", "train.yaml"])

@@ -17,25 +17,18 @@ from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]  #
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it ships no types
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it ships no types
 from tests.conftest import unchanged_process
-from tests.interrupting import Interrupt, outcome
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.data.splits import read_splits
-from assay.data.subset import Split
 from assay.record import predictions_file
 from assay.report.page import Note
 from assay.report.run_page import run_page
-from assay.run.evaluate import evaluate
-from assay.run.resume import resume
-from assay.run.train import train as train_as_typed
 from assay.task.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.conftest import Train, Trained
-    from tests.interrupting import Hook
 
 PROJECT = Path(__file__).parents[2] / "examples" / "my_project"
 AS_SHOWN = ("data=diabetes_grades", "optimizer.lr=0.1")
@@ -101,25 +94,6 @@ def test_it_scores_as_scikit_learn_counts_and_as_well_as_its_logistic_regression
     assert ours["kappa"] > base["kappa"] - 0.02
 
 
-@pytest.mark.parametrize(
-    ("hook", "count"), [("batch", 13), *(pytest.param("epoch", 7, marks=pytest.mark.long),)]
-)
-def test_interrupted_it_ends_the_same_to_the_bit(
-    train: Train, whole: Trained, hook: Hook, count: int
-) -> None:
-    run_dir = train(*WORDS, OFTEN, callbacks=[Interrupt(hook, count)], config_dir=PROJECT / "conf").run_dir
-    with chdir(PROJECT), unchanged_process():
-        assert resume(run_dir, trusted_packages=["my_project"]).status == "finished"
-    assert outcome(run_dir) == outcome(whole.run_dir)
-
-
-def test_evaluated_again_it_scores_the_same(whole: Trained) -> None:
-    with chdir(PROJECT), unchanged_process():
-        again = evaluate(whole.run_dir, trusted_packages=["my_project"])
-    for name in ("kappa", "grade_error", "accuracy", "loss"):
-        assert again.metrics[f"test/{name}"] == pytest.approx(whole.record["metrics"][f"test/{name}"])
-
-
 def test_predicted_from_a_file_and_exported_it_says_the_same(
     whole: Trained, grades: Any, tmp_path: Path
 ) -> None:
@@ -137,15 +111,6 @@ def test_predicted_from_a_file_and_exported_it_says_the_same(
 
     (said,) = onnxruntime.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"inputs": raw})
     np.testing.assert_allclose(said, kept.outputs, atol=1e-4)
-
-
-def test_its_page_and_the_comparison_show_its_scores(whole: Trained, tmp_path: Path) -> None:
-    typed("report", whole.run_dir, "--out", tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "quadratic kappa" in page
-    assert "Those whose expected grade is furthest from the right one first." in page
-    assert "cannot be judged" not in page
-    assert "test/kappa" in typed("compare", whole.run_dir, whole.run_dir.parent)
 
 
 METHODS = [name for name, one in vars(Task).items() if inspect.isfunction(one) and not name.startswith("_")]
@@ -181,51 +146,3 @@ def test_a_page_says_where_a_method_raises(whole: Trained, name: str, broken: li
     assert bool(broken) == any(RAISED.search(note) for note in notes)
     assert bool(broken) == (name in {"worst_is", "said", "legend", "is_right", "scores", "figures"})
     assert page.figures, "what does not need it is drawn"
-
-
-@pytest.mark.parametrize("name", some("typed"))
-def test_predict_says_where_a_method_raises(
-    whole: Trained, name: str, broken: list[str], tmp_path: Path
-) -> None:
-    np.save(tmp_path / "one.npy", np.zeros((1, 10), dtype=np.float32))
-    with chdir(PROJECT), unchanged_process():
-        words = ("predict", str(whole.run_dir), str(tmp_path / "one.npy"))
-        done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out.csv")])
-    assert done.exit_code == int(bool(broken)), done.output
-    assert bool(broken) == bool(RAISED.search(" ".join(done.output.split()))), done.output
-    assert (tmp_path / "out.csv").exists() != bool(broken)
-
-
-@pytest.mark.parametrize("name", some("kept"))
-def test_evaluation_says_where_a_method_raises(
-    whole: Trained, name: str, broken: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    with chdir(PROJECT), unchanged_process():
-        done = CliRunner().invoke(app, ["eval", str(whole.run_dir)])
-    told = " ".join(done.output.split()) + " ".join(caplog.messages)
-    assert bool(broken) == bool(RAISED.search(told)), told
-    assert broken or done.exit_code == 0
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_over_all_patients_it_is_as_good_as_logistic_regression(
-    source: Any, grades: Any, tmp_path: Path
-) -> None:
-    """Each patient is tested once, in one of five folds; the header of its data says the same figures."""
-    num_patients, kappas = len(grades.targets), []
-    for seed in range(3):
-        said, base = np.full((2, num_patients), -1)
-        for fold in range(5):
-            words = (*AS_SHOWN, "data.split.folds=5", f"fold={fold}", f"seed={seed}")
-            with chdir(PROJECT), unchanged_process():
-                run = train_as_typed([*words, f"hydra.run.dir={tmp_path / f'{seed}_{fold}'}"])
-            kept = predictions_file.read(run.run_dir / predictions_file.FILE)
-            rows = read_splits(source, Split(val=0.1, test=0.2, folds=5, fold=fold), None).rows
-            assert [int(key) for key in kept.keys] == rows["test"].tolist()
-            said[rows["test"]] = kept.outputs.argmax(1)
-            base[rows["test"]] = logistic_regression(grades, rows["train"], rows["test"])
-        kappas.append(told_apart(grades, np.arange(num_patients), said)["kappa"])
-    baseline = told_apart(grades, np.arange(num_patients), base)["kappa"]
-    print(kappas, baseline)
-    assert min(kappas) > baseline - 0.02

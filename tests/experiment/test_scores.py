@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pytest
 from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # no types
-from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]  # no types
 from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no types
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # no types
-from sklearn.metrics import jaccard_score  # type: ignore[import-untyped]  # no types
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # no types
-from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # no types
-from tests.experiment.n_gram import kneser_ney_bits
 
 from assay.compose.listing import list_options
 from assay.data.digits import Digits
-from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.splits import read_splits
 from assay.data.stdlib_docs import StdlibDocs
 from assay.data.subset import Split
-from assay.data.text_files import by_files, read, standard_library
-from assay.metrics.linear_probe import LinearProbe
 from assay.run.train import train
 
 if TYPE_CHECKING:
@@ -102,28 +94,10 @@ def test_a_score_that_is_better_the_lower_it_is(name: str, experiment: Experimen
 
 
 @pytest.mark.long
-def test_a_gpt_beats_the_n_grams_of_its_texts(experiment: Experiment) -> None:
-    result = experiment("stdlib_gpt")
-    texts = read(standard_library("*.py"), "", skips=False)[0]
-    parts = by_files(texts, {"val": 0.1, "test": 0.1}, seed=0)
-    joined = {part: "\0".join(one.text for one in some).encode() for part, some in parts.items()}
-    baseline = kneser_ney_bits(joined["train"], joined["test"])
-    assert 2.1 < baseline < 2.4
-    assert result.metrics["test/bits_per_byte"] < baseline - 0.03
-
-
-@pytest.mark.long
 def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: Experiment) -> None:
     student = ["model=mlp", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.max_epochs=60"]
     alone = train([*student, f"hydra.run.dir={tmp_path / 'alone'}"])
     assert experiment("digits_distillation").metrics["test/accuracy"] > alone.metrics["test/accuracy"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_default_run_over_several_seeds(seed: int, tmp_path: Path) -> None:
-    result = train([f"seed={seed}", f"hydra.run.dir={tmp_path / 'run'}"])
-    assert result.metrics["test/accuracy"] >= 0.98
 
 
 @pytest.mark.long
@@ -143,29 +117,6 @@ def test_topics_of_texts_are_told_better_than_by_tfidf_and_logistic_regression(
     )
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_masks_are_better_than_those_of_a_random_forest_on_patches(experiment: Experiment) -> None:
-    """scikit-learn's usual way: a forest tells the class of a pixel by the 7x7 pixels around it."""
-    source = DigitsSegmentation()
-    parts = source.read()
-
-    def patches(part: str) -> Any:
-        pictures = np.pad(parts[part].inputs.numpy(), ((0, 0), (0, 0), (3, 3), (3, 3)), "edge")
-        return np.lib.stride_tricks.sliding_window_view(pictures, (7, 7), (2, 3)).transpose(0, 2, 3, 1, 4, 5)
-
-    inputs, masks = patches("train"), parts["train"].targets.numpy()
-    chosen = np.unravel_index(np.random.default_rng(0).choice(masks.size, 60_000, replace=False), masks.shape)
-    forest = RandomForestClassifier(100, min_samples_leaf=2, n_jobs=-1, random_state=0)
-    forest.fit(inputs[chosen].reshape(len(chosen[0]), -1), masks[chosen])
-    right = parts["test"].targets.numpy().ravel()
-    found = np.concatenate([forest.predict(one.reshape(32 * 32, -1)) for one in patches("test")])
-    baseline = jaccard_score(right, found, average="macro")
-    print(f"a forest: mean IoU {baseline:.4f}")
-    assert baseline > 0.4, "it has learnt something"
-    assert experiment("digits_segmentation").metrics["test/mean_iou"] > baseline + 0.05
-
-
 def digits(subset: str) -> tuple[Any, Any]:
     """Grey levels and labels of the digits that the experiments train and test on."""
     parts = read_splits(Digits(), Split(val=0.1, test=0.2, seed=0), None)
@@ -181,20 +132,3 @@ def test_an_autoencoder_loses_half_of_what_a_pca_does(experiment: Experiment) ->
     lost = ((pca.inverse_transform(pca.transform(test_digits)) - test_digits) ** 2).mean()
     assert 4.0 < lost < 8.0
     assert experiment("digits_autoencoder").metrics["test/mse"] < 0.55 * lost
-
-
-@pytest.mark.long
-def test_features_without_labels_are_better_than_pixels_and_than_those_of_an_untrained_encoder(
-    experiment: Experiment, tmp_path: Path
-) -> None:
-    """The same logistic regression, of scikit-learn's, on the same ten labelled digits a class."""
-    (points, labels), (test_points, test_labels) = digits("train"), digits("test")
-    chosen = LinearProbe().chosen(labels)
-    pixels = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-    pixels.fit(points[chosen], labels[chosen])
-    of_pixels = pixels.score(test_points, test_labels)
-    still = ["optimizer.lr=1e-12", "trainer.max_epochs=1", f"hydra.run.dir={tmp_path / 'run'}"]
-    untrained = train(["experiment=digits_simclr", *still]).metrics["test/probe_accuracy"]
-    print(f"pixels {of_pixels:.4f}, an untrained encoder {untrained:.4f}")
-    assert min(of_pixels, untrained) > 0.7
-    assert experiment("digits_simclr").metrics["test/probe_accuracy"] > max(of_pixels, untrained) + 0.02

@@ -99,22 +99,6 @@ def test_adds_up_to_its_own_node(name: str) -> None:
     assert set(job(f"logger=[{','.join(ALL)}]").logger) == set(ALL)
 
 
-def test_csv_alone(tmp_path: Path) -> None:
-    fit(job("logger=[csv]"))
-    assert files(tmp_path) == {"runs/a/metrics.csv"}
-    assert len(losses_in_csv(tmp_path / "runs/a")) == 6
-
-
-def test_tensorboard_alone(tmp_path: Path) -> None:
-    fit(job("logger=[tensorboard]"))
-    written = sorted(files(tmp_path))
-    assert len(written) == 2
-    assert written[0].startswith("runs/a/tensorboard/events.out.tfevents.")
-    assert written[1] == "runs/a/tensorboard/hparams.yaml"
-    assert OmegaConf.load(written[1]).optimizer._target_ == "torch.optim.AdamW"
-    assert len(losses_in_tensorboard(tmp_path / "runs/a")) == 6
-
-
 # MLflow asks SQLAlchemy in a way that SQLAlchemy is about to drop.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning")
 def test_all_four_at_once(tmp_path: Path) -> None:

@@ -3,20 +3,13 @@
 import csv
 import math
 import os
-import pickle
 from pathlib import Path
 
-import lightning as L
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.demos.boring_classes import BoringModel
-from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities import rank_zero_only
 from tests.record.killing import dies_at
 
 from assay.errors import AssayError
@@ -39,13 +32,6 @@ def test_columns_come_in_the_order_they_appear_and_early_rows_stay(tmp_path: Pat
     assert [p.name for p in path.parent.iterdir()] == ["metrics.csv"]
 
 
-def test_each_row_is_on_disk_at_once(tmp_path: Path) -> None:
-    logger = RunCSV(tmp_path / "metrics.csv")
-    for step in range(3):
-        logger.log_metrics({"a": step}, step=step)
-        assert len(rows(tmp_path / "metrics.csv")) == step + 1
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(
     st.lists(
@@ -66,16 +52,6 @@ def test_numbers_read_back_equal(tmp_path: Path, points: list[dict[str, float]])
         for name, value in point.items():
             read = float(row[name]) if isinstance(value, float) else int(row[name])
             assert read == value or (math.isnan(read) and math.isnan(value))
-
-
-def test_pandas_reads_it(tmp_path: Path) -> None:
-    logger = RunCSV(tmp_path / "metrics.csv")
-    values = [0.1, math.nan, math.inf, -math.inf, 1e-300]
-    for step, value in enumerate(values):
-        logger.log_metrics({"a,b": value}, step=step)
-    table = pd.read_csv(tmp_path / "metrics.csv")
-    np.testing.assert_array_equal(table["a,b"], values)
-    assert table["step"].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_only_numbers_are_written(tmp_path: Path) -> None:
@@ -110,13 +86,6 @@ def test_only_numbers_are_written(tmp_path: Path) -> None:
     logger.log_metrics({"text": "a", "epoch": 1}, step=8)
     logger.log_metrics({}, step=9)
     assert len(rows(tmp_path / "metrics.csv")) == 1
-
-
-def test_a_later_process_goes_on_with_the_columns(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.csv"
-    RunCSV(path).log_metrics({"b": 1.0, "a": 2.0}, step=0)
-    RunCSV(path).log_metrics({"a": 3.0, "c": 4.0}, step=1)
-    assert path.read_text() == "epoch,step,b,a,c\n,0,1.0,2.0,\n,1,,3.0,4.0\n"
 
 
 def test_the_half_row_of_a_killed_process_is_dropped_at_any_length(tmp_path: Path) -> None:
@@ -163,25 +132,6 @@ def test_what_a_killed_process_leaves_is_removed_with_all_else_that_is_unfinishe
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_second_checkpoint_of_the_same_rows_waits_for_no_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logger, synced, fsync = RunCSV(tmp_path / "metrics.csv"), [0], os.fsync
-
-    def count(descriptor: int) -> None:
-        synced[0] += 1
-        fsync(descriptor)
-
-    positions = []
-    for step in range(3):
-        logger.log_metrics({"a": 1.0}, step=step)
-        monkeypatch.setattr(os, "fsync", count)
-        positions += [logger.position(), logger.position()]
-        monkeypatch.undo()
-        assert positions[-1] == positions[-2]
-        assert synced == [step + 1], "each row is on disk before a checkpoint says that it is there"
-
-
 def test_rewind_drops_what_will_be_written_again(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     logger = RunCSV(path)
@@ -207,79 +157,3 @@ def test_rows_that_are_gone_are_missed(tmp_path: Path, caplog: pytest.LogCapture
     assert "has lost 2 of the 3 rows" in logger.damage
     assert logger.damage in caplog.text
     assert len(rows(tmp_path / "metrics.csv")) == 1
-
-
-def test_it_is_a_logger_of_lightning_without_hyperparameters(tmp_path: Path) -> None:
-    logger = RunCSV(tmp_path / "metrics.csv")
-    assert isinstance(logger, Logger)
-    logger.log_hyperparams({"lr": 0.1})
-    logger.finalize("success")
-    assert list(tmp_path.iterdir()) == []
-    assert (logger.name, logger.version, logger.save_dir) == ("", "", str(tmp_path))
-
-
-def test_it_travels_to_another_process(tmp_path: Path) -> None:
-    logger = RunCSV(tmp_path / "metrics.csv")
-    logger.log_metrics({"a": 1.0}, step=0)
-    pickle.loads(pickle.dumps(logger)).log_metrics({"a": 2.0}, step=1)  # noqa: S301 - made in this line
-    assert [row["a"] for row in rows(tmp_path / "metrics.csv")] == ["1.0", "2.0"]
-
-
-def test_other_ranks_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_zero_only, "rank", 1)
-    RunCSV(tmp_path / "metrics.csv").log_metrics({"a": 1.0}, step=0)
-    assert list(tmp_path.iterdir()) == []
-
-
-class Model(BoringModel):
-    def training_step(self, batch: torch.Tensor) -> torch.Tensor:  # type: ignore[override]  # Lightning allows fewer
-        loss: torch.Tensor = self.step(batch)
-        self.log("train/loss", loss)
-        return loss
-
-    def on_train_epoch_end(self) -> None:
-        self.log("train/epoch", float(self.current_epoch))
-
-    def validation_step(self, batch: torch.Tensor) -> None:  # type: ignore[override]  # as above
-        self.log("val/loss", self.step(batch))
-
-
-# A run that goes on in its own directory finds its own checkpoints there.
-@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning")
-def test_a_run_that_died_and_went_on_has_the_log_of_one_that_did_not(tmp_path: Path) -> None:
-    def fit(folder: Path, epochs: int, ckpt_path: str | None = None) -> None:
-        torch.manual_seed(1)
-        logger = RunCSV(folder / "metrics.csv")
-        if ckpt_path:
-            logger.rewind(position)
-        callback = ModelCheckpoint(folder / "checkpoints", filename="{epoch}", save_top_k=-1)
-        trainer = L.Trainer(
-            accelerator="cpu",
-            max_epochs=epochs,
-            limit_train_batches=4,
-            limit_val_batches=1,
-            num_sanity_val_steps=0,
-            log_every_n_steps=2,
-            logger=logger,
-            callbacks=[callback],
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            default_root_dir=folder,
-        )
-        model = Model()
-        model.train_dataloader = model.val_dataloader  # type: ignore[method-assign]  # the same batches in both
-        trainer.fit(model, ckpt_path=ckpt_path)
-
-    for folder in ("whole", "died"):
-        fit(tmp_path / folder, 3)
-    position = {"rows": 4, "columns": ["epoch", "step", "train/loss", "val/loss", "train/epoch"]}
-    with (tmp_path / "died" / "metrics.csv").open("a") as file:
-        file.write("2,1")
-    fit(tmp_path / "died", 3, str(tmp_path / "died" / "checkpoints" / "epoch=0.ckpt"))
-    whole, died = (rows(tmp_path / folder / "metrics.csv") for folder in ("whole", "died"))
-    assert [(row["epoch"], row["step"]) for row in died] == [(row["epoch"], row["step"]) for row in whole]
-    assert len(whole) == 3 * 4
-    assert died[:4] == whole[:4]
-    assert [{name for name, text in row.items() if text} for row in died] == [
-        {name for name, text in row.items() if text} for row in whole
-    ]

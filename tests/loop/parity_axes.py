@@ -341,15 +341,6 @@ AXES: dict[str, dict[str, Change]] = {
     },
 }
 
-SHORT = {
-    "length": {"no epoch"},
-    "limits": {"no training", "fast"},
-    "calls": {"no fit"},
-    "callbacks": {"lr finder", "batch size finder"},
-}
-"""Where little or nothing is trained, and so not much is seen of what else is set; and the tuners, after
-which Lightning's loops take themselves for resumed: they are tried each by itself."""
-
 
 def make_case(row: dict[str, str]) -> Case:
     """The case with these values; where an axis is not named, with its first one."""

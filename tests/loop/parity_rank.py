@@ -18,14 +18,10 @@ from assay.loop.fit_loop import install as install_ours
 
 CASES: dict[str, dict[str, str]] = {
     "short": {"callbacks": "checkpoint, best", "accumulation": "3", "logs": "synced", "length": "max_steps"},
-    "plateau": {"scheduler": "plateau epoch", "validation": "0.5", "logs": "synced", "observer": "all"},
     "calls": {"calls": "fit, all", "callbacks": "early stopping on train", "precision": "bf16-mixed"},
-    "by hand": {"optimization": "manual", "callbacks": "checkpoint, steps and last"},
-    "swa": {"callbacks": "swa", "clipping": "norm"},
     "ema": {"callbacks": "assay ema", "reload": "1"},
     "stop": {"deed": "stop in step", "callbacks": "checkpoint, all"},
     "signal": {"deed": "sigterm"},
-    "stream": {"data": "stream", "callbacks": "lr monitor", "scheduler": "step"},
     "two loaders": {"data": "two", "observer": "odd"},
     "unwatched": {"observer": "none", "accumulation": "3", "logs": "synced", "callbacks": "timer"},
 }

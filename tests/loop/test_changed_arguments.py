@@ -76,14 +76,3 @@ def test_a_group_with_a_value_of_its_own_keeps_it() -> None:
     trainer = trainer_with(optimizer, StepLR(optimizer, 2))
     ChangedArguments({"weight_decay": (0.01, 0.5)}).apply(trainer, [])
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
-
-
-def test_a_plateau_keeps_what_it_has_seen() -> None:
-    optimizer = sgd()
-    scheduler = ReduceLROnPlateau(optimizer, patience=5)
-    built = [scheduler.state_dict()]
-    for value in (1.0, 2.0, 3.0):
-        scheduler.step(value)
-    built[0]["patience"] = 9
-    ChangedArguments(new_schedule=True).apply(trainer_with(optimizer, scheduler), built)
-    assert (scheduler.patience, scheduler.best, scheduler.num_bad_epochs) == (9, 1.0, 2)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
 import subprocess
 from contextlib import chdir
 from itertools import product
@@ -15,7 +13,7 @@ import pytest
 from lightning.pytorch.callbacks import Checkpoint
 from tests.command import ASSAY
 from tests.conftest import unchanged_process
-from tests.interrupting import Hook, Interrupt, Snapshots, outcome
+from tests.interrupting import Hook, Snapshots, outcome
 
 from assay.data.loaders import MemoryLoader
 from assay.run.resume import resume
@@ -96,13 +94,6 @@ def check(train: Train, folder: Path, point: Point) -> None:
     assert '"status": "running"' in (run_dir / "record.json").read_text(), "as after a sudden end"
     go_on(run_dir)
     assert outcome(run_dir) == expected
-
-
-def test_there_are_enough_points() -> None:
-    assert len(EVERY) >= 300
-    assert len(USUAL) >= len(EVERY) // 12
-    assert {point.kind for point in USUAL} == set(KINDS)
-    assert {(point.workers, point.accumulate) for point in USUAL} >= {(0, 1), (0, 3), (2, 1)}
 
 
 @pytest.mark.always(
@@ -213,74 +204,12 @@ ANYWHERE = (
 )
 
 
-def in_a_place_of_its_own(folder: Path, number: int) -> dict[str, str]:
-    """What a run ends with in another directory, under another hash seed, locale and number of workers."""
-    draw = random.Random(number)
-    place = folder / f"place {number} ü"
-    place.mkdir()
-    own = {"PYTHONHASHSEED": str(draw.randrange(2**32)), "LC_ALL": draw.choice(["C", "C.UTF-8", "POSIX"])}
-    workers = f"data.num_workers={(2, 1, 3, 0)[number % 4]}"
-    command("train", *ANYWHERE, "device=cpu", workers, "hydra.run.dir=run", cwd=place, **own)
-    return outcome(place / "run")
-
-
 def test_neither_place_nor_workers_change_a_bit(train: Train, tmp_path: Path) -> None:
     """For another hash seed and locale see `tests/run/test_reproduce.py`, too."""
     place = tmp_path / "another place ü"
     place.mkdir()
     train(*ANYWHERE, "data.num_workers=2", "hydra.run.dir=run", cwd=place)
     assert outcome(place / "run") == outcome(train(*ANYWHERE).run_dir)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_twenty_processes_end_with_the_same_bits(train: Train, tmp_path: Path) -> None:
-    here = outcome(train(*ANYWHERE).run_dir)
-    assert [in_a_place_of_its_own(tmp_path, number) for number in range(20)] == [here] * 20
-
-
-class Told(Checkpoint):
-    """Tells its own process to stop, at the beginning of a step."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-
-    def on_train_batch_start(self, *_: object) -> None:
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.mark.always("ema-1-4")
-@pytest.mark.parametrize(
-    ("kind", "accumulate", "number"), [("mixup", 1, 2), ("ema", 1, 4), ("dropout", 3, 3)]
-)
-def test_a_run_that_was_told_to_stop_goes_on(train: Train, kind: str, accumulate: int, number: int) -> None:
-    job = (*Point(kind, 0, accumulate, "batch", 1).job, "callbacks.last_checkpoint.every_n_train_steps=null")
-    whole = outcome(train(*job).run_dir)
-    stopped = train(*job, callbacks=[Told(number)])
-    assert stopped.record["signal"] == "SIGTERM"
-    go_on(stopped.run_dir)
-    assert outcome(stopped.run_dir) == whole
-
-
-@pytest.mark.always("batch")
-@pytest.mark.parametrize("hook", ["batch", "validation"])
-def test_a_mean_that_an_own_module_logs_is_over_all_batches_of_the_epoch(
-    train: Train, monkeypatch: pytest.MonkeyPatch, hook: Hook
-) -> None:
-    monkeypatch.syspath_prepend(str(PROJECT))
-    job = (
-        *("data=shuffled", "experiment=counted", "data.kind=shuffle", "trainer.max_epochs=2"),
-        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
-        "trainer.val_check_interval=3",
-    )
-    whole = outcome(train(*job, config_dir=PROJECT / "conf").run_dir)
-    run_dir = train(*job, callbacks=[Interrupt(hook, 1)], config_dir=PROJECT / "conf").run_dir
-    with chdir(run_dir.parent), unchanged_process():
-        assert resume(run_dir, trusted_packages=["own_project"]).status == "finished"
-    assert "train/mean_loss" in (run_dir / "metrics.csv").read_text()
-    assert outcome(run_dir) == whole
 
 
 class UnreadableError(RuntimeError):

@@ -176,11 +176,6 @@ def test_one_error_where_there_is_no_room_for_one_sample(train: Train) -> None:
     assert failed.record["cause"] == "out_of_memory"
 
 
-def test_other_errors_and_a_given_size_are_left_alone(train: Train) -> None:
-    with pytest.raises(RuntimeError, match="can't allocate memory"):
-        train(*SMALL, "trainer.micro_batch=10", callbacks=[Room(5)])
-
-
 def test_a_loss_that_is_not_finite_is_told_as_of_the_whole_batch(train: Train) -> None:
     job = ("data=diabetes", "model=mlp", "callbacks=[non_finite]", "optimizer=sgd", "optimizer.lr=100")
     told = [

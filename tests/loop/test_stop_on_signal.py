@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,12 +12,12 @@ import psutil
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from tests.command import ASSAY
 from tests.forks import Forks
 
 from assay.loop.stop_on_signal import StopOnSignal
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     import lightning as L
@@ -84,24 +81,6 @@ def test_the_step_is_finished_and_saved(train: Train, name: str, capfd: pytest.C
     assert "Traceback" not in shown.out + shown.err
 
 
-def test_an_accumulated_step_is_finished(train: Train) -> None:
-    send = Send("batch", batch=3)
-    run = train(*DIGITS, "trainer.accumulate_grad_batches=3", callbacks=[send], keep_weights=True)
-    assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 2
-    assert len(run.watch.losses) == 6
-
-
-def test_a_validation_is_finished_and_the_next_step_is_the_last(train: Train) -> None:
-    send = Send("validation", batch=0)
-    run = train(
-        *(*DIGITS, "trainer.val_check_interval=5", "data.eval_batch_size=32", "callbacks=[last_checkpoint]"),
-        callbacks=[send],
-    )
-    assert len(run.column("val/loss")) == 1
-    assert send.after.count("validated") > 2
-    assert run.checkpoint("last")["global_step"] == 6
-
-
 def test_a_validation_that_is_due_waits_for_the_resumed_run(train: Train) -> None:
     send = Send("batch", batch=4)
     run = train(*DIGITS, "trainer.val_check_interval=5", callbacks=[send])
@@ -120,16 +99,6 @@ def test_at_the_last_batch_of_an_epoch(train: Train, limit: float) -> None:
     assert run.checkpoint("last")["global_step"] == (3 if limit else 4)
 
 
-def test_at_the_last_batch_of_all_training_is_done_and_the_test_left(train: Train) -> None:
-    run = train(
-        *(*DIGITS, "trainer.limit_train_batches=3", "trainer.limit_val_batches=0", "trainer.max_epochs=1"),
-        callbacks=[Send("batch")],
-    )
-    assert run.result.status == "interrupted"
-    assert run.checkpoint("last")["global_step"] == 3
-    assert "test/loss" not in run.result.metrics
-
-
 def test_a_test_is_broken_off(train: Train) -> None:
     send = Send("test", epoch=2)
     run = train(*DIGITS, "data.eval_batch_size=16", "callbacks=[last_checkpoint]", callbacks=[send])
@@ -140,12 +109,6 @@ def test_a_test_is_broken_off(train: Train) -> None:
     assert run.record["checkpoints"]["last"] == "last.ckpt"
 
 
-def test_before_the_first_step_nothing_is_saved(train: Train) -> None:
-    run = train(*DIGITS, "trainer.num_sanity_val_steps=2", callbacks=[Send("sanity")])
-    assert (run.result.status, run.watch.losses) == ("interrupted", [])
-    assert not (run.run_dir / "checkpoints").exists()
-
-
 def test_a_second_ctrl_c_stops_at_once(train: Train) -> None:
     twice = [Send("batch", "SIGINT"), Send("batch", "SIGINT")]
     before = signal.getsignal(signal.SIGINT)
@@ -154,28 +117,6 @@ def test_a_second_ctrl_c_stops_at_once(train: Train) -> None:
     assert (run.result.status, run.result.exit_code) == ("interrupted", 130)
     assert len(run.watch.losses) == 2, "the third step was broken off"
     assert not (run.run_dir / "checkpoints").exists()
-
-
-def test_a_second_sigterm_changes_nothing(train: Train) -> None:
-    run = train(*DIGITS, callbacks=[Send("batch"), Send("batch", "SIGUSR1")])
-    assert run.result.signal == "SIGTERM"
-    assert run.checkpoint("last")["global_step"] == 3
-
-
-def test_off_the_main_thread_nothing_is_taken() -> None:
-    import threading
-
-    found: list[Any] = []
-
-    def work() -> None:
-        with StopOnSignal("last.ckpt").watching():
-            found.append(signal.getsignal(signal.SIGTERM))
-
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [before]
 
 
 def test_a_process_that_loads_data_leaves_it_to_its_parent() -> None:
@@ -220,19 +161,6 @@ def test_what_was_stopped_goes_on_to_the_same_end(
 ENDLESS = ("train", "data=iris", "model=mlp", "device=cpu", "trainer.max_epochs=100000", "hydra.run.dir=run")
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [*ASSAY, *ENDLESS, *arguments]
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
 def wait_for_rows(process: subprocess.Popen[str] | Forks, folder: Path, number: int = 20) -> None:
     table, end = folder / "run" / "metrics.csv", time.monotonic() + 200
     while not table.is_file() or table.read_bytes().count(b"\n") < number:
@@ -270,48 +198,6 @@ def test_a_command_that_is_told_to_stop(tmp_path: Path) -> None:
     was_stopped(tmp_path, "SIGTERM", output)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
-def test_a_process_that_is_told_to_stop(tmp_path: Path, name: str) -> None:
-    workers = (
-        *("data=digits", "data/transform=crop_flip"),
-        *("data.transform.crop_size=8", "data.num_workers=1"),
-    )
-    process = start(tmp_path, *(workers if name == "SIGUSR1" else ()))
-    try:
-        wait_for_rows(process, tmp_path)
-        # To the whole group, data loaders among it, as a scheduler does.
-        os.killpg(process.pid, getattr(signal, name))
-        output, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == 143, output
-    was_stopped(tmp_path, name, output)
-
-
-@pytest.mark.long
-def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
-    """What the run prints goes to no terminal any more; that is an error of every write, and ends nothing."""
-    pty = pytest.importorskip("pty")
-    process, terminal = pty.fork()
-    if not process:  # pragma: no cover - another process
-        os.chdir(tmp_path)
-        arguments = [*ASSAY, *ENDLESS]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
-        os.execve(sys.executable, arguments, environment)  # noqa: S606 - this interpreter
-    table, end = tmp_path / "run" / "metrics.csv", time.monotonic() + 200
-    while not table.is_file() or table.read_bytes().count(b"\n") < 20:
-        assert time.monotonic() < end, "it never came to train"
-        os.read(terminal, 4096)
-    os.close(terminal)
-    _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == 129, (tmp_path / "run" / "log.txt").read_text()
-    assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", "SIGHUP")
-    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
-    assert saved["global_step"] > 0
-
-
 def test_what_is_to_outlive_its_terminal_does(train: Train) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     try:
@@ -340,57 +226,3 @@ def test_all_ranks_stop_after_the_same_step(tmp_path: Path, name: str, to_one_ra
     assert ended.code == CODES[name], output
     assert (record(tmp_path)["status"], record(tmp_path)["signal"]) == ("interrupted", name), output
     assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
-
-
-@pytest.mark.long
-def test_a_rank_that_is_told_twice_ends_at_once_and_takes_the_others_along(tmp_path: Path) -> None:
-    process = start(tmp_path, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=8")
-    try:
-        wait_for_rows(process, tmp_path)
-        children = psutil.Process(process.pid).children()
-        ranks = [one for one in children if "assay.run.rank_process" in one.cmdline()]
-        last = next(one for one in ranks if one.environ()["RANK"] == "1")
-        while last.is_running() and last.status() != psutil.STATUS_ZOMBIE:
-            last.send_signal(signal.SIGINT)
-            time.sleep(0.01)
-        output, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode != 0
-    assert "Traceback" not in output, output
-    assert not any(one.is_running() for one in ranks)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("wait", [0.0, 0.3])
-def test_signals_in_turns_leave_no_rank_behind(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, wait: float
-) -> None:
-    from assay.record.run_lock import is_written
-
-    temporary = tmp_path_factory.getbasetemp().parent / f"t{os.getpid()}"  # workers need a short path
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    streamed = ("data=digits", "data/transform=crop_flip", "data.transform.crop_size=8", "data.num_workers=1")
-    process = start(tmp_path, *streamed, "device=ddp_cpu", "trainer.devices=2", "data.batch_size=32")
-    try:
-        wait_for_rows(process, tmp_path)
-        family = psutil.Process(process.pid).children(recursive=True)
-        assert len([one for one in family if "assay.run.rank_process" in one.cmdline()]) >= 2
-        for name in ("SIGTERM", "SIGINT", "SIGTERM", "SIGINT", "SIGTERM"):
-            if process.poll() is None:
-                process.send_signal(getattr(signal, name))
-                time.sleep(wait)
-        output, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        process.communicate()
-    # The last signal may come when all is said, and simply end what is left of the process.
-    assert process.returncode in (130, 143, -signal.SIGINT, -signal.SIGTERM), output
-    assert "Traceback" not in output
-    assert not psutil.wait_procs(family, timeout=30)[1]
-    assert not is_written(tmp_path / "run")
-    assert record(tmp_path)["status"] == "interrupted", output
-    assert not list(temporary.glob("torchelastic_*"))
-    shutil.rmtree(temporary)

@@ -7,12 +7,9 @@ from contextlib import chdir
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it has no stubs
-from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 from tests.conftest import unchanged_process
@@ -64,70 +61,6 @@ def test_the_data_decides(tmp_path: Path, overrides: tuple[str, ...], name: set[
     assert RunRecord.load(tmp_path / "run").baseline == found
 
 
-def test_texts(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    words = {"cat": ["purr", "meow", "whisker"], "dog": ["bark", "fetch", "leash"]}
-    kinds = draw.choice(list(words), 200)
-    texts = [" ".join([*draw.choice(words[kind], 2), *draw.choice(["a", "the", "of"], 3)]) for kind in kinds]
-    pd.DataFrame({"text": texts, "kind": kinds}).to_csv(tmp_path / "texts.csv", index=False)
-    source = "data.source"
-    found = trained(
-        tmp_path,
-        "data=text_table",
-        f"{source}.path=texts.csv",
-        f"{source}.text=text",
-        f"{source}.target=kind",
-    ).baseline
-    assert (found["name"], found["value"]) == ("tfidf", 1.0)
-
-
-def test_labels(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    inputs = draw.normal(size=(300, 5)).astype("float32")
-    labels = np.stack([inputs[:, 0] > 0, inputs[:, 1] + inputs[:, 2] > 1, draw.random(300) < 0.2], 1).astype(
-        "int64"
-    )
-    np.savez(tmp_path / "labels.npz", inputs=inputs, targets=labels)
-    result = trained(tmp_path, "data=arrays", "data.source.root=labels.npz", "baseline=linear")
-    rows = result.trainer.datamodule.splits.rows
-    scores = []
-    for label in range(3):
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-        model.fit(inputs[rows["train"]], labels[rows["train"], label])
-        said = model.predict_proba(inputs[rows["test"]])[:, 1]
-        scores.append(average_precision_score(labels[rows["test"], label], said))
-    assert result.baseline["score"] == "average_precision"
-    assert result.baseline["value"] == pytest.approx(np.mean(scores))
-    typed = ("data=arrays", "data.source.root=labels.npz", "baseline=majority", "hydra.run.dir=again")
-    frequent = trained(tmp_path, *typed).baseline
-    shares = labels[result.trainer.datamodule.splits.rows["test"]].mean(0)
-    assert frequent["value"] == pytest.approx(shares.mean())
-
-
-def test_one_that_has_not_converged_is_one_all_the_same(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    walks, classes = draw.normal(size=(700, 150)).cumsum(1).astype("float32"), draw.integers(0, 10, 700)
-    np.savez(tmp_path / "walks.npz", inputs=walks, targets=classes)
-    typed = ("data=arrays", "data.source.root=walks.npz", "model=mlp", "baseline=linear")
-    assert trained(tmp_path, *typed).baseline["name"] == "linear"
-    assert "ConvergenceWarning" not in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
-
-
-def test_masks(tmp_path: Path) -> None:
-    result = trained(
-        tmp_path, "data=digits_segmentation", "model=unet", "model.widths=[4,8]", "metrics=segmentation"
-    )
-    data = result.trainer.datamodule
-    truth = data.splits.data["test"].targets[data.splits.rows["test"]].numpy()
-    train = data.splits.targets("train").numpy()
-    majority = np.bincount(train[train != 255]).argmax()
-    hits = [((truth == label) & (majority == label)).sum() for label in range(4)]
-    either = [((truth == label) | ((majority == label) & (truth != 255))).sum() for label in range(4)]
-    assert result.baseline["name"] == "majority"
-    assert result.baseline["value"] == pytest.approx(np.mean(np.divide(hits, either)))
-    assert result.baseline["run"] == pytest.approx(result.metrics["test/mean_iou"], abs=1e-5)
-
-
 @pytest.mark.parametrize(
     ("config", "baseline", "advice"),
     [
@@ -165,15 +98,6 @@ def test_a_run_that_is_behind_says_what_to_type(config: dict[str, Any], baseline
     merged: Any = OmegaConf.merge(base, config)
     told = advise(merged, record)
     assert advice in told if advice else told == ""
-
-
-def test_a_series_may_go_on_as_it_was(tmp_path: Path) -> None:
-    walks = np.random.default_rng(0).normal(size=(300, 20)).cumsum(1).astype("float32")
-    np.savez(tmp_path / "walks.npz", inputs=walks[:, :-1], targets=walks[:, -1:])
-    found = trained(tmp_path, "data=arrays", "data.source.root=walks.npz", "baseline=last_value").baseline
-    rows = RunRecord.load(tmp_path / "run")
-    assert found["value"] > 0.9
-    assert rows.metrics["baseline/r2"] == found["value"]
 
 
 @pytest.mark.parametrize(

@@ -10,34 +10,17 @@ import torch
 from omegaconf import OmegaConf
 
 from assay.build.assembly import Assembly
-from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.run.continuation import same_data, same_logs, threads_of
+from assay.run.continuation import same_logs, threads_of
 
 
 def record(**fields: Any) -> RunRecord:
     return RunRecord("run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 1, "fingerprint", "", **fields)
 
 
-class Digested(L.LightningDataModule):
-    """Data that knows what it is."""
-
-    def digest(self) -> str:
-        return "abc"
-
-
 def assembly(datamodule: L.LightningDataModule) -> Assembly:
     trainer = L.Trainer(accelerator="cpu", logger=False, barebones=True)
     return Assembly(L.LightningModule(), datamodule, trainer, OmegaConf.create())
-
-
-def test_the_data_must_be_what_it_was() -> None:
-    digested = assembly(Digested())
-    assert same_data(digested, record()) == same_data(digested, record(data_sha256="abc")) == "abc"
-    with pytest.raises(AssayError, match="is not what the run began with"):
-        same_data(digested, record(data_sha256="other"))
-    with pytest.raises(AssayError, match="is not what the run began with"):
-        same_data(assembly(L.LightningDataModule()), record(data_sha256="abc"))
 
 
 def test_a_logger_goes_on_with_the_run_it_knows() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import chdir
 from typing import TYPE_CHECKING
 
@@ -63,16 +62,6 @@ def test_the_parts_are_there(tmp_path: Path, asked: str, capsys: pytest.CaptureF
             "data.batch_size=8",
             "hydra.run.dir=nan",
         )
-
-
-def test_what_was_left_out_is_not_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ("~callbacks.checkpoint", "callbacks.last_checkpoint=null", "~callbacks.progress_bar")
-    result = trained(tmp_path, "callbacks=early_stopping", *out)
-    assert not re.search(r"^epoch|best +epoch", capsys.readouterr().out, re.MULTILINE)
-    assert not (tmp_path / "run" / "checkpoints").exists()
-    said = next_lines(tmp_path, result, capsys)
-    assert "assay predict" not in said
-    assert "assay train -m" in said
 
 
 def test_a_model_that_predicts_one_class_for_all_is_told_everywhere(

@@ -39,12 +39,6 @@ def test_somebody_elses_record_brings_no_calls_and_no_targets() -> None:
     assert as_written(config, theirs, references_only=True) == config
 
 
-def test_a_config_that_was_not_resolved_stays_as_it_is() -> None:
-    """As the first process of several writes it, before the data has been read."""
-    config = OmegaConf.create({"size": "${spec.size}", "l": [{"n": "${spec.n}"}], "lr": 0.1, "max": "${lr}"})
-    assert as_written(config, interpolations(config), references_only=True) == config
-
-
 SPEC = {
     **Spec(
         task="multiclass",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.run.result import OWN_LOOPS, RunResult
+from assay.run.result import RunResult
 
 if TYPE_CHECKING:
     from assay.record.outcome import Status
@@ -26,9 +26,3 @@ if TYPE_CHECKING:
 )
 def test_exit_codes(status: Status, signal: str, code: int) -> None:
     assert RunResult(Path("run"), status, signal=signal).exit_code == code
-
-
-def test_only_what_was_interrupted_can_be_resumed() -> None:
-    assert RunResult(Path("run"), "interrupted", reason="Ctrl-C").can_be_resumed
-    assert not RunResult(Path("run"), "finished").can_be_resumed
-    assert not RunResult(Path("run"), "interrupted", reason=f"Ctrl-C; {OWN_LOOPS}").can_be_resumed

@@ -25,16 +25,6 @@ def test_it_is_read_without_hydras_node_and_without_its_own_trust(tmp_path: Path
     assert [*config.trusted_packages] == ["mine"]
 
 
-def test_a_key_of_an_earlier_version(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(seal_yaml("data:\n  imbalance: 0.1\n"))
-    assert read_config(tmp_path).data == {"thin_classes": 0.1}
-
-
-def test_none(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"is not a run directory: it has no config\.yaml"):
-        read_config(tmp_path)
-
-
 def test_one_that_was_changed(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(seal_yaml(TEXT).replace("seed: 1", "seed: 2"))
     with pytest.raises(AssayError, match=r"config\.yaml is damaged or was changed"):

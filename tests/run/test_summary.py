@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from tests.making_runs import make_run
 
-from assay.config.yaml_file import load_mapping
 from assay.files.checksum import seal_yaml
-from assay.run.result import RunResult, new_data, predicting, say_run
+from assay.run.result import RunResult, predicting, say_run
 from assay.terminal import Console
 
 
@@ -81,39 +80,10 @@ def test_predicting_is_offered_where_it_works(config: str, expected: list[str], 
     assert predicting(run_dir) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("{input_shape: [3, 12, 10], input_dtype: uint8}", "PICTURES"),
-        ("{input_shape: [13], input_dtype: float32}", "ARRAY_Nx13.npy"),
-        ("{input_shape: [3, x, 10], input_dtype: uint8}", "INPUT"),
-        ("null", "INPUT"),
-    ],
-)
-def test_what_a_run_predicts_from_is_named(spec: str, expected: str, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(f"spec: {spec}\n")
-    assert new_data(tmp_path, load_mapping(tmp_path / "config.yaml")) == expected
-
-
-def test_a_long_directory_is_said_once_and_the_program_is_told_it_whole() -> None:
-    run_dir = Path("/far") / ("x" * 150)
-    console = Console(width=500, file=(file := io.StringIO()))
-    commands = say_run(console, result(run_dir=run_dir, overrides=()))
-    assert file.getvalue().count(str(run_dir)) == 1
-    assert "next  assay report …  (… is the run above)" in file.getvalue()
-    assert commands == [f"assay report {run_dir}", "assay train -m seed=1,2,3"]
-
-
 def test_what_is_said_to_type_next_is_one_command() -> None:
     command = said(result(overrides=("tags=[a b]", "name='x'", "seed=1", "hydra.run.dir=y")))[6]
     words = shlex.split(command)
     assert words == ["assay", "train", "-m", "tags=[a b]", "name='x'", "seed=1,2,3"]
-
-
-def test_without_a_test_part_the_validation_is_told() -> None:
-    lines = said(result(metrics={"val/loss": 0.5, "train/loss": 0.1}, best={}))
-    assert lines[1] == "val   loss 0.5"
-    assert not [line for line in lines if line.startswith("best")]
 
 
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
@@ -127,18 +97,6 @@ def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
         f"log   {tmp_path / 'log.txt'}" + (" has the traceback" if status == "failed" else ""),
         *([] if status == "failed" else [f"next  assay resume {tmp_path}"]),
     ]
-
-
-def test_a_run_whose_directory_has_a_space_is_resumed_by_one_command(tmp_path: Path) -> None:
-    run_dir = tmp_path / "my run"
-    run_dir.mkdir()
-    command = said(result(status="interrupted", reason="stopped by hand", run_dir=run_dir))[-1]
-    assert shlex.split(command.removeprefix("next  ")) == ["assay", "resume", str(run_dir)]
-
-
-def test_a_run_that_left_no_directory() -> None:
-    lines = said(result(status="failed", reason="no", run_dir=Path("/nowhere/run")))
-    assert lines == ["failed: no"]
 
 
 def test_what_changed_since_the_previous_run_and_how_the_score_moved() -> None:

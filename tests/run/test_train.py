@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import random
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import lightning as L
 import pytest
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from tests.conftest import unchanged_process
 
 from assay.build.assembly import Assembly, assemble
 from assay.check.checker import Checker
-from assay.check.report import Proof
 from assay.errors import ConfigError
-from assay.record.run_record import RunRecord
 from assay.run.train import run_job, train
 
 if TYPE_CHECKING:
@@ -55,41 +51,6 @@ def test_a_run_trains_with_what_was_built_and_read_for_its_check(assemblies: lis
     assert proof.trainer is not None
     assert assemblies[0].trainer is proof.trainer[0]
     assert assemblies[0].datamodule is proof.datamodule
-
-
-def test_a_trainer_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[L.Trainer] = []
-    init = L.Trainer.__init__
-
-    def counted(self: L.Trainer, *args: Any, **kwargs: Any) -> None:
-        made.append(self)
-        init(self, *args, **kwargs)
-
-    monkeypatch.setattr(L.Trainer, "__init__", counted)
-    train([*JOB, "hydra.run.dir=run"])
-    assert len(made) == 1
-
-
-def test_a_run_is_the_same_though_nothing_was_handed_on(tmp_path: Path) -> None:
-    whole = train([*JOB, "hydra.run.dir=whole"])
-    checker = Checker()
-    job = checker.job([*JOB, "hydra.run.dir=again"])
-    report = checker.check(job).report
-    random.seed(7)  # as far as another process may have drawn
-    again = run_job(job.to_config(), job.overrides, job.choices, Proof(report), raise_errors=True)
-    sums = [RunRecord.load(tmp_path / name).weights_sha256 for name in ("whole", "again")]
-    assert sums[0] == sums[1] != ""
-    assert whole.metrics == again.metrics
-
-
-def test_a_trainer_of_other_values_is_not_taken() -> None:
-    checker = Checker()
-    proof = checker.check(checker.job([*JOB, "~data.spec", "trainer.max_steps=${spec.num_train}"]))
-    assert proof.trainer is not None
-    config = checker.job(JOB).to_config()
-    with open_dict(config):
-        config.spec, config.trainer.max_steps = {"num_train": 7}, "${spec.num_train}"
-    assert proof.trainer_for(config) is None
 
 
 def test_what_a_callback_says_when_it_is_built_is_said_once_by_its_run(

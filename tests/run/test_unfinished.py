@@ -83,13 +83,3 @@ def test_other_ends(interrupted: Path, status: Any, said: str) -> None:
         assert unfinished(interrupted, config, interrupted / "checkpoints" / "best.ckpt") == []
     finally:
         (interrupted / "record.json").write_bytes(before)
-
-
-def test_what_is_not_known_is_not_said(interrupted: Path) -> None:
-    config = read_config(interrupted)
-    config.trainer.max_epochs = -1
-    path = interrupted / "checkpoints" / "best.ckpt"
-    assert "after 2 epochs: " in unfinished(interrupted, config, path)[0]
-    curves = (interrupted / "metrics.csv").rename(interrupted / "gone.csv")
-    assert unfinished(interrupted, config, path)[0].startswith("the run was interrupted: these")
-    curves.rename(interrupted / "metrics.csv")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import assay
+from assay.compose.compose import compose
 from assay.compose.listing import list_options
 from assay.data.placement import Prepared
 
@@ -21,22 +21,17 @@ if TYPE_CHECKING:
 DIGITS = ("data=digits", "model=mlp", "model.hidden=[16]", "scheduler=none", "optimizer.lr=0.01")
 
 
-def test_every_option_is_trained() -> None:
-    here = {
-        "default",
-        "checkpoint",
-        "last_checkpoint",
-        "early_stopping",
-        "lr_monitor",
-        "device_stats",
-        "ema",
-        "swa",
-    }
-    elsewhere = {"batch_norm", "drw", "non_finite"}  # tests/callbacks, test_losses.py
-    assert {option.name for option in list_options("callbacks")} == here | elsewhere | {
-        "model_summary",
-        "progress_bar",
-    }
+def named(typed: str) -> list[str]:
+    return [str(name) for name in compose([f"callbacks={typed}"]).callbacks]
+
+
+def test_lists_of_options_add_up() -> None:
+    default = ["checkpoint", "batch_norm", "last_checkpoint", "lr_monitor", "non_finite", "progress_bar"]
+    assert named("default") == default
+    assert named("[default,ema,drw]") == [*default, "ema", "drw"]
+    assert named("[early_stopping,checkpoint]") == ["early_stopping", "checkpoint"]
+    for option in {option.name for option in list_options("callbacks")} - {"default"}:
+        assert named(option) == [option]
 
 
 @final
@@ -96,16 +91,6 @@ def test_checkpoint_keeps_the_best_and_the_last(train: Train) -> None:
     # ... and the val/loss on record is that of the best weights, too.
     assert score(run, assay.load(run.run_dir))[0] == pytest.approx(losses[best], rel=1e-5)
     assert score(run, assay.load(run.run_dir, checkpoint="last"))[0] == pytest.approx(losses[3], rel=1e-5)
-
-
-def test_early_stopping_stops(train: Train) -> None:
-    run = train(
-        *(*DIGITS, "callbacks=[early_stopping]", "trainer.max_epochs=8", "trainer.limit_train_batches=2"),
-        *("callbacks.early_stopping.patience=2", "callbacks.early_stopping.min_delta=100"),
-    )
-    assert len(run.column("val/loss")) == 3  # the first is the best, two more are waited for
-    assert run.trainer.global_step == 6
-    assert run.result.status == "finished"
 
 
 def test_device_stats_are_logged(train: Train) -> None:
@@ -185,24 +170,3 @@ def test_lr_monitor_and_model_summary_and_progress_bar(
     assert "epoch 2/2" in out
     assert f"val loss {run.column('val/loss')[1]:.4f}" in out
     assert set(run.column("lr-AdamW/default")) == {0.01}
-
-
-def test_default_is_checkpoint_lr_monitor_and_progress_bar(digits_run: Trained) -> None:
-    trainer: Any = digits_run.trainer
-    kinds = {type(callback).__name__ for callback in trainer.callbacks}
-    assert {"ModelCheckpoint", "LRMonitor", "ProgressBar", "SeedEachStep", "RunLog"} <= kinds
-    assert all(math.isfinite(value) for value in digits_run.column("lr-AdamW/default"))
-
-
-def test_callbacks_add_up(train: Train) -> None:
-    """The average goes over a module whose loss has its weights replaced in mid-training."""
-    run = train(
-        *(*DIGITS, "loss=ldam", "data.thin_classes=0.2", "optimizer.lr=0.003", "trainer.max_epochs=4"),
-        *("callbacks=[default,ema,drw,early_stopping]", "callbacks.drw.start_fraction=0.5"),
-        "callbacks.ema.decay=0.5",
-    )
-    assert run.record["status"] == "finished"
-    assert run.moved()
-    losses = run.column("val/loss")
-    assert losses[1] < losses[0]
-    assert run.result.metrics["test/accuracy"] > 0.5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 
 from assay.compose.listing import list_options
@@ -62,12 +61,3 @@ def test_small(train: Train) -> None:
     assert run.config.spec.total_steps == 20
     assert len(run.column("train/loss_step")) == 20
     assert run.watch.falls()
-
-
-@pytest.mark.parametrize("option", ["one_batch", "overfit", "profiler", "anomaly", "small"])
-def test_its_own_length_counts(train: Train, option: str) -> None:
-    """Without an override the option's own number of epochs is what runs."""
-    from assay.compose.compose import compose
-
-    epochs = compose([f"debug={option}"]).trainer.max_epochs
-    assert epochs == {"one_batch": 1, "overfit": 100, "profiler": 1, "anomaly": 1, "small": 2}[option]

@@ -14,8 +14,6 @@ import assay
 from assay.errors import ConfigError
 from assay.record import predictions_file, samples_file
 from assay.run.evaluate import evaluate
-from assay.run.export.export import export
-from assay.run.predict.predict import predict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,36 +53,6 @@ def test_an_autoencoder_learns_and_says_its_scores_in_the_inputs_own_unit(autoen
     assert kept.outputs.shape == (360, 9)
     assert kept.targets is not None
     assert set(kept.targets) == set(range(10))
-
-
-def test_its_samples_are_pairs_of_pictures(autoencoder: Trained) -> None:
-    import io
-
-    samples = samples_file.read(autoencoder.run_dir / "samples.parquet")
-    pictures = [Image.open(io.BytesIO(one.picture)) for one in samples if one.picture]
-    assert len(pictures) == len(samples) == 48
-    assert {picture.size for picture in pictures} == {(17, 8)}
-
-
-def test_it_predicts_exports_and_is_evaluated_alike(autoencoder: Trained, tmp_path: Path) -> None:
-    data = autoencoder.datamodule
-    subset = data.subset("test")
-    inputs = subset.data.inputs[subset.rows].numpy()
-    predictor = assay.load(autoencoder.run_dir, map_location="cpu")
-    made = predictor(inputs)
-    kept = predictions_file.read(autoencoder.run_dir / "predictions.parquet")
-    np.testing.assert_allclose(made.errors, kept.outputs[:, 0], rtol=1e-3)
-    np.testing.assert_allclose(made.latents, kept.outputs[:, 1:], rtol=1e-3, atol=1e-4)
-    assert made.reconstructions.shape == inputs.shape
-    mse = ((made.reconstructions - inputs) ** 2).mean()
-    assert mse == pytest.approx(autoencoder.result.metrics["test/mse"], rel=1e-4)
-    np.save(tmp_path / "digits.npy", inputs)
-    table = predict(predictor, autoencoder.run_dir, [tmp_path / "digits.npy"])
-    assert [name for name in table.columns if name.startswith("latent")] == [f"latent_{n}" for n in range(8)]
-    exported = export(autoencoder.run_dir, "onnx", out=tmp_path / "digits.onnx")
-    assert exported.agreement.num_samples > 0
-    again = evaluate(autoencoder.run_dir)
-    assert again.metrics["test/mse"] == autoencoder.result.metrics["test/mse"]
 
 
 def test_simclr_is_judged_by_a_probe_on_features(simclr: Trained) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
-from contextlib import chdir, suppress
+from contextlib import chdir
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
 from lightning.pytorch.callbacks import Callback
-from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.file_size import room_for
 from tests.interrupting import outcome
-from tests.mounting import mounted
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -83,33 +79,6 @@ def test_no_room_in_the_middle_of_training(
     assert not list(run_dir.rglob("*.tmp"))
     assert "going on from step" in resumed(run_dir)
     assert outcome(run_dir) == outcome(train(*JOB).run_dir)
-
-
-@pytest.mark.long
-def test_a_disk_of_its_own_that_runs_full(tmp_path: Path) -> None:
-    run_dir = tmp_path / "disk" / "run"
-    words = ("train", *JOB, "device=cpu", "trainer.max_epochs=100000", f"hydra.run.dir={run_dir}")
-    command = [*ASSAY, *words]
-    with mounted(disk := tmp_path / "disk", "size=8m") as able:
-        if not able:
-            pytest.skip("nothing can be mounted here")
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-        while process.poll() is None and not (run_dir / "checkpoints" / "last.ckpt").is_file():
-            time.sleep(0.05)
-        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
-            while True:
-                filler.write(bytes(1000))
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 1, said
-        assert "Traceback" not in said
-        assert len([line for line in said.splitlines() if line.strip()]) <= 6, said
-        assert "No space left on device" in said
-        (disk / "filler").unlink()
-        assert record(run_dir)["status"] in ("failed", "running")
-        rows = len((run_dir / "metrics.csv").read_text().splitlines())
-        end = f"trainer.max_epochs={rows + 5}"
-        gone_on = subprocess.run([*command[:3], "resume", run_dir, end], check=False, cwd=tmp_path)
-        assert gone_on.returncode == 0
 
 
 def test_a_read_only_run_is_refused_in_one_line(train: Train, tmp_path: Path) -> None:

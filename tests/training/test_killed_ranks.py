@@ -173,43 +173,6 @@ def test_a_rank_killed_at_any_time_takes_nothing_along(forks: Forks, whole: Whol
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_rank_that_the_other_waits_for_before_training(forks: Forks, tmp_path: Path, victim: int) -> None:
-    """Until all have found each other, a rank waits where Python handles no signal."""
-    forks.start(*TRAIN, cwd=tmp_path, forked_children=2)
-    ranks = wait_for_ranks(forks, tmp_path)
-    ranks[victim].suspend()
-    time.sleep(0.5)
-    wait_until_idle(ranks[1 - victim])
-    everyone = descendants(forks)
-    ranks[victim].kill()
-    assert forks.wait().code == 1
-    assert not psutil.wait_procs(everyone, timeout=SOON)[1]
-    assert "a process of the run died" in (tmp_path / "output.txt").read_text()
-
-
-def wait_until_idle(process: psutil.Process) -> None:
-    """Return once a process has done nothing for a while."""
-    used, since = sum(process.cpu_times()[:2]), time.monotonic()
-    while time.monotonic() < since + 1:
-        time.sleep(0.1)
-        if (now := sum(process.cpu_times()[:2])) > used + 0.02:
-            used, since = now, time.monotonic()
-
-
-@pytest.mark.long
-def test_told_to_stop_before_the_ranks_train(forks: Forks, tmp_path: Path) -> None:
-    forks.start(*TRAIN, cwd=tmp_path, forked_children=2)
-    for rank in wait_for_ranks(forks, tmp_path).values():
-        psutil.Process(rank.ppid()).terminate()
-        break
-    assert forks.wait().code == 143
-    record = json.loads((tmp_path / "run" / "record.json").read_text())
-    assert (record["status"], record["signal"]) == ("interrupted", "SIGTERM")
-    assert "interrupted: stopped by SIGTERM" in (tmp_path / "output.txt").read_text()
-
-
-@pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_a_rank_killed_at_many_times_takes_nothing_along(forks: Forks, whole: Whole, tmp_path: Path) -> None:
     parts, times = kill_and_resume(forks, whole, 40, tmp_path, seed=0)
@@ -217,16 +180,6 @@ def test_a_rank_killed_at_many_times_takes_nothing_along(forks: Forks, whole: Wh
         dict(parts), f"all gone after {max(times):.1f} s at most, {sum(times) / len(times):.1f} s as a rule"
     )
     assert {part[:6] for part in parts} >= {"rank 0", "rank 1"}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("batch", [1, 3, 7, 8, 12])
-def test_a_rank_that_dies_after_a_batch(forks: Forks, whole: Whole, tmp_path: Path, batch: int) -> None:
-    ended = forks.command(*TRAIN, f"callbacks.dying.batch={batch}", cwd=tmp_path, forked_children=2)
-    assert ended.code == 1
-    assert forks.command(*RESUME, cwd=tmp_path, forked_children=2).code == 0
-    assert outcome(tmp_path / "run") == whole.outcome
 
 
 @pytest.mark.long

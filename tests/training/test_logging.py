@@ -66,13 +66,6 @@ def test_rows_are_what_was_logged(train: Train) -> None:
     assert run.record["metrics"]["train/loss"] == pytest.approx(means[-1], rel=1e-5)
 
 
-def test_every_second_step(train: Train) -> None:
-    run = train("data=digits", "model=linear", "trainer.limit_train_batches=6", "trainer.log_every_n_steps=2")
-    assert run.column("train/loss_step") == pytest.approx(run.watch.losses[1::2])
-    steps = [int(row["step"]) for row in run.rows if row["train/loss_step"]]
-    assert steps == [2, 4, 6]
-
-
 @final
 class Losses(Callback):
     """Sums the losses of all samples of each batch, with the weights of its step; raises where told to."""
@@ -152,10 +145,3 @@ def test_a_resumed_step_counts_the_batches_before_the_checkpoint(train: Train, s
     assert stopped.record["status"] == "interrupted"
     resume(stopped.run_dir)
     assert stopped.rows == whole.rows
-
-
-@pytest.mark.always("logger=[tensorboard]")
-@pytest.mark.parametrize("logger", ["logger=[]", "logger=[tensorboard]"])
-def test_csv_is_always_written(train: Train, logger: str) -> None:
-    run = train("data=digits", "model=linear", "trainer.limit_train_batches=2", logger)
-    assert run.column("test/accuracy") == pytest.approx([run.result.metrics["test/accuracy"]])

@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from sklearn.metrics import jaccard_score  # type: ignore[import-untyped]  # it ships no types
 
 import assay
 from assay.data.digits_segmentation import DigitsSegmentation
-from assay.run.export.export import export
 from assay.run.predict.predict import predict
 
 if TYPE_CHECKING:
@@ -60,43 +58,11 @@ def test_pictures_of_any_size_get_masks_of_their_size(run: Trained, root: Path, 
         np.testing.assert_array_equal(drawn, predictor(path).mask)
 
 
-def test_the_exported_file_resizes_by_itself(run: Trained, root: Path, tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    exported = export(run.run_dir, out=tmp_path)
-    assert exported.agreement.same_labels is not None
-    assert exported.agreement.same_labels >= 0.999
-    pictures = np.stack([np.asarray(Image.open(one)) for one in sorted((root / "test/images").iterdir())])
-    session = onnxruntime.InferenceSession(str(exported.path))
-    [name] = [one.name for one in session.get_inputs()]
-    (scores,) = session.run(None, {name: pictures.transpose(0, 3, 1, 2)})
-    expected = assay.load(run.run_dir, map_location="cpu")(sorted((root / "test/images").iterdir())).outputs
-    assert (scores.argmax(1) == expected.argmax(1)).mean() >= 0.999
-
-
 JOB = (
     *("experiment=digits_segmentation", "+data.source.num_samples=[64,16,25]", "~data.spec"),
     *("model.widths=[4,8]", "data.batch_size=8", "data.eval_batch_size=4", "trainer.max_epochs=2"),
     *("callbacks=[checkpoint]", "optimizer=sgd", "optimizer.lr=0.05"),
 )
-
-
-@pytest.mark.long
-def test_in_sixteen_bits_it_comes_to_about_the_same(train: Train) -> None:
-    whole, found = (train(*JOB, *more).record["metrics"]["test/loss"] for more in ((), ("precision=bf16",)))
-    assert found == pytest.approx(whole, rel=0.05)
-
-
-@pytest.mark.long
-def test_scores_of_two_processes_are_those_of_all_their_samples(tmp_path: Path) -> None:
-    run = assay.train([*JOB, "device=ddp_cpu", f"hydra.run.dir={tmp_path / 'run'}"])
-    predictor = assay.load(run.run_dir, map_location="cpu")
-    test = DigitsSegmentation([64, 16, 25]).read()["test"]
-    found = torch.as_tensor(predictor(test.inputs).outputs).argmax(1)
-    right = jaccard_score(test.targets.flatten(), found.flatten(), average="macro")
-    assert run.metrics["test/mean_iou"] == pytest.approx(right, abs=1e-6)
-    assert run.metrics["test/pixel_accuracy"] == pytest.approx(
-        float((found == test.targets).float().mean()), abs=1e-6
-    )
 
 
 @pytest.mark.long

@@ -55,23 +55,6 @@ def names_by_group(run: Any) -> dict[str, set[str]]:
     return found
 
 
-def test_no_decay_leaves_norms_and_biases_alone(train: Train) -> None:
-    run = train(
-        "data=digits",
-        "model=small_cnn",
-        "param_groups=no_decay",
-        "optimizer.weight_decay=0.2",
-        "trainer.limit_train_batches=2",
-    )
-    groups = {group["name"]: group for group in run.trainer.optimizers[0].param_groups}
-    found = names_by_group(run)
-    parameters = dict(run.module.model.named_parameters())
-    assert found["no_decay"] == {name for name, p in parameters.items() if p.ndim <= 1}
-    assert any("bias" in name for name in found["no_decay"])
-    assert groups["no_decay"]["weight_decay"] == 0.0
-    assert groups["default"]["weight_decay"] == 0.2
-
-
 def test_no_decay_decays_only_the_matrices(train: Train) -> None:
     """The first step of plain SGD: p - lr * (g + weight_decay * p), with weight_decay for matrices alone."""
     plain, decayed = (

@@ -14,7 +14,7 @@ from tests.conftest import unchanged_process
 
 import assay
 from assay.data.placement import Prepared
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 
@@ -51,20 +51,6 @@ def test_own_lightning_module(train: Train) -> None:
     assert run.result.metrics["test/loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_a_metric_that_the_own_module_does_not_log(train: Train) -> None:
-    with pytest.raises(
-        ConfigError, match=r"callbacks\.checkpoint\.monitor: there is no metric 'val_loss'"
-    ) as caught:
-        train(
-            *("data=digits", "experiment=gan", "callbacks=[checkpoint]", "trainer.max_epochs=1"),
-            *("callbacks.checkpoint.monitor=val_loss", "callbacks.checkpoint.mode=min"),
-            config_dir=PROJECT / "conf",
-        )
-    assert caught.value.hint.startswith(
-        "callbacks.checkpoint.monitor=val/loss callbacks.checkpoint.mode=min, or let the module log"
-    )
-
-
 def test_own_data_module_with_an_own_module(train: Train) -> None:
     run = train(
         "data=noise", "experiment=gan_over_noise", "trainer.max_epochs=2", config_dir=PROJECT / "conf"
@@ -86,24 +72,6 @@ def test_own_data_set_of_mappings(train: Train) -> None:
     assert run.result.metrics["test/accuracy"] > 0.9
 
 
-def test_the_folder_conf_of_a_project_is_found(train: Train, tmp_path: Path) -> None:
-    (tmp_path / "conf").symlink_to(PROJECT / "conf")
-    run = train("data=patches", "model=linear", "trainer.limit_train_batches=1", cwd=tmp_path)
-    assert run.record["choices"]["data"] == "patches"
-
-
-def test_an_own_option_of_the_name_of_one_of_ours_is_refused(train: Train, tmp_path: Path) -> None:
-    (tmp_path / "own" / "model").mkdir(parents=True)
-    (tmp_path / "own" / "model" / "linear.yaml").write_text("# Not ours\n_target_: torch.nn.Identity\n")
-    with pytest.raises(ConfigError, match=r"assay's own model/linear\.yaml comes first \(.*own/model/linear"):
-        train("data=digits", "model=linear", config_dir=tmp_path / "own")
-
-
-def test_a_folder_that_is_none_is_refused(train: Train, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not a folder"):
-        train(config_dir=tmp_path / "nowhere")
-
-
 OWN = ("module._target_=own_project.plain.Plain", "data._target_=own_project.plain.Sums")
 
 
@@ -123,23 +91,6 @@ def test_own_parts_are_typed_over_whatever_was_there(train: Train, caplog: pytes
     with torch.no_grad():
         assert float(model(torch.ones(1, 3))) == pytest.approx(3, abs=0.1)
     assert not model.training
-
-
-def test_an_own_module_over_assays_data_is_loaded_with_what_it_was_given(train: Train) -> None:
-    run = train(
-        *("data=diabetes", "module._target_=own_project.plain.Plain", "+module.width=10"),
-        *("callbacks=[default]", "trainer.max_epochs=1"),
-        config_dir=PROJECT / "conf",
-    )
-    assert run.record["name"] == "diabetes_Plain"
-    model = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"])
-    rows = torch.randn(4, 10)
-    spec = run.config.spec
-    scaled = (rows - torch.tensor(spec.mean)) / torch.tensor(spec.std)
-    bare = assay.load(run.run_dir, map_location="cpu", trusted_packages=["own_project"], raw_input=False)
-    with torch.no_grad():
-        values = bare(scaled)
-        torch.testing.assert_close(model(rows), values)  # its targets were never scaled
 
 
 def test_what_an_own_loss_has_learnt_is_trained_kept_and_used(train: Train, tmp_path: Path) -> None:

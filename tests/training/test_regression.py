@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from sklearn.datasets import load_diabetes  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.linear_model import LinearRegression  # type: ignore[import-untyped]  # ships no types
-from torch import nn
-from torchmetrics import MetricCollection
 
 import assay
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
-from assay.data.normalize import TargetScale
 from assay.errors import ConfigError
-from assay.module import Module
 from assay.report.page import Cards
 from assay.report.run_page import run_page
-from assay.run.resume import resume
-from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -101,52 +93,9 @@ def test_targets_of_very_different_units(train: Train, houses: str) -> None:
     assert {"r2 (mean)", "mae of price", "rmse of rent"} <= {name for name, _, _ in cards.cards}
 
 
-@pytest.mark.always("bf16_true")
-@pytest.mark.parametrize("precision", ["bf16_true", "fp64"])
-def test_other_precisions_keep_the_unit(train: Train, houses: str, precision: str) -> None:
-    run = train(
-        *data_of(houses, "price"), f"precision={precision}", "loss=huber", "metrics=regression",
-        "trainer.max_epochs=15", "optimizer.lr=0.003", "data.source.exclude=[rent]",
-    )  # fmt: skip
-    assert run.record["metrics"]["test/r2"] > 0.9
-
-
-def test_the_loss_sees_standardised_targets_and_the_metrics_do_not() -> None:
-    class Spy(nn.Module):
-        def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            self.seen = outputs, targets
-            return ((outputs - targets) ** 2).mean()
-
-    model, loss = nn.Linear(2, 1), Spy()
-    metrics = {"train": MetricCollection({}), "eval": MetricCollection({})}
-    module = Module(
-        model=model, task=task_of("regression"), loss=loss, optimizer=torch.optim.SGD, metrics=metrics,
-        target_scale=TargetScale([3e5], [1e5]),
-    )  # fmt: skip
-    inputs, targets = torch.randn(4, 2), torch.tensor([[1e5], [2e5], [3e5], [4e5]])
-    module.training_step((inputs, targets), 0)
-    assert loss.seen[1].flatten().tolist() == [-2, -1, 0, 1]
-    observed = module._step.observed
-    assert observed is not None
-    torch.testing.assert_close(module.scored(observed), 3e5 + 1e5 * model(inputs).detach())
-    assert torch.equal(observed[2], targets)
-
-
 @pytest.fixture(scope="module")
 def diabetes() -> list[str]:
     return ["data=diabetes", "callbacks=[default]", "device=cpu", "optimizer.lr=0.003"]
-
-
-def test_a_resumed_regression_is_the_same_to_the_bit(train: Train, diabetes: list[str]) -> None:
-    whole = train(*diabetes, "trainer.max_epochs=4", "scheduler=none")
-    part = train(*diabetes, "trainer.max_epochs=2", "scheduler=none")
-    resume(part.run_dir, ["trainer.max_epochs=4"])
-    saved = torch.load(part.run_dir / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-    last = whole.checkpoint("last")["state_dict"]
-    assert all(torch.equal(value, saved[name]) for name, value in last.items())
-    loaded = [assay.load(run.run_dir, map_location="cpu") for run in (whole, part)]
-    inputs = load_diabetes().data
-    assert np.array_equal(loaded[0](inputs).values, loaded[1](inputs).values)
 
 
 # -- the check -----------------------------------------------------------------------------------------------
@@ -164,13 +113,6 @@ def test_the_check_warns_of_targets_far_from_the_first_outputs(houses: str) -> N
     (note,) = (one for one in proved(*told, "data.standardize_targets=false").notes if one not in before)
     assert "the targets lie around 3." in note
     assert note.endswith("data.standardize_targets=true")
-
-
-def test_the_run_says_it_too(train: Train, diabetes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    train(*diabetes, "data.standardize_targets=false", "trainer.max_epochs=1")
-    assert "note   the targets lie around 148" in capsys.readouterr().out
-    train(*diabetes, "trainer.max_epochs=1")
-    assert "lie around" not in capsys.readouterr().out
 
 
 def test_a_loss_that_needs_the_targets_own_unit_is_refused() -> None:

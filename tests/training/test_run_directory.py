@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import subprocess
 from contextlib import chdir
 from pathlib import Path
@@ -46,13 +45,6 @@ def test_files_of_a_finished_run(digits_run: Trained) -> None:
     config = (digits_run.run_dir / "config.yaml").read_text()
     assert "${" not in config, "the config is resolved"
     assert sum(OmegaConf.create(config).spec.class_counts) == 1257
-
-
-def test_the_matrix_is_on_record(digits_run: Trained) -> None:
-    matrix = digits_run.record["matrices"]["test/confusion_matrix"]
-    assert sum(map(sum, matrix)) == 360
-    right = sum(matrix[index][index] for index in range(10))
-    assert right / 360 == pytest.approx(digits_run.result.metrics["test/accuracy"])
 
 
 def test_what_git_would_lose_is_kept(train: Train, tmp_path: Path) -> None:
@@ -109,23 +101,6 @@ def check_failed(run_dir: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_project")
-def test_a_failing_training_is_on_record(train: Train) -> None:
-    failed = train(
-        *FRAGILE, "callbacks=[checkpoint,last_checkpoint]", config_dir=PROJECT / "conf", raise_errors=False
-    )
-    assert (failed.result.status, failed.result.exit_code) == ("failed", 1)
-    check_failed(failed.run_dir)
-    assert len(failed.column("train/loss_step")) == 2, "what was logged before is kept"
-
-
-@pytest.mark.usefixtures("own_project")
-def test_a_failing_training_raises_in_a_notebook(train: Train, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="out of luck in step 3"):
-        train(*FRAGILE, config_dir=PROJECT / "conf", cwd=tmp_path)
-    check_failed(tmp_path / "run")
-
-
-@pytest.mark.usefixtures("own_project")
 def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
     arguments = [
         "train",
@@ -141,37 +116,6 @@ def test_a_failing_training_ends_the_command_with_1(tmp_path: Path) -> None:
     assert "failed: RuntimeError: out of luck in step 3" in ended.output
     assert "Traceback" not in ended.output
     check_failed(tmp_path / "run")
-
-
-STOPPED = ("data=digits", "model=linear", "callbacks=[default,stopping]", "callbacks.stopping.count=3")
-
-
-@pytest.mark.usefixtures("own_project")
-def test_ctrl_c_is_on_record(train: Train) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        stopped = train(*STOPPED, config_dir=PROJECT / "conf")
-        assert signal.getsignal(signal.SIGINT) is before, "a second Ctrl-C, or one in the next job, must work"
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert (stopped.result.status, stopped.result.exit_code) == ("interrupted", 130)
-    assert stopped.record["reason"] == "stopped by hand"
-    assert "test/accuracy" not in stopped.result.metrics
-    assert len(stopped.column("train/loss_step")) == 3, "what was logged before is kept"
-
-
-@pytest.mark.usefixtures("own_project")
-def test_ctrl_c_ends_the_command_with_130(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    own = ("--config-dir", str(PROJECT / "conf"), "trusted_packages=[own_project]")
-    arguments = ["train", *own, *STOPPED, "device=cpu", f"hydra.run.dir={tmp_path / 'run'}"]
-    try:
-        with chdir(tmp_path):
-            ended = CliRunner().invoke(app, arguments)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert ended.exit_code == 130
-    assert json.loads((tmp_path / "run" / "record.json").read_text())["status"] == "interrupted"
 
 
 def test_a_run_is_never_written_over(train: Train, tmp_path: Path) -> None:

@@ -69,12 +69,3 @@ def test_what_is_looked_at_does_not_change_the_weights(
     run = train(*DRAWING, "seed=7", *overrides)
     assert run.watch.losses == first.watch.losses
     assert digest(run) == digest(first)
-
-
-def test_num_workers_do_not_change_the_weights(train: Train) -> None:
-    """Random transforms sample by sample, in this process and in two others."""
-    drawing = (*DRAWING, "data/transform=crop_flip", "data.transform.crop_size=8", "data.transform.padding=1")
-    alone, helped = (train(*drawing, f"data.num_workers={workers}") for workers in (0, 2))
-    assert helped.watch.losses == alone.watch.losses
-    assert digest(helped) == digest(alone)
-    assert digest(train(*drawing, "data.transform.padding=2")) != digest(alone)

@@ -14,10 +14,7 @@ import pytest
 
 import assay
 from assay.check.checker import Checker
-from assay.cli.app import app
 from assay.errors import AssayError, DataError
-from assay.record import predictions_file
-from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.predict.predict import predict
 
@@ -94,23 +91,6 @@ def test_it_learns_and_says_what_became_of_the_texts(text_run: Trained) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
-def test_evaluated_again_the_scores_are_the_same_and_in_the_order_of_the_rows(text_run: Trained) -> None:
-    again = evaluate(text_run.run_dir)
-    for name, value in again.metrics.items():
-        assert value == pytest.approx(text_run.record["metrics"][name], abs=1e-6)
-    kept = predictions_file.read(text_run.run_dir / "predictions.parquet")
-    assert kept.targets is not None
-    texts = table()
-    predictor = assay.load(text_run.run_dir)
-    rows = [int(key) for key in kept.keys]
-    assert rows == sorted(rows)
-    expected = [kept.class_names[label] for label in kept.targets]
-    assert expected == texts["kind"].iloc[rows].tolist()
-    found = predictor(texts["words"].iloc[rows].tolist()).probabilities
-    np.testing.assert_allclose(found, kept.outputs, atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
 def test_all_that_a_text_may_come_in_is_predicted_alike(text_run: Trained, tmp_path: Path) -> None:
     predictor, texts = assay.load(text_run.run_dir), table()["words"].head(9).tolist()
     expected = predictor(texts).probabilities
@@ -150,14 +130,6 @@ def test_texts_that_cannot_be_predicted_are_rows_with_an_error(text_run: Trained
         predictor(str(path))
 
 
-def test_the_report_shows_wrong_texts_and_runs_none_of_them(text_run: Trained, capsys: Any) -> None:
-    app(["report", str(text_run.run_dir)], standalone_mode=False)
-    page = next(text_run.run_dir.glob("**/*.html")).read_text(encoding="utf-8")
-    assert "<script>alert" not in page
-    assert "\x1b" not in page
-    assert "\x1b[31m" not in said(capsys)
-
-
 def test_exported_it_takes_token_ids_of_any_length(text_run: Trained, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     from tokenizers import Tokenizer
@@ -194,46 +166,6 @@ def test_a_run_whose_tokenizer_is_lost_or_damaged_says_so(
     lose(run_dir / name)
     with pytest.raises(AssayError, match=re.escape(name)):
         assay.load(run_dir)
-
-
-@pytest.mark.always("[fruit,long]-multilabel-text_transformer")
-@pytest.mark.parametrize(
-    ("target", "task", "model"),
-    [
-        ("length", "regression", "bag_of_embeddings"),
-        ("[fruit,long]", "multilabel", "text_transformer"),
-        ("long", "binary", "text_transformer"),
-    ],
-)
-def test_other_tasks_are_checked_on_texts_and_trained(
-    train: Train, tmp_path: Path, model: str, target: str, task: str
-) -> None:
-    frame = table()
-    frame["long"], frame["fruit"] = frame["length"] > 10, frame["kind"] == "fruit"
-    frame[["long", "fruit"]] = frame[["long", "fruit"]].astype(int)
-    frame.to_parquet(path := tmp_path / "texts.parquet")
-    settings = [one for one in SETTINGS if not one.startswith(("data.source.target", "trainer"))]
-    run = train(
-        *settings,
-        f"data.source.path={path}",
-        f"data.source.target={target}",
-        f"model={model}",
-        f"data.source.task={task}",
-        "trainer.max_epochs=1",
-    )
-    assert run.record["status"] == "finished"
-    assert assay.load(run.run_dir).spec["task"] == task
-
-
-def test_a_declared_table_of_texts_is_proved_without_reading_it(path: Path) -> None:
-    spec = (
-        "+data.spec={task: multiclass, input_shape: [24], dtype: int64, vocab_size: 500, "
-        "class_counts: {all: [60, 50, 50]}}"
-    )
-    for model in ("bag_of_embeddings", "text_transformer"):
-        report = checked(*SETTINGS, f"data.source.path={path}", spec, f"model={model}")
-        assert not report.data_read
-        assert report.step is not None
 
 
 REFUSED = {
@@ -277,32 +209,3 @@ def test_what_does_not_go_with_texts_is_refused(path: Path, override: str) -> No
 def test_a_model_of_texts_refuses_other_data(data: str, model: str) -> None:
     with pytest.raises(AssayError, match=f"model={model} takes texts"):
         checked(f"data={data}", f"model={model}")
-
-
-FLAT = (*SETTINGS, "optimizer=sgd", "optimizer.lr=0.5", "data.eval_batch_size=8")
-
-
-@pytest.mark.long
-def test_texts_in_sixteen_bits_come_to_about_the_same(train: Train, path: Path) -> None:
-    job = (*FLAT, f"data.source.path={path}", "model=text_transformer", "model.dropout=0")
-    early = (*job, "optimizer.lr=0.001", "trainer.max_epochs=1")  # not all is learnt
-    whole, found = (train(*early, *more).record["metrics"]["test/loss"] for more in ((), ("precision=bf16",)))
-    assert found != whole > 0.1
-    assert found == pytest.approx(whole, rel=0.05)
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:.*are unlike the training rows")
-def test_scores_of_two_processes_are_those_of_all_texts(path: Path, tmp_path: Path) -> None:
-    job = (*FLAT, f"data.source.path={path}", "device=ddp_cpu", f"hydra.run.dir={tmp_path / 'run'}")
-    run = assay.train(job)
-    kept = predictions_file.read(run.run_dir / predictions_file.FILE)
-    assert len({*kept.keys}) == len(kept.keys) == 32, "each text of the test once"
-    again = evaluate(run.run_dir, ["device=cpu"])
-    expected = {name: value for name, value in run.metrics.items() if name.startswith("test/")}
-    assert again.metrics == pytest.approx(expected, rel=1e-5)
-    texts = table().iloc[[int(key) for key in kept.keys]]
-    said = assay.load(run.run_dir, map_location="cpu")(texts["words"].tolist())
-    np.testing.assert_allclose(said.probabilities, kept.outputs, atol=1e-6)
-    right = np.mean([one.label == kind for one, kind in zip(said, texts["kind"], strict=True)])
-    assert run.metrics["test/accuracy"] == pytest.approx(right, abs=1e-6)

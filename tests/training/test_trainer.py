@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import pytest
 import torch
@@ -49,16 +49,6 @@ def test_clipping_bounds_the_norm_of_each_step(train: Train) -> None:
     assert all(norm <= 0.5 * (1 + 1e-5) for norm in clipped.watch.grad_norms)
 
 
-def test_clipping_by_value_bounds_each_number(train: Train) -> None:
-    run = train(
-        *(*DIGITS, *SGD, "optimizer.lr=1.0", "trainer.limit_train_batches=1"),
-        *("trainer.gradient_clip_val=0.01", "trainer.gradient_clip_algorithm=value"),
-    )
-    # A step of plain SGD with lr 1 moves a weight by its gradient.
-    moved = [(run.weights[name] - value).abs().max() for name, value in run.watch.first_weights.items()]
-    assert float(max(moved)) == pytest.approx(0.01, rel=1e-4)
-
-
 def test_accumulation_takes_the_step_of_the_larger_batch(train: Train) -> None:
     plain = (*DIGITS, *SGD, "data.shuffle=false")
     whole = train(*plain, "data.batch_size=128", "trainer.limit_train_batches=2")
@@ -81,30 +71,11 @@ def test_limits(train: Train) -> None:
     assert run.trainer.global_step == 6
 
 
-def test_shares_as_limits(train: Train) -> None:
-    train(
-        *(*DIGITS, "data.eval_batch_size=16"),
-        *(
-            "trainer.limit_train_batches=0.5",
-            "trainer.limit_val_batches=0.5",
-            "trainer.limit_test_batches=0.25",
-        ),
-        callbacks=[count := Count()],
-    )
-    assert count.batches == {"train": 39 // 2, "val": 12 // 2, "test": 23 // 4}
-
-
 def test_max_steps_ends_in_mid_epoch(train: Train) -> None:
     run = train(*DIGITS, "trainer.max_steps=5", "trainer.max_epochs=3")
     assert run.trainer.global_step == 5 == len(run.watch.losses)
     assert run.result.status == "finished"
     assert "test/accuracy" in run.result.metrics
-
-
-def test_max_time_ends_a_run(train: Train) -> None:
-    run = train(*DIGITS, "trainer.max_time={milliseconds: 1}", "trainer.max_epochs=50")
-    assert len(run.watch.losses) < 10
-    assert run.result.status == "finished"
 
 
 def test_validation_every_so_often(train: Train) -> None:
@@ -136,22 +107,6 @@ def test_channels_last(train: Train) -> None:
     assert all(one.inputs.is_contiguous(memory_format=torch.channels_last) for one in last.watch.passes)
     for name, value in plain.weights.items():
         torch.testing.assert_close(last.weights[name], value, rtol=1e-3, atol=1e-4)
-
-
-def test_deterministic_and_benchmark(train: Train) -> None:
-    @final
-    class Benchmark(Callback):
-        seen: Any = None
-
-        def on_train_start(self, *_: object) -> None:
-            self.seen = torch.backends.cudnn.benchmark
-
-    short = (*DIGITS, "trainer.limit_train_batches=2")
-    plain = train(*short, callbacks=[off := Benchmark()])
-    assert (plain.watch.deterministic, off.seen) == (False, False)
-    assert train(*short, "trainer.deterministic=true").watch.deterministic is True
-    train(*short, "trainer.benchmark=true", callbacks=[on := Benchmark()])
-    assert on.seen is True
 
 
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.long)])

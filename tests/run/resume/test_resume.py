@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from contextlib import chdir
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import git
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
 from typer.testing import CliRunner
@@ -32,23 +30,12 @@ from assay.run.resume import resume
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import lightning as L
     from tests.conftest import Train, Trained
 
 JOB = (
     *("data=iris", "model=mlp", "data.batch_size=32", "trainer.max_epochs=2"),
     *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
 )
-
-
-class LosesBest(Callback):
-    """Removes the best checkpoint when training is over."""
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        del pl_module
-        if stage == "fit":
-            trainer.strategy.checkpoint_io.teardown()  # what is written in the background is there then
-            next(iter(Path(trainer.default_root_dir).rglob("best.ckpt"))).unlink()
 
 
 _interrupted: dict[tuple[object, ...], Path] = {}
@@ -114,20 +101,6 @@ def test_the_command_goes_on_where_the_run_is_and_then_has_nothing_to_add(
     assert {path: path.read_bytes() for path in moved.rglob("*") if path.is_file()} == files
     code, said = typed(moved, "optimizer.lr=0.5")
     assert (code, "optimizer.lr" in said, "trainer.max_epochs" in said) == (2, True, True)
-
-
-def test_seconds_are_those_of_all_times_and_warnings_are_said_each_time(train: Train, tmp_path: Path) -> None:
-    rare = "callbacks.checkpoint.every_n_epochs=99"
-    run_dir = interrupted(train, tmp_path, (*JOB, rare), "batch", 2)
-    known = RunRecord.load(run_dir)
-    assert 0 < known.seconds < 1000
-    known.seconds += 1000
-    known.save(run_dir)
-    code, said = typed(run_dir)
-    assert code == 0, said
-    assert 1000 < record(run_dir)["seconds"] < 2000
-    assert f"warning: {rare}: nothing will be saved" in said
-    assert (run_dir / "log.txt").read_text().count(f"{rare}: nothing will be saved") == 2
 
 
 def test_without_a_checkpoint_it_begins_anew_and_says_so(stopped: Path, train: Train) -> None:
@@ -203,30 +176,6 @@ def test_where_none_is_better_than_the_lost_one_none_is_called_best(
     assert "the weights of the last step are tested in its place" in (run_dir / "log.txt").read_text()
     code, said = typed(run_dir, "trainer.max_epochs=3")
     assert code == 0, said
-
-
-def test_what_a_better_checkpoint_has_taken_the_place_of_is_removed(train: Train) -> None:
-    """As if the process had died between saving the better one and removing the other one."""
-    named = "callbacks.checkpoint.filename='{epoch}-{step}'"
-    slow = "optimizer.lr=0.001"  # each epoch is better than the one before
-    job = (*JOB[:3], "trainer.max_epochs=3", "callbacks=[checkpoint]", slow, named)
-    before, run_dir = (train(*job, callbacks=[Interrupt("epoch", at)]).run_dir for at in (1, 2))
-    (old,) = (before / "checkpoints").glob("*.ckpt")
-    (new,) = (run_dir / "checkpoints").glob("*.ckpt")
-    assert old.name != new.name
-    for path in (old, old.with_name(f"{old.name}.sha256")):
-        shutil.copy(path, new.parent)
-    (new.parent / "mine.ckpt").write_text("kept by the user")
-    code, said = typed(run_dir)
-    assert code == 0, said
-    names = {path.name for path in (train(*job).run_dir / "checkpoints").iterdir()}
-    assert {path.name for path in new.parent.iterdir()} == names | {"mine.ckpt"}
-    assert new.name not in names
-
-
-def test_a_best_checkpoint_that_is_lost_while_training_does_not_end_the_run(train: Train) -> None:
-    after = train(*JOB, callbacks=[LosesBest()]).record
-    assert (after["status"], after["checkpoints"]) == ("finished", {"last": "last.ckpt"})
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -312,13 +261,6 @@ def test_where_the_schedule_depends_on_the_length_it_says_so(train: Train) -> No
     assert lrs[len(lrs) // 2 + 1] > 1e-5
 
 
-def test_what_is_no_run_is_told_before_torch_is_imported(tmp_path: Path) -> None:
-    code, said = typed(tmp_path / "nothing")
-    assert code != 0
-    assert "there is no run directory" in said
-    assert "torch" in sys.modules  # by this test; tests/contract looks at the command itself
-
-
 @pytest.mark.always("tensorboard")
 @pytest.mark.filterwarnings("ignore")  # MLflow has its own
 @pytest.mark.parametrize("logger", ["tensorboard", "mlflow"])
@@ -381,12 +323,6 @@ def test_code_that_must_be_in_a_commit_must_be_so_when_the_run_goes_on(
     assert record(run_dir) == before
 
 
-def test_a_clock_that_was_put_back(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.run.execute.now", lambda: "2001-01-01T00:00:00+00:00")
-    assert typed(stopped)[0] == 0
-    assert record(stopped)["finished"] == record(stopped)["resumed"][0]["at"] >= record(stopped)["started"]
-
-
 @pytest.mark.always("edited")
 @pytest.mark.parametrize(
     ("change", "says"),
@@ -413,13 +349,3 @@ def test_rows_that_are_lost_are_said_at_the_end(
     assert says in record(run_dir)["reason"]
     code, said = typed(run_dir)
     assert "nothing to add" in said
-
-
-@pytest.mark.parametrize("value", ["x", "1.5", "-3"])
-def test_a_mistyped_length_is_not_blamed_on_the_checkpoint(stopped: Path, value: str) -> None:
-    before = record(stopped)
-    code, said = typed(stopped, f"trainer.max_epochs={value}")
-    assert code != 0
-    assert said.startswith("error: trainer.max_epochs")
-    assert "last.ckpt" not in said
-    assert record(stopped) == before

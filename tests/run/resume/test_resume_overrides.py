@@ -12,7 +12,7 @@ from tests.run.test_interpolations import SPEC
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import known, to_yaml
 from assay.run.resume import Change, change
-from assay.run.saved_config import as_written, interpolations
+from assay.run.saved_config import interpolations
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,6 @@ def changed(run: tuple[DictConfig, dict[str, str]], *overrides: str) -> Change:
     return change(Path("moved"), run[0].copy(), run[1], overrides)
 
 
-def test_a_run_that_was_moved_is_the_same(run: tuple[DictConfig, dict[str, str]]) -> None:
-    job = changed(run)
-    assert (job.changed, job.notes, job.stop_holds) == ({}, [], True)
-    assert job.config.run_dir == "moved"
-    assert "spec" not in job.config
-
-
 def test_what_refers_to_a_changed_value_follows_it(run: tuple[DictConfig, dict[str, str]]) -> None:
     rate = run[0].optimizer.lr
     job = changed(run, "optimizer.lr=0.5")
@@ -66,14 +59,3 @@ def test_what_the_length_of_the_run_decides_is_told(run: tuple[DictConfig, dict[
     job = changed(run, f"trainer.max_epochs={epochs + 1}")
     assert job.changed == {"trainer.max_epochs": (epochs, epochs + 1), "scheduler.total_steps": (3, None)}
     assert "decides scheduler.total_steps (${spec.total_steps})" in job.notes[1]
-
-
-def test_a_run_that_died_before_it_read_its_data_takes_changes_too(
-    run: tuple[DictConfig, dict[str, str]],
-) -> None:
-    config = as_written(run[0], run[1])
-    with open_dict(config):
-        del config["spec"]
-    job = change(Path("moved"), config, run[1], ["scheduler.total_steps=99"])
-    assert job.config.scheduler.total_steps == 99
-    assert job.changed == {"scheduler.total_steps": (None, 99)}

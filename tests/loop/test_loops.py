@@ -1,0 +1,128 @@
+"""Steps against the loop that anybody would write, and callbacks and modules that come later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import Callback, LambdaCallback
+from tests.callbacks.quiet_trainer import quiet_trainer
+from tests.loop.small_fit import Line, batches, by_hand, fit, same_weights
+from torch.utils.data import DataLoader
+from typing_extensions import override
+
+from assay.build.trainer import quiet
+from assay.loop.fit_loop import install
+
+if TYPE_CHECKING:
+    import torch
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_weights_are_those_of_a_loop_by_hand(accumulate: int) -> None:
+    module = Line()
+    trainer = fit(module, accumulate_grad_batches=accumulate)
+    assert trainer.global_step == 6 // accumulate
+    assert same_weights(module, by_hand(trainer.global_step, accumulate))
+
+
+class Forgetful(Line):
+    """Its optimizer_step calls nothing."""
+
+    @override
+    def optimizer_step(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def test_a_closure_that_is_not_called_is_told() -> None:
+    with pytest.raises(MisconfigurationException, match="the closure was not called"):
+        fit(Forgetful())
+
+
+def test_a_hook_of_torch_that_comes_late_is_called_before_the_closure_as_lightning_has_it() -> None:
+    seen: list[str] = []
+    module = Line()
+
+    def begin(trainer: Any, _: Any, __: Any, batch_idx: int) -> None:
+        seen.append(f"batch {batch_idx}")
+        if batch_idx == 1:
+            trainer.optimizers[0].register_step_pre_hook(lambda *_: seen.append("hook"))
+
+    look = LambdaCallback(on_train_batch_start=begin, on_before_backward=lambda *_: seen.append("backward"))
+    fit(module, look, limit_train_batches=3)
+    assert seen == ["batch 0", "backward", "batch 1", "hook", "backward", "batch 2", "hook", "backward"]
+    assert same_weights(module, by_hand(3))
+
+
+class LoggingGradients(Line):
+    """Logs from within the backward pass, through a hook of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+        self.net.weight.register_hook(self.log_gradient)  # type: ignore[no-untyped-call]  # torch left it untyped
+
+    def log_gradient(self, gradient: torch.Tensor) -> None:
+        self.seen.append(self._current_fx_name)
+        self.log("gradient", gradient.norm())
+
+
+def test_a_hook_of_a_tensor_may_log() -> None:
+    module = LoggingGradients()
+    trainer = fit(module)
+    assert module.seen == ["backward"] * 6
+    assert trainer.callback_metrics["gradient"] > 0
+
+
+class Validating(Line):
+    """Has a validation, too; notes what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    @override
+    def validation_step(self, *given: Any) -> None:
+        self.seen.append(len(given))
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end", "on_before_backward"])
+def test_a_callback_that_comes_in_an_epoch_is_called_from_the_next_batch_on(hook: str) -> None:
+    seen: list[int] = []
+    late = LambdaCallback(
+        on_train_batch_start=lambda *given: seen.append(given[3]),
+        on_before_zero_grad=lambda *_: seen.append(-1),
+    )
+
+    def bring(trainer: Any, *_: Any) -> None:
+        if late not in trainer.callbacks and trainer.fit_loop.epoch_loop.batch_idx == 3:
+            trainer.callbacks.append(late)
+
+    brings: Callback = LambdaCallback(**{hook: bring})
+    fit(Validating(), brings, val=batches(12), val_check_interval=2)
+    assert seen == [4, -1, 5, -1]
+
+
+@pytest.mark.filterwarnings("ignore:train_dataloader gave None:UserWarning")
+def test_a_batch_that_is_none_is_skipped() -> None:
+    first, *rest = batches()
+    module = Line()
+    samples: Any = [first, None, *rest]
+    trainer = fit(module, train=DataLoader(samples, None, collate_fn=lambda sample: sample))
+    assert trainer.global_step == 6
+    assert same_weights(module, by_hand(6))
+
+
+def test_another_module_is_asked_anew_what_its_step_takes() -> None:
+    class Short(Validating):
+        @override
+        def validation_step(self, batch: Any) -> None:
+            super().validation_step(batch)
+
+    with quiet():
+        trainer = quiet_trainer()
+        install(trainer)
+        for module, number in ((Validating(), 2), (Short(), 1), (Validating(), 2)):
+            trainer.validate(module, batches(12), verbose=False)
+            assert module.seen == [number]
