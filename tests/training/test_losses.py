@@ -148,7 +148,7 @@ def teacher(train: Train) -> Trained:
 
 
 AUGMENTS: dict[str, list[str]] = {
-    **dict.fromkeys(("none", "mixup", "cutmix", "mixup_or_cutmix", "teacher"), []),
+    **{name: [] for name in ("none", "mixup", "cutmix", "mixup_or_cutmix", "teacher")},
     "flip_crop": ["augment.padding=1", "augment.flip=0.0"],
     "flip_crop_mixup": ["augment.transforms.0.padding=1", "augment.transforms.0.flip=0.0"],
 }
