@@ -141,9 +141,7 @@ def test_in_the_background_the_state_is_that_of_the_call(
     assert loaded["state_dict"]["tied"].data_ptr() == loaded["state_dict"]["w"].data_ptr()
 
 
-def test_one_step_one_copy_another_step_of_a_large_one_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_step_of_a_large_one_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, file = Slow(monkeypatch), CheckpointFile(background=True)
     large = torch.zeros(_SMALL // 4 + 1)
     state: dict[str, Any] = {"epoch": 1, "state_dict": {"w": large}}

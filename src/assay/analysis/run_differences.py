@@ -143,41 +143,6 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
     return lines
 
 
-def relative_differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
-    """The largest relative difference of each logged column and each final score, the largest first."""
-    largest: dict[str, float] = {}
-
-    def take(name: str, first: Any, second: Any) -> None:
-        size = _relative(first, second)
-        if size and not name.startswith(_OF_THE_MACHINE):
-            largest[name] = max(size, largest.get(name, 0.0))
-
-    before, after = _rows(run_dir / "metrics.csv"), _rows(again / "metrics.csv")
-    for row, new in zip(before, after, strict=False):
-        for name in {**row, **new}:
-            take(name, row.get(name), new.get(name))
-    take("rows of metrics.csv", None if len(before) != len(after) else 0, 0)
-    for name in record.metrics.keys() | made.metrics.keys():
-        take(name, record.metrics.get(name), made.metrics.get(name))
-    return dict(sorted(largest.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _relative(first: Any, second: Any) -> float:
-    """Of two numbers, which may be text; infinite where one is none or not finite.
-
-    >>> _relative("1.0", 1.0), _relative("nan", math.nan), _relative(1.0, 0.75), _relative(None, 1.0)
-    (0.0, 0.0, 0.25, inf)
-    """
-    try:
-        first, second = float(first), float(second)
-    except (TypeError, ValueError):
-        return 0.0 if first == second else math.inf
-    if _same(first, second):
-        return 0.0
-    size = abs(first - second) / max(abs(first), abs(second))
-    return size if math.isfinite(size) else math.inf
-
-
 def _other_predictions(run_dir: Path, again: Path) -> str:
     """How many samples a model says something else of; empty where none, or where a run has kept nothing."""
     import numpy as np

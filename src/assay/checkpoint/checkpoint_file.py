@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-import weakref
 import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -26,23 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from io import BufferedReader
 
-_MAY_DIFFER = 0.1
-_WORD = 8
-
 
 @final
 class Snapshot:
     """Copies of the memory behind tensors, each piece once, whatever shares it."""
 
-    def __init__(self, earlier: Snapshot | None = None, release: Callable[[], None] = lambda: None) -> None:
+    def __init__(self) -> None:
         self._copies: dict[tuple[str, int, int], torch.UntypedStorage] = {}
-        self._earlier = earlier._copies if earlier is not None else {}
-        self._release = release
-        self._free = _MAY_DIFFER * (0 if earlier is None else earlier.nbytes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds, with those that it shares."""
+        """Bytes that it holds."""
         return sum(copy.nbytes() for copy in self._copies.values())
 
     def copy(self, value: Any) -> Any:
@@ -66,37 +59,13 @@ class Snapshot:
             return tensor.to(device, copy=True)
         if tensor.is_conj() or tensor.is_neg():  # has no memory as it reads
             return tensor.resolve_conj().resolve_neg().to(device, copy=True)
-        storage = self._storage(tensor.untyped_storage())
-        empty = torch.empty(0, dtype=tensor.dtype)
-        return empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
-
-    def _storage(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        storage = tensor.untyped_storage()
         key = (str(storage.device), storage.data_ptr(), storage.nbytes())
         if key not in self._copies:
             here = storage.cpu()  # type: ignore[no-untyped-call]  # itself, where it lies there already
-            earlier = self._earlier.get(key)
-            if earlier is not None and _equal(earlier, here):
-                self._copies[key] = earlier
-            else:
-                self._make_room(storage.nbytes())
-                self._copies[key] = storage.clone() if here is storage else here
-        return self._copies[key]
-
-    def _make_room(self, size: int) -> None:
-        self._free -= size
-        if self._earlier and self._free < 0:
-            self._earlier = {}
-            self._release()
-
-
-def _equal(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
-    """Whether the bytes are the same: as numbers, -0.0 would equal 0.0, and no NaN itself."""
-    whole = one.nbytes() // _WORD * _WORD
-    a, b = (torch.empty(0, dtype=torch.uint8).set_(storage) for storage in (one, other))
-    # As 64-bit words; bytes take eight times as long.
-    return torch.equal(a[:whole].view(torch.int64), b[:whole].view(torch.int64)) and torch.equal(
-        a[whole:], b[whole:]
-    )
+            self._copies[key] = storage.clone() if here is storage else here
+        empty = torch.empty(0, dtype=tensor.dtype)
+        return empty.set_(self._copies[key], tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 _PAUSE = 1.0
@@ -201,7 +170,8 @@ class CheckpointFile(CheckpointIO):
     def __init__(self, *, background: bool = False) -> None:
         self._background = background
         self._writer = BackgroundWriter()
-        self._latest: Callable[[], Snapshot | None] = lambda: None
+        self._large: Hashable = None
+        """The moment of the last large checkpoint."""
         self._error: BaseException | None = None
 
     def save_checkpoint(
@@ -219,15 +189,14 @@ class CheckpointFile(CheckpointIO):
         for name in ("hyper_parameters", "datamodule_hyper_parameters"):
             if name in kept:
                 kept[name], _ = plain_part(kept[name])
-        content = plain(kept)
-        earlier = self._latest()
-        held = earlier is not None and earlier.nbytes > _SMALL
-        snapshot = Snapshot(earlier, release=self._writer.wait if held else lambda: None)
-        copied = snapshot.copy(content)
-        self._latest = weakref.ref(snapshot)  # its memory is free once it is written
         moment = (checkpoint.get("epoch"), checkpoint.get("global_step"))
-        write = partial(_write, copied, target, snapshot)
-        self._do(write, target, moment, may_wait=snapshot.nbytes <= _SMALL)
+        if self._large not in (None, moment):
+            self._writer.wait()  # large ones of two steps are never held at once
+        snapshot = Snapshot()
+        copied = snapshot.copy(plain(kept))
+        is_small = snapshot.nbytes <= _SMALL
+        self._large = None if is_small else moment
+        self._do(partial(_write, copied, target), target, moment, may_wait=is_small)
 
     def load_checkpoint(
         self,
@@ -308,8 +277,7 @@ def read(
     return loaded
 
 
-def _write(content: dict[str, Any], target: Path, snapshot: Snapshot) -> None:
-    del snapshot  # the caller keeps it until this returns: saves of the same tensors look at it
+def _write(content: dict[str, Any], target: Path) -> None:
     try:
         remove_unfinished(target.parent, target.name)
         with replacing(target) as file:

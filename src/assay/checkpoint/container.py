@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -149,23 +148,3 @@ def weights_sha256(state: Mapping[str, Any]) -> str:
             digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())
             digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def relative_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> float:
-    """The largest difference of two tensors' elements to the largest element, over all tensors.
-
-    >>> one = {"a": torch.tensor([4.0, 0.0]), "n": torch.tensor(3)}
-    >>> relative_difference(one, {**one, "a": torch.tensor([4.0, 0.5])})
-    0.125
-    """
-    one, other = ({n: t for n, t in state.items() if isinstance(t, torch.Tensor)} for state in (then, now))
-    if {n: t.shape for n, t in one.items()} != {n: t.shape for n, t in other.items()}:
-        return math.inf
-    return max((_relative(one[name].double(), other[name].double()) for name in one), default=0.0)
-
-
-def _relative(one: torch.Tensor, other: torch.Tensor) -> float:
-    if torch.equal(one, other) or not one.numel():
-        return 0.0
-    size = float((one - other).abs().max() / torch.maximum(one.abs().max(), other.abs().max()))
-    return size if math.isfinite(size) else math.inf

@@ -113,28 +113,24 @@ def reproduce(
         bool,
         typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
     ] = False,
-    tolerance: Annotated[
-        float, typer.Option("--tolerance", metavar="R", help="Take relative differences up to this for none.")
-    ] = 0.0,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
 
-    The exit code is 0 where everything is the same, or within --tolerance, and 1 otherwise. Code that is not
-    what lies in the current checkout is brought back beside it: a run of somebody else's is somebody else's
-    code.
+    The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
+    current checkout is brought back beside it; trust it only if you know whose it is.
     """
     with reported(debug, as_json=as_json) as document:
         from assay.run.reproduce import reproduce as run_again
         from assay.run.reproduce import show
 
-        result = run_again(run, overrides or [], trust_code=trust_code, tolerance=tolerance)
+        result = run_again(run, overrides or [], trust_code=trust_code)
         show(result)
         document.say("reproduce", result)
-        if result.exit_code:
-            document.fail(f"{result.verdict}: {result.different[0]}", code=result.exit_code)
-            raise typer.Exit(result.exit_code)
+        if not result.identical:
+            document.fail(f"different: {result.different[0]}", code=1)
+            raise typer.Exit(1)
 
 
 def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:

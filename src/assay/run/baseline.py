@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from assay.record.run_record import RunRecord
     from assay.task.prediction.predictions import Predictions
 
+    Score = Callable[[Any, Any], float]
+
 log = logging.getLogger("assay")
 _MOST_ROWS: Final = 20_000
 _MOST_STREAMED: Final = 2000
@@ -110,21 +112,18 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
     fitted = {name: _fit(name, train, size, is_real=is_real) for name in names}
     name = names[0]
     if len(names) > 1 and len(val.targets):
-        name = max(names, key=lambda one: points(val.targets, fitted[one](val))[0])
+        name = max(names, key=lambda one: points(val.targets, fitted[one](val)))
     return _verdict(name, score, points, fitted[name](test)[order], predictions)
 
 
-def _verdict(
-    name: str, score: str, points: Callable[[Any, Any], Any], outputs: Any, predictions: Predictions
-) -> dict[str, Any]:
+def _verdict(name: str, score: str, points: Score, outputs: Any, predictions: Predictions) -> dict[str, Any]:
     targets: Any = predictions.targets
     targets = predictions.outputs if targets is None else targets  # confusions have both
-    (own, own_points), (value, other_points) = points(targets, predictions.outputs), points(targets, outputs)
-    if own_points is not None:
-        noise = float((own_points - other_points).std() / np.sqrt(max(1, len(targets))))
-    else:
-        noise = _bootstrap(targets, predictions.outputs, outputs, points)
-    difference = own - value
+    own, value = points(targets, predictions.outputs), points(targets, outputs)
+    generator = np.random.default_rng(0)
+    draws = [generator.integers(0, len(targets), len(targets)) for _ in range(_DRAWS)]
+    moves = [points(targets[at], predictions.outputs[at]) - points(targets[at], outputs[at]) for at in draws]
+    difference, noise = own - value, float(np.std(moves))
     ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
     return {
         "name": name,
@@ -137,51 +136,32 @@ def _verdict(
     }
 
 
-def _scoring(predictions: Predictions) -> tuple[str, Callable[[Any, Any], tuple[float, Any]]]:
-    """Name of the score, and what gives it with each sample's share in it; None for what is not a mean."""
+def _scoring(predictions: Predictions) -> tuple[str, Score]:
+    """Name of the score, and what computes it from targets and outputs."""
+    from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
+
     task = task_of(predictions.task)
     if task.has_real_targets:
-
-        def of_values(targets: Any, values: Any) -> tuple[float, Any]:
-            spread = np.maximum(targets.var(0), 1e-12)
-            points = 1 - ((targets - values) ** 2 / spread).mean(1)
-            return float(points.mean()), points
-
-        return "r2", of_values
+        return "r2", lambda targets, values: float(metrics.r2_score(targets, values))
     if predictions.kind == "confusions":
+        return "mean_iou", lambda _, outputs: _mean_iou(outputs, len(predictions.class_names))
+    if task.by_class and task.num_classes != 2:
+        return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
 
-        def of_masks(_: Any, outputs: Any) -> tuple[float, Any]:
-            counts = outputs.sum(0).reshape([len(predictions.class_names)] * 2)
-            union = counts.sum(0) + counts.sum(1) - counts.diagonal()
-            return float((counts.diagonal()[union > 0] / union[union > 0]).mean()), None
+    def average_precision(targets: Any, outputs: Any) -> float:
+        said = outputs[:, 1] if targets.ndim == 1 else outputs
+        seen = targets.any(0)  # a label that no sample has is in no mean
+        if targets.ndim > 1:
+            targets, said = targets[:, seen], said[:, seen]
+        return float(metrics.average_precision_score(targets, said)) if seen.any() else 0.0
 
-        return "mean_iou", of_masks
-    if not task.by_class or task.num_classes == 2:
-        from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]  # it has no stubs
-
-        def of_labels(targets: Any, outputs: Any) -> tuple[float, Any]:
-            said = outputs[:, 1] if targets.ndim == 1 else outputs
-            seen = targets.any(0)  # a label that no sample has is in no mean
-            if targets.ndim > 1:
-                targets, said = targets[:, seen], said[:, seen]
-            return (float(average_precision_score(targets, said)) if seen.any() else 0.0), None
-
-        return "average_precision", of_labels
-
-    def of_classes(targets: Any, outputs: Any) -> tuple[float, Any]:
-        points = (outputs.argmax(1) == targets).astype(float)
-        return float(points.mean()), points
-
-    return "accuracy", of_classes
+    return "average_precision", average_precision
 
 
-def _bootstrap(targets: Any, ours: Any, theirs: Any, points: Callable[[Any, Any], Any]) -> float:
-    """Standard error of the difference, by drawing the test samples again."""
-    generator = np.random.default_rng(0)
-    draws = (generator.integers(0, len(targets), len(targets)) for _ in range(_DRAWS))
-    return float(
-        np.std([points(targets[at], ours[at])[0] - points(targets[at], theirs[at])[0] for at in draws])
-    )
+def _mean_iou(outputs: Any, num_classes: int) -> float:
+    counts = outputs.sum(0).reshape(num_classes, num_classes)
+    union = counts.sum(0) + counts.sum(1) - counts.diagonal()
+    return float((counts.diagonal()[union > 0] / union[union > 0]).mean())
 
 
 def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:

@@ -13,22 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import open_dict
 
-from assay.analysis.run_differences import causes, differences, relative_differences
-from assay.config.serialize import fingerprint
+from assay.analysis.run_differences import causes, differences
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import temporary_folder
-from assay.files.symlinks import RESULTS, read_whole
+from assay.files.symlinks import RESULTS
 from assay.process.children import kill, received, start, wait
 from assay.record.code_patch import code_at
 from assay.record.outcome import exit_code_of
 from assay.record.provenance import changed_files, differences_within, git_state, package_changes, packages
 from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord
-from assay.run.reproduce_process import CODE, REFUSED, WEIGHTS
-from assay.run.saved_config import as_written, judged_config
+from assay.run.reproduce_process import CODE, REFUSED
+from assay.run.saved_config import judged_config
 from assay.targets.allowed_targets import check_targets
 from assay.targets.objects import missing
 from assay.targets.trust import KEY, typed_packages
@@ -44,9 +43,6 @@ _SWITCHES: Final = (
     *("OPENBLAS_NUM_THREADS", "PYTHONHASHSEED"),
 )
 """Switches that a run gets again: they change numbers and nothing else."""
-_ROUNDING: Final = 1e-3
-"""Relative difference up to which other processors, threads and versions are the likely cause."""
-_SHOWN: Final = 6
 _PLAIN: Final = re.compile(r"[\w:,.=+-]+", re.ASCII)
 
 
@@ -56,12 +52,8 @@ class Reproduction:
     """What came of it.
 
     Attributes:
-        verdict: `identical`, `within rounding`, or `different`.
         identical: Every row of metrics.csv, every final score and every bit of the weights are the same.
         different: What is not, first of all the first step; empty when identical.
-        largest: The largest relative difference of each column and score that is not the same, and of the
-            weights (of a tensor's largest difference to its largest value), the largest first.
-        tolerance: Relative difference that was asked to be taken for none.
         likely: What differs between the two runs and so may be the cause, the most likely first.
         notes: What else the user should know, such as other versions of packages.
         rows: How many rows were compared.
@@ -71,25 +63,11 @@ class Reproduction:
 
     identical: bool
     different: Sequence[str] = ()
-    largest: Mapping[str, float] = field(default_factory=dict)
-    tolerance: float = 0.0
     likely: Sequence[str] = ()
     notes: Sequence[str] = ()
     rows: int = 0
     weights_sha256: str = ""
     kept: Path | None = None
-    verdict: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        known = bool(self.largest) and max(self.largest.values()) <= max(self.tolerance, _ROUNDING)
-        verdict = "identical" if self.identical else "within rounding" if known else "different"
-        object.__setattr__(self, "verdict", verdict)
-
-    @property
-    def exit_code(self) -> int:
-        """0 where it is identical, or no difference is larger than the tolerance that was asked for."""
-        asked = bool(self.largest) and max(self.largest.values()) <= self.tolerance
-        return 0 if self.identical or asked else 1
 
 
 @dataclass
@@ -102,9 +80,7 @@ class _Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def reproduce(
-    run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False, tolerance: float = 0.0
-) -> Reproduction:
+def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: bool = False) -> Reproduction:
     """Run a finished run again, in a process and a directory of its own, and compare.
 
     Neither the run's directory nor the checkout is written to. The code is that of the checkout where this
@@ -112,10 +88,6 @@ def reproduce(
     """
     run_dir = Path(run).resolve()
     record = RunRecord.load(run_dir)
-    if not 0 <= tolerance < 1:
-        raise ConfigError(
-            f"{tolerance:g} is not a relative difference", key="--tolerance", hint="--tolerance 1e-4"
-        )
     for argument, kind in record.objects.items():
         raise missing(argument, kind)
     removed = _check_record(run_dir, record)
@@ -137,8 +109,6 @@ def reproduce(
         return Reproduction(
             identical=not different,
             different=different,
-            largest=_largest(run_dir, record, again, made) if different else {},
-            tolerance=tolerance,
             likely=causes(record, made) if different else (),
             notes=[*plan.notes, *removed, *_notes(record)],
             rows=_count_rows(again),
@@ -160,12 +130,7 @@ def show(result: Reproduction) -> None:
             f"[bold green]identical[/bold green]: {result.rows} rows of metrics.csv, all scores{weights}"
         )
         return
-    style = "bold yellow" if result.verdict == "within rounding" else "bold red"
-    console.print(f"[{style}]{result.verdict}[/{style}]")
-    sizes = [f"{name} {size:.2g}" for name, size in result.largest.items()]
-    if sizes:
-        more = f" and {len(sizes) - _SHOWN} more" if len(sizes) > _SHOWN else ""
-        console.print(f"  largest relative difference: {', '.join(sizes[:_SHOWN])}{more}", markup=False)
+    console.print("[bold red]different[/bold red]")
     for label, lines in (("", result.different), ("likely cause: ", result.likely)):
         for line in lines:
             console.print(f"  {label}{line}", markup=False)
@@ -190,22 +155,10 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     if changed:
         are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
         raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
-    if fingerprint(as_written(_config(run_dir), record.interpolations)) != record.fingerprint:
-        raise AssayError(f"config.yaml in {run_dir} is not the config that the run's record was made for")
-    patch = run_dir / "code.patch"
-    if record.patch_sha256 != (hashlib.sha256(read_whole(patch)).hexdigest() if patch.is_file() else ""):
-        raise AssayError(f"code.patch in {run_dir} is not the patch that the run's record was made for")
     known = (
         "the SHA-256 of the weights is on record" if record.weights_sha256 else "its weights are not known"
     )
     return [f"removed: {', '.join(removed)}; {known}"] if removed else []
-
-
-def _config(run_dir: Path) -> DictConfig:
-    config = load_mapping(run_dir / "config.yaml")
-    with open_dict(config):
-        config.pop("spec", None)
-    return config
 
 
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:
@@ -240,7 +193,7 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 
 def _needs_own_code(run_dir: Path) -> bool:
-    config = _config(run_dir)
+    config = load_mapping(run_dir / "config.yaml")
     with open_dict(config):
         config[KEY] = []
     try:
@@ -324,15 +277,6 @@ def _environment(record: RunRecord) -> dict[str, str]:
     switches = {name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))}
     switches.setdefault("OMP_NUM_THREADS", str(int(record.machine.get("threads") or 1)))
     return kept | switches
-
-
-def _largest(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> dict[str, float]:
-    """Relative differences, those of the weights among them where the new process could compare them."""
-    found = relative_differences(run_dir, record, again, made)
-    told = again.parent / WEIGHTS
-    if told.is_file():
-        found["weights"] = float(json.loads(told.read_text(encoding="utf-8")))
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def _count_rows(run_dir: Path) -> int:

@@ -21,8 +21,6 @@ CODE: Final = "code"
 """Folder of the code of the run, where that is not the checkout's."""
 REFUSED: Final = "refused.json"
 """Message and hint of the error that kept the run from beginning."""
-WEIGHTS: Final = "weights.json"
-"""How far the last checkpoints of both runs are from each other."""
 
 
 def main() -> None:
@@ -62,21 +60,9 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
         data_sha256=record.data_sha256,
         micro_batch=record.micro_batch,
     )
-    _compare_weights(run_dir, again)
     code = again.parent / CODE
     if code.is_dir():
         _check_origin(code, [*config.trusted_packages])
-
-
-def _compare_weights(run_dir: Path, again: Path) -> None:
-    """Note how far the last checkpoints of both runs are from each other, where both are there."""
-    from assay.checkpoint.checkpoint_file import CheckpointFile
-    from assay.checkpoint.container import relative_difference
-
-    then, now = (folder / "checkpoints" / "last.ckpt" for folder in (run_dir, again))
-    if then.is_file() and now.is_file():
-        states = (CheckpointFile().load_checkpoint(path)["state_dict"] for path in (then, now))
-        (again.parent / WEIGHTS).write_text(json.dumps(relative_difference(*states)), encoding="utf-8")
 
 
 def _check_origin(code: Path, packages: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.run.continuation import threads_of
 from assay.run.saved_config import as_written, interpolations, read_config
-from assay.run.train import go_on, result_of
+from assay.run.train import continue_run, result_of
 from assay.targets.external_values import check_outside
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
@@ -268,7 +268,7 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     for note in entry["notes"]:
         console.print(note, markup=False)
     again = _begun_again(record, entry)
-    return go_on(job.config, again, patch=patch, raise_errors=raise_errors)
+    return continue_run(job.config, again, patch=patch, raise_errors=raise_errors)
 
 
 def _adds(job: Change) -> bool:
@@ -320,11 +320,6 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
 def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
     state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
     trainer = str(config.trainer.get("_target_"))
-    if "resume_point" in checkpoint and "position" not in state:
-        raise AssayError(
-            f"{path} was saved by an earlier version of assay, in whose form no run can go on any more",
-            hint="assay eval, predict and export take it; go on with the version that saved it",
-        )
     if "position" not in state and not trainer.startswith("lightning."):
         raise ConfigError(
             f"{trainer} has loops of its own, with which no run can go on from {path}",

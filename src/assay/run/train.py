@@ -51,7 +51,8 @@ from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import ArrayLike
     from omegaconf import DictConfig
@@ -219,57 +220,71 @@ def run_job(
     micro_batch: Mapping[str, int] | None = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that."""
-    run_dir, report, warnings = Path(config.run_dir), proof.report, proof.report.warnings
     kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
-    processes = num_local_processes(config)
-    if processes > 1:
-        if callbacks or kinds():
-            raise ConfigError(
-                f"the job runs in {processes} processes of its own, which no object given in Python reaches",
-                hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
-            )
-        prepare(config)
-        with begun(run_dir, config, overrides, chosen, plain=known(config), **kept):
-            _launch(config, processes, warnings)
-        return result_of(run_dir)
-    with quiet():
-        assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
-        check_declared({} if report.data_read else report.spec, assembly.config)
-        # From here on there is a run; everything that can be wrong with the config was found before.
-        plain = assembly.plain
-        _add(callbacks, assembly)
-        with begun(run_dir, config, overrides, chosen, plain=plain, **kept) as record:
-            execute(
-                assembly, record, run_dir, raise_errors=raise_errors, warnings=warnings, callbacks=callbacks
-            )
-    return result_of(run_dir, assembly)
+    if num_local_processes(config) > 1 and (callbacks or kinds()):
+        raise ConfigError(
+            f"the job runs in {num_local_processes(config)} processes of its own, which no object given in "
+            "Python reaches",
+            hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
+        )
+
+    def opened(assembly: Assembly | None) -> AbstractContextManager[RunRecord]:
+        plain = known(config) if assembly is None else assembly.plain
+        return create_run(Path(config.run_dir), config, overrides, chosen, plain=plain, **kept)
+
+    return _run(config, proof, opened, callbacks=callbacks, raise_errors=raise_errors)
 
 
-def go_on(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
+def continue_run(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
     """Go on with a run in its own directory."""
     run_dir = Path(config.run_dir)
     proof = prove(config, record.resumed[-1]["overrides"])
-    warnings = proof.report.warnings
-    say_warnings(warnings)
+    say_warnings(proof.report.warnings)
     changed = record.resumed[-1]["changed"]
     before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
     record.config_fingerprint = config_fingerprint(before)
     same_logs(config, record)
-    processes = num_local_processes(config)
+
+    @contextmanager
+    def opened(assembly: Assembly | None) -> Iterator[RunRecord]:
+        if assembly is not None:
+            same_data(assembly, record)
+        with _refusal(run_dir, hint=_ROOM):
+            plain = known(config) if assembly is None else assembly.plain
+            _write_again(RunDirectory(run_dir), plain, record, patch)
+        yield record
+
+    return _run(config, proof, opened, raise_errors=raise_errors)
+
+
+def _run(
+    config: DictConfig,
+    proof: Proof,
+    opened: Callable[[Assembly | None], AbstractContextManager[RunRecord]],
+    *,
+    callbacks: Sequence[Callback] = (),
+    raise_errors: bool,
+) -> RunResult:
+    """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
+    run_dir, report, processes = Path(config.run_dir), proof.report, num_local_processes(config)
     if processes > 1:
         prepare(config)
-        with _refusal(run_dir, hint=_ROOM):
-            _write_again(RunDirectory(run_dir), known(config), record, patch)
-        _launch(config, processes, warnings)
+        with opened(None):
+            _launch(config, processes, report.warnings)
         return result_of(run_dir)
     with quiet():
         assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
-        check_declared({} if proof.report.data_read else proof.report.spec, assembly.config)
-        same_data(assembly, record)
-        with _refusal(run_dir, hint=_ROOM):
-            _write_again(RunDirectory(run_dir), assembly.plain, record, patch)
-        execute(assembly, record, run_dir, raise_errors=raise_errors, warnings=warnings)
+        check_declared({} if report.data_read else report.spec, assembly.config)
+        # From here on there is a run; everything that can be wrong with the config was found before.
+        _add(callbacks, assembly)
+        with opened(assembly) as record:
+            execute(
+                *(assembly, record, run_dir),
+                raise_errors=raise_errors,
+                warnings=report.warnings,
+                callbacks=callbacks,
+            )
     return result_of(run_dir, assembly)
 
 
@@ -305,7 +320,7 @@ def prepare(config: DictConfig) -> None:
 
 
 @contextmanager
-def begun(
+def create_run(
     run_dir: Path,
     config: DictConfig,
     overrides: Sequence[str],

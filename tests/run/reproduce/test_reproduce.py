@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from contextlib import chdir, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - dataclasses look their annotations up
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +165,9 @@ def edit_record(run_dir: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 def test_identical_from_a_fresh_clone_whose_code_has_gone_on(
     made: tuple[Lab, Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here of a run under other packages, whose checkpoints were removed to save room."""
+    """Here of a run under other packages, hash seed and locale, whose checkpoints were removed."""
+    monkeypatch.setenv("PYTHONHASHSEED", "2026")
+    monkeypatch.setenv("LC_ALL", "POSIX")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -221,19 +223,13 @@ def test_config(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     (run_dir / "config.yaml").write_text(seal_yaml(sealed), encoding="utf-8")
     with pytest.raises(AssayError, match=r"config\.yaml in .* is not what the run wrote"):
         lab.reproduce(run_dir, trust_code=True)
-    edit_record(run_dir, lambda record: record["files"].pop("config.yaml"))
-    with pytest.raises(AssayError, match=r"config\.yaml in .* is not the config that the run's record"):
-        lab.reproduce(run_dir, trust_code=True)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_patch(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool) -> None:
+def test_patch(made: tuple[Lab, Path, Path, str], tmp_path: Path) -> None:
     lab, _, dirty, _ = made
     run_dir = copied(dirty, tmp_path)
     patch = run_dir / "code.patch"
     patch.write_text(patch.read_text(encoding="utf-8").replace("GELU", "SELU"), encoding="utf-8")
-    if known:
-        edit_record(run_dir, lambda record: record["files"].pop("code.patch"))
     with pytest.raises(AssayError, match=r"code\.patch in .* is not"):
         lab.reproduce(run_dir, trust_code=True)
 
@@ -306,45 +302,6 @@ def test_weights(made: tuple[Lab, Path, Path, str], tmp_path: Path, known: bool)
         assert [line.partition(":")[0] for line in result.different] == ["weights"]
         assert result.kept is not None
         shutil.rmtree(result.kept.parent)
-
-
-def test_within_rounding(
-    made: tuple[Lab, Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run of another processor, as it would be: one score and every weight a little off, and no more.
-
-    In a process started anew, whose hash seed and locale are other ones.
-    """
-    monkeypatch.setenv("PYTHONHASHSEED", "2026")
-    monkeypatch.setenv("LC_ALL", "POSIX")
-    lab, clean, *_ = made
-    run_dir = copied(clean, tmp_path)
-    path = run_dir / "checkpoints" / "last.ckpt"
-    checkpoint = CheckpointFile().load_checkpoint(path)
-    for value in checkpoint["state_dict"].values():
-        value.mul_(1 + 2e-5)
-    CheckpointFile().save_checkpoint(checkpoint, path)
-
-    def other(record: dict[str, Any]) -> None:
-        record["files"].pop("checkpoints/last.ckpt")
-        record.update(weights_sha256="0" * 64)
-        record["metrics"]["test/loss"] *= 1 + 6e-5
-        record["machine"]["cpu"] = "Another One"
-
-    edit_record(run_dir, other)
-    with chdir(lab.root):
-        result = reproduce(run_dir, trust_code=True, tolerance=1e-4)
-    assert (result.verdict, result.exit_code) == ("within rounding", 0)
-    assert not result.identical
-    assert result.largest == pytest.approx({"test/loss": 6e-5, "weights": 2e-5}, rel=0.02)
-    assert list(result.largest) == ["test/loss", "weights"], "all else is the same to the bit"
-    assert any(line.startswith("CPU: Another One then") for line in result.likely)
-    assert replace(result, tolerance=0.0).verdict == "within rounding"
-    assert replace(result, tolerance=0.0).exit_code == 1
-    assert replace(result, largest={"test/loss": 0.1}).verdict == "different"
-    assert replace(result, largest={}).verdict == "different", "how far they are apart is not known"
-    assert result.kept is not None
-    shutil.rmtree(result.kept.parent)
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.long)])
