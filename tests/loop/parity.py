@@ -43,7 +43,7 @@ ALLOWED: dict[str, str] = {
     r"sees \.current_fx_name: call \d+ \((data|module)\.\w+_batch_(transfer|to_device)\)": (
         "hooks that move a batch are called by their own names; self.log refuses there, either way"
     ),
-    r".*\.loops\.fit_loop\.state_dict\.(position|epoch_lost|dropped|log|carried)\b": (
+    r".*\.loops\.fit_loop\.state_dict\.(position|epoch_lost|log|carried)\b": (
         "what a checkpoint holds so that a run can go on from it"
     ),
     r"(sees |end: \.view)\.ckpt_path: ": (

@@ -26,7 +26,6 @@ COMMON = (
     *("trainer.max_epochs=2", "trainer.limit_train_batches=10", "trainer.log_every_n_steps=1"),
     *("trainer.limit_val_batches=1", "trainer.limit_test_batches=1"),
 )
-NAMED = "callbacks.checkpoint.filename='{epoch}-{step}'"
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ JOBS = {
         ("model=mlp", "callbacks=[default,ema]", "scheduler=plateau", "trainer.accumulate_grad_batches=2"),
         steps=10,
     ),
-    "batch_norm": Job(
-        ("model=small_cnn", "optimizer=sgd", "callbacks=[last_checkpoint,checkpoint]", NAMED), 2
-    ),
+    "batch_norm": Job(("model=small_cnn", "optimizer=sgd", "callbacks=[last_checkpoint,checkpoint]"), 2),
     "workers": Job(("model=mlp", "data.num_workers=2", "callbacks=[default]")),
 }
 TASKS = {

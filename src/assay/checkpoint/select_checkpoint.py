@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -24,7 +23,6 @@ class Newest:
     path: Path | None
     step: int = 0
     refused: list[tuple[Path, str]] = field(default_factory=list)
-    followed: bool = False
     midway: list[Path] = field(default_factory=list)
 
 
@@ -48,15 +46,14 @@ def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
             lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
     if valid:
         progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
-        equal = sum(one == progress and not other.is_symlink() for one, other in valid)
-        return Newest(path, progress[1], refused, followed=equal > 1, midway=midway)
+        return Newest(path, progress[1], refused, midway)
     if lost:
         told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
         raise AssayError(
             f"{run_dir} has no checkpoint that can be used: {told}",
             hint="restore one from a copy; to begin anew, train with the same overrides in another directory",
         )
-    return Newest(None, 0, refused, midway=midway)
+    return Newest(None, 0, refused, midway)
 
 
 def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
@@ -76,8 +73,6 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
             if reason := damage(source, file):
                 raise AssayError(f"{path} {reason}")
             loaded = read(source, path, mmap=True)
-            if not os.path.samestat(os.fstat(file.fileno()), source.stat()):
-                raise AssayError(f"{path} was replaced while it was read: another process trains this run")
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {error.strerror or error}") from error
     batches = _number(loaded, "loops", "fit_loop", "epoch_loop.batch_progress", "total", "completed")

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import csv
-import functools
-import hashlib
 import io
-import json
 import logging
 import os
 from contextlib import contextmanager
@@ -58,10 +55,8 @@ class RunCSV(Logger):
                 raise ValueError(f"{path} is there already, and no run has written it; choose another path")
         self._columns: list[str] = []
         self._count = 0
-        self._seal = ""
-        """Of all rows so far; whatever columns are added, it stays what it is."""
-        self._synced: str | None = None
-        """The seal of what is known to be on disk."""
+        self._synced = -1
+        """How many rows are known to be on disk."""
         self.damage = ""
         """What is not as it was at the checkpoint that the run went on from."""
 
@@ -101,7 +96,6 @@ class RunCSV(Logger):
             with os.fdopen(appending(self._path), "ab") as file:
                 file.write(_line([row.get(name, "") for name in self._columns]).encode())
         self._count += 1
-        self._seal = _sealed(self._seal, {name: _text(value) for name, value in row.items()})
 
     @contextmanager
     def _refusal(self) -> Iterator[None]:
@@ -114,18 +108,18 @@ class RunCSV(Logger):
             ) from error
 
     def mark(self) -> dict[str, Any]:
-        """How many `rows` there are, and a `sha256` of them; of none on other ranks than the first."""
-        return {"rows": self._count, "sha256": self._seal}
+        """How many `rows` there are; none on other ranks than the first."""
+        return {"rows": self._count}
 
     @rank_zero_only
     def position(self) -> dict[str, Any]:
         """Where the file ends now, for a checkpoint; everything before it is on disk then."""
         with self._refusal():
             columns = self._open()
-            if self._synced != self._seal:
+            if self._synced != self._count:
                 with self._path.open("rb") as file:
                     os.fsync(file.fileno())
-                self._synced = self._seal
+                self._synced = self._count
         return {**self.mark(), "columns": list(columns)}
 
     @rank_zero_only
@@ -135,16 +129,11 @@ class RunCSV(Logger):
             position = {"rows": 0, "columns": _FIRST}
         before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])
         kept = [dict(zip(before, row, strict=False)) for row in self._rows()[:rows]]
-        self._seal = _seal_of(kept)
+        self._synced = -1
         if len(kept) < rows:
             self.damage = (
                 f"{self._path.name} has lost {rows - len(kept)} of the {rows} rows up to its last checkpoint"
             )
-        elif self._seal != position.get("sha256", self._seal):
-            self.damage = (
-                f"{self._path.name} was changed: its first {rows} rows are not those that the run wrote"
-            )
-        if self.damage:
             log.warning("%s", self.damage)
         if self._count > rows or before != columns:
             self._rewrite(columns, [[row.get(name, "") for name in columns] for row in kept])
@@ -164,7 +153,6 @@ class RunCSV(Logger):
             with self._path.open(encoding="utf-8", newline="") as file:
                 self._columns, *rows = csv.reader(file)
             self._count = len(rows)
-            self._seal = _seal_of(dict(zip(self._columns, row, strict=False)) for row in rows)
         return self._columns
 
     def _rows(self) -> list[list[str]]:
@@ -176,20 +164,6 @@ class RunCSV(Logger):
         lines = [_line(columns), *(_line(row + [""] * (len(columns) - len(row))) for row in rows)]
         write_text(self._path, "".join(lines))
         self._columns, self._count = columns, len(rows)
-
-
-def _seal_of(rows: Iterable[Mapping[str, str]]) -> str:
-    return functools.reduce(_sealed, rows, "")
-
-
-def _sealed(before: str, row: Mapping[str, str]) -> str:
-    """A row's own sum, taken along with that of all rows before it; what was not logged does not count."""
-    logged = sorted((name, value) for name, value in row.items() if value)
-    return hashlib.sha256(json.dumps([before, logged]).encode()).hexdigest()
-
-
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _line(values: Iterable[Any]) -> str:

@@ -27,7 +27,7 @@ from assay.loop.lightning_internals import (
 from assay.torch_internals import tree_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import lightning as L
 
@@ -172,24 +172,6 @@ def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:
 def only_whole_epochs(trainer: L.Trainer) -> bool:
     """Whether a run can go on at the start of an epoch only, because its data can only be read from there."""
     return any(getattr(loader, "exact", True) is False for loader in tree_leaves(trainer.train_dataloader))
-
-
-def claimed(trainer: L.Trainer) -> set[str]:
-    """Paths of the checkpoints that the callbacks keep."""
-    paths: set[str] = set()
-    for callback in trainer.checkpoint_callbacks:
-        if isinstance(callback, ModelCheckpoint):
-            paths |= {*callback.best_k_models, callback.best_model_path, callback.last_model_path}
-    return {str(path) for path in paths if path}
-
-
-def remove_dropped(trainer: L.Trainer, names: Iterable[str]) -> None:
-    """Remove what a better checkpoint has taken the place of, should the process have died in between."""
-    folder = Path(str(trainer.ckpt_path)).parent
-    kept = {Path(path).name for path in claimed(trainer)}
-    for name in names:
-        if name == Path(name).name and name.endswith(".ckpt") and name not in kept:
-            trainer.strategy.remove_checkpoint(folder / name)
 
 
 _PROGRESS: Final = frozenset(

@@ -17,9 +17,7 @@ from assay.loop.carried_state import (
     Phase,
     Position,
     carried_state,
-    claimed,
     only_whole_epochs,
-    remove_dropped,
     take_up,
 )
 from assay.loop.epoch_loop import EpochLoop
@@ -58,7 +56,6 @@ class FitLoop(LightningFitLoop):
         self.has_begun = False
         self._loaded: dict[str, Any] | None = None
         self._built_schedulers: list[dict[str, Any]] = []
-        self._claimed: set[str] = set()
         self._csv: Any = None
         self._mark: dict[str, Any] = {}
 
@@ -77,7 +74,6 @@ class FitLoop(LightningFitLoop):
         self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
         loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training
         start = loop.phase if loaded is None else self._take_up(loaded)
-        self._claimed = claimed(trainer)
         self.has_begun = True
         self.on_run_start()
         while start is not Phase.EPOCH_START or not self.done:
@@ -149,14 +145,11 @@ class FitLoop(LightningFitLoop):
         log = None if self._csv is None else self._csv.position()
         if log is not None and phase in (Phase.EPOCH_START, Phase.BATCH_START):
             log |= self._mark
-        # A callback removes what this checkpoint takes the place of once it is saved, and may not come to it.
-        before, self._claimed = self._claimed, claimed(trainer)
         half_done = phase in HALF_DONE
         return {
             **super().on_save_checkpoint(),
             KEY: None if half_done else Position(max(epoch, 0), batch, phase).as_state(),
             "epoch_lost": only_whole_epochs(trainer) and begun and batch > 0,
-            "dropped": sorted(Path(path).name for path in before - self._claimed),
             "log": log,
             "carried": {} if half_done else carried_state(trainer, phase),
         }
@@ -197,7 +190,6 @@ class FitLoop(LightningFitLoop):
             self._csv.rewind(loaded["log"])
         take_up(trainer, loaded["carried"], stop=self.changed.stop)
         self.changed.apply(trainer, self._built_schedulers)
-        remove_dropped(trainer, loaded["dropped"])
         # Lightning never removes what it has resumed from; here that is one of the run's own.
         trainer.ckpt_path = None
         self.epoch_loop.phase = phase

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 import re
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
@@ -23,7 +21,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from assay.build.assembly import notes_on_hyper_parameters
 from assay.build.model import notes_on_model
-from assay.build.monitor_mode import known_directions, monitors
+from assay.build.monitor_mode import known_directions
 from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.callbacks.pruning import Pruned
 from assay.check.callbacks import notes_on
@@ -32,7 +30,7 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.container import weights_sha256
 from assay.data.data_module import DataModule
 from assay.data.training_statistics import target_statistics
-from assay.errors import AssayError, ConfigError, NonFiniteError
+from assay.errors import AssayError, NonFiniteError
 from assay.figure.to_matplotlib import to_matplotlib
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
@@ -248,7 +246,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = pick_up(assembly, record, run_dir)
     same_pieces(trainer, record, run_dir)
-    with _picking_up(trainer, checkpoint), _monitoring(assembly):
+    with _picking_up(trainer, checkpoint):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
@@ -314,30 +312,6 @@ def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
         raise AssayError(
             f"{checkpoint} is not as this run would have written it: {reason_of(error)}",
             hint="restore it from a copy, or remove it to go on from another one",
-        ) from error
-
-
-@contextmanager
-def _monitoring(assembly: Assembly) -> Iterator[None]:
-    """Name the key where something waits for a metric that a module of somebody's own does not log."""
-    try:
-        yield
-    except (MisconfigurationException, RuntimeError) as error:
-        logged = sorted(assembly.trainer.callback_metrics)
-        missing = [
-            (node, monitor)
-            for node, monitor in monitors(assembly.config)
-            if f"`{monitor}`" in str(error) or f"'{monitor}'" in str(error)
-        ]
-        if not missing or missing[0][1] in logged:
-            raise
-        node, monitor = missing[0]
-        other = next(iter(difflib.get_close_matches(monitor, logged, n=1, cutoff=0.0)), "NAME")
-        mode = "min" if "loss" in other else "max"
-        raise ConfigError(
-            f"there is no metric {monitor!r}; the module logs {', '.join(logged)}",
-            key=f"{node}.monitor",
-            hint=f"{node}.monitor={other} {node}.mode={mode}, or let the module log {monitor!r}",
         ) from error
 
 

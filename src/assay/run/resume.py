@@ -25,7 +25,6 @@ from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
 from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.checksum import damage_of
 from assay.files.symlinks import check_links
 from assay.loop.carried_state import Phase, Position
 from assay.paths import CONF_DIR
@@ -297,7 +296,6 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
         checkpoint = read(newest.path, newest.path, mmap=True)
         try:
             _check_point(checkpoint, newest.path, job.config)
-            notes += _lost_best(checkpoint, newest.path, followed=newest.followed)
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise AssayError(
                 f"{newest.path} is not as this run would have written it: {type(error).__name__}: {error}",
@@ -347,26 +345,6 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
             key="trainer.max_epochs",
             hint=f"trainer.max_epochs={needed}, or more",
         )
-
-
-def _lost_best(checkpoint: dict[str, Any], newest: Path, *, followed: bool) -> list[str]:
-    """What is lost where the best checkpoint that a run knows of cannot be used."""
-    notes = []
-    for state in checkpoint["callbacks"].values():
-        if not isinstance(state, dict) or not state.get("monitor") or not state.get("best_model_path"):
-            continue
-        path, home = Path(state["best_model_path"]), Path(str(state.get("dirpath")))
-        if not path.is_relative_to(home) or home.name != newest.parent.name:
-            continue  # the user keeps it elsewhere
-        here = newest.parent / path.relative_to(home)  # the run may have been moved
-        # A better one may have been saved and this one removed, right before the process died.
-        if (reason := damage_of(here)) and not (followed and not here.exists()):
-            score = f"{state['monitor']}={float(state['best_model_score']):.6g}"
-            notes.append(
-                f"the best checkpoint so far is lost: {here.name} ({score}) {reason}. Only a better one "
-                "takes its place; without one the last weights are tested, and none is called best"
-            )
-    return notes
 
 
 def _begun_again(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
