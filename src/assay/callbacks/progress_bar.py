@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     import lightning as L
     from rich.table import Table
 
-_WINDOW = 5.0
-"""Seconds that the throughput is a mean of."""
-
 
 @dataclass
 class _Stage:
@@ -34,15 +30,13 @@ class _Stage:
     done: int = 0
     validated: bool = False
     started: float = field(default_factory=perf_counter)
-    samples: deque[tuple[float, int]] = field(default_factory=deque)
+    before: int = 0
+    """Batches that were done when it began."""
 
     def throughput(self) -> float | None:
-        """Steps a second since the last few redraws, of which this is one."""
-        self.samples.append((perf_counter(), self.done))
-        while len(self.samples) > 2 and self.samples[-1][0] - self.samples[1][0] >= _WINDOW:
-            self.samples.popleft()
-        (first, before), (last, after) = self.samples[0], self.samples[-1]
-        return (after - before) / (last - first) if last > first and after > before else None
+        """Steps per second; None before the first one."""
+        steps, seconds = self.done - self.before, perf_counter() - self.started
+        return steps / seconds if steps > 0 and seconds > 0 else None
 
 
 @final
@@ -167,8 +161,6 @@ class ProgressBar(LightningProgressBar):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._training is not None:
             self._stage, self._training.validated = self._training, True
-            self._stage.samples.clear()
-            self._stage.throughput()  # from here on
             return
         self._close()
         name, loop = ("test", trainer.test_loop) if trainer.testing else ("val", trainer.validate_loop)
@@ -210,12 +202,11 @@ class ProgressBar(LightningProgressBar):
     def _begin_epoch(self, trainer: L.Trainer, done: int) -> None:
         label = progress_layout.epoch(trainer, trainer.current_epoch + 1)
         total = min(trainer.num_training_batches, done + _batches_to_go(trainer))
-        self._training = _Stage(label, total, done)
+        self._training = _Stage(label, total, done, before=done)
         self._begin(self._training)
 
     def _begin(self, stage: _Stage) -> None:
         self._stage = stage
-        stage.throughput()
         if not self._enabled or self._next_redraw < math.inf:
             return
         console = self._console

@@ -13,17 +13,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from assay.errors import AssayError
-from assay.loop.lightning_internals import (
-    at_last_batch,
-    average_of,
-    batches_seen,
-    bookkeeping,
-    callback_metrics,
-    logged_state,
-    note_saved,
-    take_up_bookkeeping,
-    take_up_logged,
-)
+from assay.loop import lightning_internals as internals
 from assay.torch_internals import tree_leaves
 
 if TYPE_CHECKING:
@@ -82,11 +72,11 @@ def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             if isinstance(value, Tensor)
         },
         "callbacks": {
-            kept.state_key: bookkeeping(kept)
+            kept.state_key: internals.bookkeeping(kept)
             for kept in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(kept, ModelCheckpoint)
         },
-        "validated": batches_seen(trainer.fit_loop.epoch_loop.val_loop),
+        "validated": internals.batches_seen(trainer.fit_loop.epoch_loop.val_loop),
         "processes": _gathered(_own_state(trainer, phase), trainer.world_size),
     }
 
@@ -95,15 +85,17 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
     """Put back what `carried_state` gave."""
     module, strategy = trainer.lightning_module, trainer.strategy
     trainer.should_stop = stop and state["should_stop"]
-    callback_metrics(trainer).update({n: value.to(module.device) for n, value in state["metrics"].items()})
+    internals.callback_metrics(trainer).update(
+        {n: value.to(module.device) for n, value in state["metrics"].items()}
+    )
     for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
-        take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
+        internals.take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
         if isinstance(callback, ModelCheckpoint) and _has_saved(callback, Path(str(trainer.ckpt_path))):
-            note_saved(callback, trainer.global_step)
+            internals.note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
     own = state["processes"][trainer.global_rank]
-    take_up_logged(trainer.fit_loop.epoch_loop, own["logged"])
+    internals.take_up_logged(trainer.fit_loop.epoch_loop, own["logged"])
     if "module" in own:
         module.load_epoch_state(own["module"])  # type: ignore[operator]  # it gave that state
     gradients = own.get("gradients", {})
@@ -120,12 +112,14 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
 
 def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
-    state: dict[str, Any] = {"logged": logged_state(loop)}
+    state: dict[str, Any] = {"logged": internals.logged_state(loop)}
     if hasattr(module, "epoch_state"):
         state["module"] = module.epoch_state()  # type: ignore[operator]  # the module's own
     progress: Any = loop.batch_progress.current
     done = progress.processed
-    stepped = done % trainer.accumulate_grad_batches == 0 or (done == progress.ready and at_last_batch(loop))
+    stepped = done % trainer.accumulate_grad_batches == 0 or (
+        done == progress.ready and internals.at_last_batch(loop)
+    )
     begun = done > 0 and phase not in (Phase.EPOCH_END, Phase.TRAIN_END)
     if begun and not (stepped and module.automatic_optimization):
         named = module.named_parameters()
@@ -142,7 +136,7 @@ def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
 def _averaged_too(trainer: L.Trainer) -> list[torch.nn.Module]:
     """The module, and the averaged copies that callbacks keep of it."""
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    copies = (average_of(kept) for kept in callbacks if isinstance(kept, WeightAveraging))
+    copies = (internals.average_of(kept) for kept in callbacks if isinstance(kept, WeightAveraging))
     return [trainer.lightning_module, *(copy for copy in copies if copy is not None)]
 
 

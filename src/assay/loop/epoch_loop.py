@@ -14,6 +14,7 @@ from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signatu
 from torch import Tensor
 from typing_extensions import override
 
+from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
 from assay.loop.evaluation_loop import EvaluationLoop
 from assay.loop.hook_plan import HookPlan, there
@@ -23,28 +24,6 @@ from assay.loop.lightning_internals import (
     IteratorFetcher,
     LightningEpochLoop,
     LoggedValues,
-    accumulates,
-    at_last_batch,
-    backward_is_plain,
-    begin_batch,
-    clip_gradients,
-    connector,
-    count_step,
-    end_batch,
-    fetched,
-    first_of_loop,
-    flush_loggers_if_stopping,
-    forward_is_plain,
-    next_of,
-    optimizer_of,
-    profile_fetching,
-    set_first_of_loop,
-    single_iterator,
-    skips_backward,
-    step_is_plain,
-    training_is_done,
-    validation_is_due,
-    without_gradient_sync,
 )
 from assay.torch_internals import lean_step, lean_zero_grad, run_backward
 
@@ -65,9 +44,15 @@ class AutomaticStep:
     def __init__(self, trainer: L.Trainer, hooks: HookPlan) -> None:
         self._trainer, self._hooks, self._loop = trainer, hooks, trainer.fit_loop.epoch_loop
         self._strategy, self._fields = trainer.strategy, vars(trainer.lightning_module)
-        self._plain_forward = forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
-        self._plain_backward = backward_is_plain(trainer.strategy) and not self._overridden("backward")
-        self._plain_step = step_is_plain(trainer.strategy) and not self._overridden("optimizer_step")
+        self._plain_forward = (
+            internals.forward_is_plain(trainer.strategy, "training_step") and not hooks.profiled
+        )
+        self._plain_backward = internals.backward_is_plain(trainer.strategy) and not self._overridden(
+            "backward"
+        )
+        self._plain_step = internals.step_is_plain(trainer.strategy) and not self._overridden(
+            "optimizer_step"
+        )
         self._plain_zero_grad = not self._overridden("optimizer_zero_grad")
         self._own_clipping = self._overridden("configure_gradient_clipping")
         self._micro_batch = trainer.fit_loop.epoch_loop.micro_batch
@@ -124,7 +109,7 @@ class AutomaticStep:
 
         with_gradients = closure if torch.is_grad_enabled() else torch.enable_grad()(closure)
         if accumulates and not self._strategy.handles_gradient_accumulation:
-            with without_gradient_sync(self._strategy, block=True):
+            with internals.without_gradient_sync(self._strategy, block=True):
                 with_gradients()
         else:
             self._step(with_gradients, batch_idx, counts=not accumulates)
@@ -173,7 +158,7 @@ class AutomaticStep:
         return result.closure_loss, result.asdict()
 
     def _zero_grad(self, batch_idx: int) -> None:
-        if skips_backward(self._loop):
+        if internals.skips_backward(self._loop):
             return
         progress = self._loop.automatic_optimization.optim_progress.optimizer.zero_grad
         progress.increment_ready()
@@ -188,7 +173,7 @@ class AutomaticStep:
         progress.increment_completed()
 
     def _backward(self, loss: Tensor | None) -> None:
-        if loss is None or skips_backward(self._loop):
+        if loss is None or internals.skips_backward(self._loop):
             return
         if not self._plain_backward:
             self._hooks.strategy("backward", loss, self._optimizer)
@@ -206,7 +191,7 @@ class AutomaticStep:
         for call in self._calls["on_before_optimizer_step"]:
             call(optimizer)
         if self._own_clipping or self._trainer.gradient_clip_val is not None:
-            clip_gradients(self._trainer, optimizer)
+            internals.clip_gradients(self._trainer, optimizer)
 
     def _step(self, closure: Any, batch_idx: int, *, counts: bool) -> None:
         trainer, optimizer = self._trainer, self._strategy.optimizers[0]
@@ -226,7 +211,7 @@ class AutomaticStep:
             fields[CURRENT_HOOK] = before
         else:
             epoch = trainer.current_epoch
-            self._hooks.module("optimizer_step", epoch, batch_idx, optimizer_of(trainer), closure)
+            self._hooks.module("optimizer_step", epoch, batch_idx, internals.optimizer_of(trainer), closure)
         if counts:
             progress.increment_completed()
 
@@ -287,7 +272,7 @@ class EpochLoop(LightningEpochLoop):
     def prepare(self, hooks: HookPlan) -> None:
         """Ask what does not change while training."""
         self._hooks, self._step = hooks, AutomaticStep(self.trainer, hooks)
-        self._strategy, self._collector = self.trainer.strategy, connector(self.trainer)
+        self._strategy, self._collector = self.trainer.strategy, internals.connector(self.trainer)
         self._bind()
         self.val_loop.hooks = hooks
         module = self.trainer.lightning_module
@@ -318,14 +303,16 @@ class EpochLoop(LightningEpochLoop):
         self._validates = self.trainer.enable_validation
         self._bind()
         data_fetcher.fetched += self.batch_progress.current.ready
-        self._single = None if self._hooks.profiled else single_iterator(data_fetcher)
+        self._single = None if self._hooks.profiled else internals.single_iterator(data_fetcher)
         if self._hooks.profiled:
-            profile_fetching(data_fetcher, self.trainer, LightningEpochLoop, "train_dataloader_next")
+            internals.profile_fetching(
+                data_fetcher, self.trainer, LightningEpochLoop, "train_dataloader_next"
+            )
         done = self.batch_progress.current.ready
         if start is Phase.VALIDATION_END:
             self._end_validation()
         if done:  # the next batch is not the first, at which what was logged before is forgotten
-            set_first_of_loop(self._collector, start is not Phase.BATCH_END or done == 1)
+            internals.set_first_of_loop(self._collector, start is not Phase.BATCH_END or done == 1)
         if start is Phase.VALIDATION_END:
             self._end_step()
         elif start is Phase.BATCH_END:
@@ -344,7 +331,7 @@ class EpochLoop(LightningEpochLoop):
         if self._single is None:
             batch, _, _ = next(fetcher)
             return batch
-        return next_of(self._single, fetcher)
+        return internals.next_of(self._single, fetcher)
 
     @override
     def advance(self, data_fetcher: Any) -> None:
@@ -358,10 +345,10 @@ class EpochLoop(LightningEpochLoop):
             progress.is_last_batch = data_fetcher.done
             batch = hooks.to_device(batch)
         else:
-            batch, batch_idx = fetched(data_fetcher)
+            batch, batch_idx = internals.fetched(data_fetcher)
             progress.is_last_batch = data_fetcher.done
         progress.increment_ready()
-        begin_batch(self, self._collector, batch)
+        internals.begin_batch(self, self._collector, batch)
         outputs: dict[str, Any] = {}
         skips = False
         if batch is None and iterator is None:
@@ -381,7 +368,7 @@ class EpochLoop(LightningEpochLoop):
         if skips:
             raise StopIteration
         if iterator is not None:  # the step has taken it from the iterator
-            batch, batch_idx = fetched(data_fetcher)
+            batch, batch_idx = internals.fetched(data_fetcher)
             progress.is_last_batch = data_fetcher.done
         for call in calls.end:
             call(outputs, batch, batch_idx)
@@ -397,7 +384,7 @@ class EpochLoop(LightningEpochLoop):
             if config.reduce_on_plateau is plateau and config.interval == "step":
                 self.update_lr_schedulers("step", update_plateau_schedulers=plateau)
                 break
-        if not plateau and at_last_batch(self):
+        if not plateau and internals.at_last_batch(self):
             self.update_lr_schedulers("epoch", update_plateau_schedulers=False)
 
     def _begin_batch(self) -> None:
@@ -407,7 +394,7 @@ class EpochLoop(LightningEpochLoop):
 
     def _optimize(self, arguments: tuple[Any, ...], batch_idx: int) -> dict[str, Any]:
         if self._automatic:
-            return self._step.run(arguments, batch_idx, accumulates=accumulates(self))
+            return self._step.run(arguments, batch_idx, accumulates=internals.accumulates(self))
         return self.manual_optimization.run(OrderedDict(enumerate(arguments)))
 
     def _end_batch(self, batch: Any, batch_idx: int) -> None:
@@ -415,22 +402,22 @@ class EpochLoop(LightningEpochLoop):
         self.phase = Phase.BATCH_END
         for save in self._calls.save:
             save(self.outputs, batch, batch_idx)
-        logged = end_batch(self, self._collector)
+        logged = internals.end_batch(self, self._collector)
         self.batch_progress.increment_completed()
         if logged:
             self._collector.update_train_step_metrics()
 
     @override
     def on_advance_end(self, data_fetcher: Any) -> None:
-        if self._validates and validation_is_due(self, data_fetcher):
+        if self._validates and internals.validation_is_due(self, data_fetcher):
             trainer, collector = self.trainer, self._collector
             trainer.validating = True
-            first = first_of_loop(collector)
-            if not accumulates(self):
+            first = internals.first_of_loop(collector)
+            if not internals.accumulates(self):
                 self._hooks.module("on_validation_model_zero_grad")  # frees memory
             self.val_loop.run()
             trainer.training = True
-            set_first_of_loop(collector, first)
+            internals.set_first_of_loop(collector, first)
         self._end_step()
 
     def _end_validation(self) -> None:
@@ -440,9 +427,9 @@ class EpochLoop(LightningEpochLoop):
 
     def _end_step(self) -> None:
         self._step_schedulers(plateau=True)
-        if not accumulates(self):
-            count_step(self)
-        flush_loggers_if_stopping(self)
+        if not internals.accumulates(self):
+            internals.count_step(self)
+        internals.flush_loggers_if_stopping(self)
         self._begin_batch()
-        if self.trainer.received_sigterm and not training_is_done(self):
+        if self.trainer.received_sigterm and not internals.training_is_done(self):
             raise SIGTERMException

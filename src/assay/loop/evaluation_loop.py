@@ -10,35 +10,10 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from typing_extensions import override
 
+from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
 from assay.loop.hook_plan import HookPlan, there
-from assay.loop.lightning_internals import (
-    IteratorFetcher,
-    LightningEvaluationLoop,
-    LoggedValues,
-    begin_batch,
-    check_dataloader_idx,
-    connector,
-    end_batch,
-    end_dataloader,
-    end_of_dataloaders,
-    fetched,
-    fetcher_of,
-    forward_is_plain,
-    like,
-    loader_number,
-    module_mode,
-    next_of,
-    note_evaluated,
-    note_time,
-    print_results,
-    profile_fetching,
-    reads_one_after_another,
-    see_batches,
-    single_iterator,
-    take_logged_outputs,
-    without_gradients,
-)
+from assay.loop.lightning_internals import IteratorFetcher, LightningEvaluationLoop, LoggedValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +33,7 @@ class EvaluationLoop(LightningEvaluationLoop):
     @classmethod
     def like(cls, loop: LightningEvaluationLoop) -> Self:
         """One that does what Lightning's does."""
-        made = cls(*like(loop))
+        made = cls(*internals.like(loop))
         made._results = LoggedValues(training=False)
         return made
 
@@ -66,11 +41,11 @@ class EvaluationLoop(LightningEvaluationLoop):
     def setup_data(self) -> None:
         super().setup_data()
         if self.seen_before:
-            see_batches(self, self.seen_before)
+            internals.see_batches(self, self.seen_before)
             self.seen_before = {}
 
     @override
-    @without_gradients
+    @internals.without_gradients
     def run(self) -> list[Any]:
         self.setup_data()
         if self.skip:
@@ -79,49 +54,51 @@ class EvaluationLoop(LightningEvaluationLoop):
         fitting = self.trainer.state.fn == TrainerFn.FITTING
         hooks = (self.hooks if fitting else None) or HookPlan(self.trainer)
         self._start(hooks)
-        fetcher, before = fetcher_of(self), 0
+        fetcher, before = internals.fetcher_of(self), 0
         if hooks.profiled:
             action = "test_next" if self.trainer.testing else "val_next"
-            profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
-        several = reads_one_after_another(self)
-        single = None if hooks.profiled else single_iterator(fetcher)
+            internals.profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
+        several = internals.reads_one_after_another(self)
+        single = None if hooks.profiled else internals.single_iterator(fetcher)
         while True:
             try:
                 iterator = next(fetcher) if isinstance(fetcher, IteratorFetcher) else None
                 if single is not None:
                     batch_idx, number = fetcher.fetched, 0
-                    batch = next_of(single, fetcher)
+                    batch = internals.next_of(single, fetcher)
                 elif iterator is None:
                     batch, batch_idx, number = next(fetcher)
                 else:
-                    (batch, batch_idx), number = fetched(fetcher), loader_number(fetcher)
+                    (batch, batch_idx), number = internals.fetched(fetcher), internals.loader_number(fetcher)
                 if number != before:
-                    end_dataloader(self)
+                    internals.end_dataloader(self)
                 before = number
                 self.batch_progress.is_last_batch = fetcher.done
                 self._evaluate(hooks, batch, batch_idx, number if several else None, iterator)
             except StopIteration:
                 break
-        end_dataloader(self)
+        internals.end_dataloader(self)
         return self._finish(hooks, fitting=fitting)
 
     def _name(self) -> str:
         return "test" if self.trainer.testing else "validation"
 
     def _start(self, hooks: HookPlan) -> None:
-        name, several = self._name(), reads_one_after_another(self)
+        name, several = self._name(), internals.reads_one_after_another(self)
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
         module = self.trainer.lightning_module
         if self._asked != (module, name, several):
-            if not isinstance(fetcher_of(self), IteratorFetcher):
-                check_dataloader_idx(self, (f"{name}_step",), several=several)
-            check_dataloader_idx(self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several)
+            if not isinstance(internals.fetcher_of(self), IteratorFetcher):
+                internals.check_dataloader_idx(self, (f"{name}_step",), several=several)
+            internals.check_dataloader_idx(
+                self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several
+            )
             step = getattr(module, f"{name}_step")
             self._takes_index = is_param_in_hook_signature(step, "batch_idx", min_args=2)
             self._asked = module, name, several
         self._counts = not self.trainer.sanity_checking
-        module_mode(self).capture(self.trainer.lightning_module)
+        internals.module_mode(self).capture(self.trainer.lightning_module)
         hooks.module(f"on_{name}_model_eval")
         for hook in (f"on_{name}_start", f"on_{name}_epoch_start"):
             hooks.callbacks(hook)
@@ -133,7 +110,7 @@ class EvaluationLoop(LightningEvaluationLoop):
     def _bind(self, hooks: HookPlan) -> None:
         name, self._bound = self._name(), hooks.version
         begin, end, step = f"on_{name}_batch_start", f"on_{name}_batch_end", f"{name}_step"
-        plain = not hooks.profiled and forward_is_plain(self.trainer.strategy, step)
+        plain = not hooks.profiled and internals.forward_is_plain(self.trainer.strategy, step)
         given: Any = hooks.of_module(step) if plain else hooks.of_strategy(step)
         self._step: Call = given
         self._begin = there(hooks.of_callbacks(begin), hooks.of_module(begin))
@@ -142,14 +119,14 @@ class EvaluationLoop(LightningEvaluationLoop):
     def _evaluate(
         self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None, iterator: Any
     ) -> None:
-        trainer, progress, collector = self.trainer, self.batch_progress, connector(self.trainer)
+        trainer, progress, collector = self.trainer, self.batch_progress, internals.connector(self.trainer)
         if hooks.version != self._bound:
             self._bind(hooks)
         if iterator is None:
             batch = hooks.to_device(batch, number or 0)
         told = (batch, batch_idx) if number is None else (batch, batch_idx, number)
         progress.increment_ready()
-        begin_batch(self, collector, batch, number)
+        internals.begin_batch(self, collector, batch, number)
         for call in self._begin:
             call(*told)
         progress.increment_started()
@@ -157,28 +134,28 @@ class EvaluationLoop(LightningEvaluationLoop):
         outputs = self._step(*given)
         progress.increment_processed()
         if iterator is not None:  # the step has taken it from the iterator
-            fetcher = fetcher_of(self)
-            number = None if number is None else loader_number(fetcher)
-            told = (*fetched(fetcher), *(() if number is None else (number,)))
+            fetcher = internals.fetcher_of(self)
+            number = None if number is None else internals.loader_number(fetcher)
+            told = (*internals.fetched(fetcher), *(() if number is None else (number,)))
         for call in self._end:
             call(outputs, *told)
-        logged = end_batch(self, collector)
+        logged = internals.end_batch(self, collector)
         progress.increment_completed()
         if self._counts:
-            seen = note_evaluated(self, number or 0)
+            seen = internals.note_evaluated(self, number or 0)
             if logged:
                 collector.update_eval_step_metrics(seen)
         if not progress.is_last_batch and trainer.received_sigterm:
             raise SIGTERMException
 
     def _finish(self, hooks: HookPlan, *, fitting: bool) -> list[Any]:
-        trainer, name, collector = self.trainer, self._name(), connector(self.trainer)
+        trainer, name, collector = self.trainer, self._name(), internals.connector(self.trainer)
         collector.epoch_end_reached()
-        end_of_dataloaders(collector)
+        internals.end_of_dataloaders(collector)
         hooks.callbacks(f"on_{name}_epoch_end")
         hooks.module(f"on_{name}_epoch_end")
         collector.on_epoch_end()
-        outputs = take_logged_outputs(self)
+        outputs = internals.take_logged_outputs(self)
         of_epoch = collector.update_eval_epoch_metrics()
         collector.log_eval_end_metrics({**ChainMap(*outputs), **of_epoch})
         for one in outputs:
@@ -188,7 +165,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks.strategy(f"on_{name}_end")
         self.end(hooks, fitting=fitting)
         if self.verbose and trainer.is_global_zero:
-            print_results(self, outputs)
+            internals.print_results(self, outputs)
         return outputs
 
     def end(self, hooks: HookPlan, *, fitting: bool = True) -> None:
@@ -197,9 +174,9 @@ class EvaluationLoop(LightningEvaluationLoop):
         if fitting:
             trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END
             hooks.callbacks(f"on_{name}_end", saving=True)
-        connector(trainer).reset_results()
+        internals.connector(trainer).reset_results()
         if is_overridden(f"on_{name}_model_train", trainer.lightning_module):
             hooks.module(f"on_{name}_model_train")
         else:
-            module_mode(self).restore(trainer.lightning_module)
-        note_time(trainer)
+            internals.module_mode(self).restore(trainer.lightning_module)
+        internals.note_time(trainer)

@@ -11,6 +11,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 from typing_extensions import override
 
+from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import (
     HALF_DONE,
     ChangedArguments,
@@ -23,17 +24,7 @@ from assay.loop.carried_state import (
 from assay.loop.epoch_loop import EpochLoop
 from assay.loop.evaluation_loop import EvaluationLoop
 from assay.loop.hook_plan import HookPlan
-from assay.loop.lightning_internals import (
-    LightningFitLoop,
-    at_last_batch,
-    begin_anew,
-    check_steps,
-    connector,
-    fetcher_of,
-    log_epoch,
-    seed_samplers,
-    was_changed,
-)
+from assay.loop.lightning_internals import LightningFitLoop
 from assay.loop.micro_batch import MicroBatch
 
 if TYPE_CHECKING:
@@ -92,17 +83,17 @@ class FitLoop(LightningFitLoop):
             self.mark_log()
             self.on_advance_start()
         else:
-            seed_samplers(self)
+            internals.seed_samplers(self)
         if start is Phase.EPOCH_END:
             self._count_epoch()
         else:
             with self._hooks.profile("run_training_epoch"):
-                self.epoch_loop.run(fetcher_of(self), start)
+                self.epoch_loop.run(internals.fetcher_of(self), start)
             self._call_at_epoch_end()
         self.on_advance_end()
 
     def _count_epoch(self) -> None:
-        connector(self.trainer).epoch_end_reached()
+        internals.connector(self.trainer).epoch_end_reached()
         self.epoch_progress.increment_processed()
 
     def _call_at_epoch_end(self) -> None:
@@ -117,13 +108,13 @@ class FitLoop(LightningFitLoop):
     @override
     def on_advance_end(self) -> None:
         """All that follows when an epoch's scores are known; it is left to a run that goes on from here."""
-        trainer, loop, collector = self.trainer, self.epoch_loop, connector(self.trainer)
+        trainer, loop, collector = self.trainer, self.epoch_loop, internals.connector(self.trainer)
         loop.phase = Phase.EPOCH_END
         self._hooks.callbacks("on_train_epoch_end", saving=True)
         collector.on_epoch_end()
-        if at_last_batch(loop):
+        if internals.at_last_batch(loop):
             loop.update_lr_schedulers("epoch", update_plateau_schedulers=True)
-        log_epoch(loop, collector)
+        internals.log_epoch(loop, collector)
         self.epoch_progress.increment_completed()
         if trainer.received_sigterm:
             raise SIGTERMException
@@ -162,7 +153,7 @@ class FitLoop(LightningFitLoop):
         loaded = state_dict[f"{prefix}state_dict"]
         position = Position.of_state(loaded[KEY])
         super().load_state_dict(state_dict, prefix)
-        check_steps(self.epoch_loop)
+        internals.check_steps(self.epoch_loop)
         self._loaded = loaded
         schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
         self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]
@@ -185,7 +176,7 @@ class FitLoop(LightningFitLoop):
     def _take_up(self, loaded: dict[str, Any]) -> Phase:
         """Put in place what the checkpoint carries, and say where to go on."""
         trainer, phase = self.trainer, Phase(loaded[KEY]["phase"])
-        begin_anew(self)
+        internals.begin_anew(self)
         if self._csv is not None and loaded["log"] is not None:  # as a tuner saves it, without loggers
             self._csv.rewind(loaded["log"])
         take_up(trainer, loaded["carried"], stop=self.changed.stop)
@@ -232,7 +223,7 @@ def _judge(state: dict[str, Any]) -> None:
     )
     for name, is_fine in fine.items():
         if not is_fine:
-            raise was_changed(name, state.get(name), ModelCheckpoint)
+            raise internals.was_changed(name, state.get(name), ModelCheckpoint)
 
 
 def _move(callback: ModelCheckpoint, state: dict[str, Any]) -> None:

@@ -96,41 +96,32 @@ class HookPlan:
         """What calls a hook of the strategy."""
         return self._of_one(self._trainer.strategy, Strategy, "Strategy", hook)
 
-    def _overriding(self, chosen: Sequence[Callback], hook: str) -> list[tuple[str, Call]]:
+    def _overriding(self, chosen: Sequence[Callback], hook: str) -> list[Call]:
         found = []
         for one in chosen:
             method = getattr(one, hook)
             if callable(method) and not self.profiled:
                 method = lean_hook(one, hook, method) if _overrides(method, Callback, hook) else None
             if callable(method):
-                found.append((f"[Callback]{one.state_key}.{hook}", method))
+                found.append(self._timed(f"[Callback]{one.state_key}.{hook}", method))
         return found
 
-    def _calling(self, hook: str, methods: list[tuple[str, Call]]) -> Call | None:
+    def _calling(self, hook: str, methods: list[Call]) -> Call | None:
         trainer, module, fields = self._trainer, self._module, self._fields
-        plain = [method for _, method in methods]
 
         def call(*args: Any) -> None:
             before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
-            for method in plain:
+            for method in methods:
                 method(trainer, module, *args)
             fields[CURRENT_HOOK] = before
 
-        def profiled(*args: Any) -> None:
-            before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
-            for name, method in methods:
-                with trainer.profiler.profile(name):
-                    method(trainer, module, *args)
-            fields[CURRENT_HOOK] = before
-
-        return None if not methods else profiled if self.profiled else call
+        return call if methods else None
 
     def _of_one(self, owner: Any, kind: type, name: str, hook: str) -> Call | None:
         key = f"{name}.{hook}"
         if key in self._calls:
             return self._calls[key]
         method, fields = getattr(owner, hook), self._fields
-        label = f"[{name}]{type(owner).__name__}.{hook}"
 
         def call(*args: Any) -> Any:
             before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], hook
@@ -138,14 +129,17 @@ class HookPlan:
             fields[CURRENT_HOOK] = before
             return output
 
+        idle = not self.profiled and _IDLE.match(hook) and not _overrides(method, kind, hook)
+        made = self._timed(f"[{name}]{type(owner).__name__}.{hook}", call)
+        self._calls[key] = None if idle or not callable(method) else made
+        return self._calls[key]
+
+    def _timed(self, label: str, method: Call) -> Call:
         def profiled(*args: Any) -> Any:
             with self.profile(label):
-                return call(*args)
+                return method(*args)
 
-        idle = _IDLE.match(hook) and not _overrides(method, kind, hook)
-        made = profiled if self.profiled else None if idle else call
-        self._calls[key] = made if callable(method) else None
-        return self._calls[key]
+        return profiled if self.profiled else method
 
     def profile(self, label: str) -> AbstractContextManager[Any]:
         """Time a block, where there is a profiler."""

@@ -216,25 +216,19 @@ def _flat(data: DataModule, inputs: Tensor) -> Tensor:
 
 def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_Subset], NDArray[Any]]:
     """A function from samples to what a model of so many outputs says of them."""
-    if name in ("majority", "mean"):
-        several = is_real or train.targets.ndim > 1
-        counts = train.targets.sum(0) if several else np.bincount(train.targets, minlength=size)
-        targets = counts / len(train.targets)
-        return lambda subset: np.tile(targets, (len(subset.targets), 1))
     if name == "last_value":
         return lambda subset: np.tile(subset.inputs[:, -1:], (1, size))
-    inputs: Any = train.inputs
+    inputs: Any = train.texts if name == "tfidf" else train.inputs
     targets = train.targets
-    if name == "tfidf":
-        if train.texts is None:
-            raise ValueError("baseline=tfidf: the inputs are not texts")
-        inputs = train.texts
-    elif name in _MOST_WORK:
+    if inputs is None:
+        raise ValueError("baseline=tfidf: the inputs are not texts")
+    if name in _MOST_WORK:
         most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
         inputs, targets = inputs[:most], targets[:most]
     each = targets.ndim > 1 and (not is_real or name == "gradient_boosting")
     columns = targets.T if each else [targets]
     models = [
+        # The majority of a label that all training samples have, or none.
         _estimator(name if is_real or np.ptp(column) else "majority", is_real=is_real).fit(inputs, column)
         for column in columns
     ]
@@ -254,7 +248,7 @@ def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_S
 
 def _estimator(name: str, *, is_real: bool) -> Any:
     """Of scikit-learn, which takes a second to import."""
-    from sklearn.dummy import DummyClassifier  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn.dummy import DummyClassifier, DummyRegressor  # type: ignore[import-untyped]  # no stubs
     from sklearn.ensemble import (  # type: ignore[import-untyped]  # it has no stubs
         HistGradientBoostingClassifier,
         HistGradientBoostingRegressor,
@@ -264,16 +258,14 @@ def _estimator(name: str, *, is_real: bool) -> Any:
     from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 
-    if name == "majority":  # of a label that all training samples have, or none
+    if name == "majority":
         return DummyClassifier()
+    if name == "mean":
+        return DummyRegressor()
     if name == "tfidf":
         return make_pipeline(TfidfVectorizer(max_features=50_000), LogisticRegression(max_iter=200))
     if name == "gradient_boosting":
-        return (
-            HistGradientBoostingRegressor(random_state=0)
-            if is_real
-            else HistGradientBoostingClassifier(random_state=0)
-        )
+        return (HistGradientBoostingRegressor if is_real else HistGradientBoostingClassifier)(random_state=0)
     return make_pipeline(
         StandardScaler(), RidgeCV(np.logspace(-3, 3, 7)) if is_real else LogisticRegression(max_iter=200)
     )

@@ -65,8 +65,6 @@ def judged_config(
         log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
     config = load_mapping(path)
     config.pop("hydra", None)
-    if "imbalance" in (config.get("data") or ()):  # what earlier versions call it
-        config.data.thin_classes = config.data.pop("imbalance")
     config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
     with said_of(path):
         check_targets(config)
