@@ -46,7 +46,7 @@ def test_a_backward_pass_without_questions_gives_the_same_bits() -> None:
     assert torch.equal(*given)
 
 
-TORCH = (
+TORCH = [
     "SGD",
     "Adam",
     "AdamW",
@@ -58,7 +58,7 @@ TORCH = (
     "ASGD",
     "Rprop",
     "Adadelta",
-)
+]
 
 
 @pytest.mark.parametrize("name", TORCH)

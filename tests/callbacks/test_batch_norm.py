@@ -25,14 +25,7 @@ PICTURES = (
     "data.batch_size=32",
 )
 SMALL = ("data.source.input_shape=[3,32,32]", "data.source.noise=0.3")
-MODELS = {
-    "small_cnn": (),
-    "resnet18": (),
-    "mlp": ("model.norm=batch",),
-    "torchvision": ("model.name=mobilenet_v3_small",),
-    "timm": ("model.name=resnet10t",),
-}
-"""Those with batch norm, one of each family."""
+MODELS = {"small_cnn": (), "mlp": ("model.norm=batch",), "timm": ("model.name=resnet10t",)}
 
 
 class Look(L.Callback):

@@ -7,20 +7,16 @@ import subprocess
 from contextlib import chdir
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from lightning.pytorch.callbacks import Checkpoint
 from tests.command import ASSAY
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Snapshots, outcome
 
-from assay.data.loaders import MemoryLoader
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.conftest import Train
 
 PROJECT = Path(__file__).parents[1] / "training" / "project"
@@ -210,38 +206,3 @@ def test_neither_place_nor_workers_change_a_bit(train: Train, tmp_path: Path) ->
     place.mkdir()
     train(*ANYWHERE, "data.num_workers=2", "hydra.run.dir=run", cwd=place)
     assert outcome(place / "run") == outcome(train(*ANYWHERE).run_dir)
-
-
-class UnreadableError(RuntimeError):
-    """What a data set may raise at any batch."""
-
-
-@pytest.mark.always("plateau_each_step-3")
-@pytest.mark.parametrize(("kind", "number"), [("plateau_each_step", 3), ("early_stopping", 5)])
-def test_a_run_whose_data_could_not_be_read_goes_on(
-    train: Train, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
-) -> None:
-    job = ("callbacks=[checkpoint,last_checkpoint,lr_monitor]", *COMMON, *OTHERS[kind])
-    job = tuple({one.partition("=")[0]: one for one in job}.values())
-    whole = outcome(train(*job).run_dir)
-    read, left = MemoryLoader.__iter__, [number]
-
-    def reading(self: MemoryLoader) -> Iterator[Any]:
-        for batch in read(self):
-            left[0] -= self.order.even
-            if left[0] == 0 and self.order.even:  # of training
-                raise UnreadableError
-            yield batch
-
-    with monkeypatch.context() as patched:
-        patched.setattr(MemoryLoader, "__iter__", reading)
-        run_dir = train(*job, callbacks=[SavesWhenItFails()], raise_errors=False).run_dir
-    go_on(run_dir)
-    assert outcome(run_dir) == whole
-
-
-class SavesWhenItFails(Checkpoint):
-    """As Lightning's `OnExceptionCheckpoint`, under the name of the last checkpoint."""
-
-    def on_exception(self, trainer: Any, *_: object) -> None:
-        trainer.save_checkpoint(Path(trainer.default_root_dir) / "checkpoints" / "last.ckpt")

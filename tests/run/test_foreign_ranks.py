@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.command import ASSAY
 
 import assay
 from assay.check.checker import Checker
@@ -69,20 +66,3 @@ def test_an_allocation_of_one_task(train: Train, monkeypatch: pytest.MonkeyPatch
     assert evaluate(run.run_dir).metrics["test/loss"] == pytest.approx(run.record["metrics"]["test/loss"])
     checker = Checker(None)
     assert checker.check(checker.job([*JOB, "device=ddp_cpu", "trainer.devices=2"])).report.devices == 2
-
-
-@pytest.mark.long
-def test_torchrun(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2"]
-    words = ("train", *JOB, "hydra.run.dir=run")
-    ended = subprocess.run(
-        [*command, "--no-python", *ASSAY, *words],
-        check=False,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.count("error: WORLD_SIZE=2") == 2, ended.stderr
-    assert not (tmp_path / "run").exists()

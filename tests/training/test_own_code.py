@@ -51,16 +51,6 @@ def test_own_lightning_module(train: Train) -> None:
     assert run.result.metrics["test/loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_own_data_module_with_an_own_module(train: Train) -> None:
-    run = train(
-        "data=noise", "experiment=gan_over_noise", "trainer.max_epochs=2", config_dir=PROJECT / "conf"
-    )
-    assert type(run.datamodule).__qualname__ == "Noise"
-    assert run.moved()
-    assert run.record["status"] == "finished"
-    assert set(run.result.metrics) == {"train/critic_loss", "val/loss", "test/loss"}
-
-
 def test_own_data_set_of_mappings(train: Train) -> None:
     run = train(
         "data=patches", "model=linear", "optimizer.lr=0.03", config_dir=PROJECT / "conf", keep_passes=True
