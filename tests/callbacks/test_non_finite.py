@@ -11,11 +11,12 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from assay.callbacks.non_finite import NonFinite
+from assay.callbacks.non_finite import NonFinite, gradients, note_non_finite, spoilt_rows, weights
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
     from tests.conftest import Train
+
 
 DIGITS = (
     "data=digits",
@@ -224,3 +225,41 @@ def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:
     trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # type: ignore[attr-defined]  # as MixedPrecision has
     callback.on_train_start(trainer, module)
     callback.on_before_optimizer_step(trainer, module, optimizer)
+
+
+def mark(tensors: list[torch.Tensor]) -> float:
+    found = torch.zeros(())
+    note_non_finite(tensors, found, torch.ones(()))
+    return found.item()
+
+
+def test_rows_gradients_and_weights() -> None:
+    batch = {"x": torch.ones(4, 2), "y": torch.ones(4, dtype=torch.long)}
+    batch["x"][2, 1] = math.inf
+    assert spoilt_rows(batch) == [2]
+    model: Any = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    assert gradients(model) == []
+    model[0].bias.grad = torch.tensor([1.0, math.nan])
+    assert gradients(model) == ["0.bias"]
+    assert weights(model) == []
+    with torch.no_grad():
+        model[1].weight[0, 0] = math.nan
+    assert weights(model) == ["1.weight"]
+    with torch.no_grad():
+        model[1].weight.fill_(3e38)
+    assert weights(model) == [], "large is not infinite"
+
+
+def test_sparse_complex_and_empty_gradients() -> None:
+    table = nn.Embedding(5, 2, sparse=True)
+    table(torch.tensor([1, 1, 3])).sum().backward()
+    assert table.weight.grad is not None
+    well = [table.weight.grad, torch.zeros(0), torch.complex(torch.ones(2), torch.ones(2))]
+    assert mark(well) == 0
+    assert mark([]) == 0
+    table.weight.grad._values()[0] = math.nan
+    assert mark([table.weight.grad]) == 1
+    assert mark([*well, torch.tensor([1.0, -math.inf])]) == 1
+    assert mark([torch.complex(torch.ones(2), torch.tensor([1.0, math.inf]))]) == 1

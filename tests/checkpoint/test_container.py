@@ -1,11 +1,14 @@
-"""Whatever `plain` lets through, `torch.load` reads back equal without running code."""
+"""What a checkpoint holds: plain data that loads without running code, copied and hashed bit for bit."""
+
+from __future__ import annotations
 
 import enum
+import hashlib
 import io
+import json
 from collections import Counter, OrderedDict, defaultdict, namedtuple
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,7 +18,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # it has no stubs
 
-from assay.checkpoint.container import plain, plain_part
+from assay.checkpoint.checkpoint_file import Snapshot
+from assay.checkpoint.container import plain, plain_part, weights_sha256
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Colour(enum.StrEnum):
@@ -157,3 +164,100 @@ def test_of_hyper_parameters_all_that_is_plain_is_kept() -> None:
     assert kept == {"a": 1, "b": {"c": [0.5, "x"], "e": {}}}
     assert set(dropped) == {"b.d", "b.e.f", "g"}
     assert read_back(kept) == kept
+
+
+def test_it_is_what_the_docs_say() -> None:
+    state = {"b": torch.tensor([1.0, 2.0]), "a": torch.tensor(3, dtype=torch.int64)}
+    expected = hashlib.sha256()
+    expected.update(json.dumps(["a", "torch.int64", []]).encode() + (3).to_bytes(8, "little"))
+    expected.update(json.dumps(["b", "torch.float32", [2]]).encode() + state["b"].numpy().tobytes())
+    assert weights_sha256(state) == expected.hexdigest()
+
+
+def test_a_sign_of_zero_a_shape_a_dtype_and_a_name_count() -> None:
+    zero = torch.zeros(4)
+    sums = [
+        weights_sha256(state)
+        for state in (
+            {"x": zero},
+            {"x": -zero},
+            {"x": zero.reshape(2, 2)},
+            {"x": zero.int()},
+            {"y": zero},
+            {},
+        )
+    ]
+    assert len(set(sums)) == len(sums)
+
+
+def test_the_memory_format_does_not() -> None:
+    weight = torch.randn(4, 3, 2, 2)
+    assert weights_sha256({"x": weight}) == weights_sha256(
+        {"x": weight.to(memory_format=torch.channels_last)}
+    )
+    assert weights_sha256({"x": weight.mT}) == weights_sha256({"x": weight.mT.contiguous()})
+
+
+def words(tensor: torch.Tensor) -> bytes:
+    storage = tensor.untyped_storage()
+    return bytes(torch.empty(0, dtype=torch.uint8).set_(storage).numpy())
+
+
+DTYPES = (
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.complex64,
+    torch.int64,
+    torch.bool,
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [0, 1, 3, 1000])
+def test_equal_to_the_last_bit(dtype: torch.dtype, size: int) -> None:
+    tensor = torch.randn(size).to(dtype)
+    if dtype.is_floating_point and size > 2:
+        tensor[:3] = torch.tensor([float("nan"), -0.0, float("inf")])
+    copy = Snapshot().copy([tensor])[0]
+    assert copy.dtype == dtype
+    assert words(copy) == words(tensor)
+    if size:
+        assert copy.data_ptr() != tensor.data_ptr()
+
+
+def test_what_shares_memory_shares_it_still() -> None:
+    weight = torch.arange(12.0).reshape(3, 4)
+    parts = {
+        "w": weight,
+        "tied": weight,
+        "transposed": weight.T,
+        "row": weight[1],
+        "one": weight[:, :1].expand(3, 9),
+    }
+    copies = Snapshot().copy(parts)
+    assert all(torch.equal(copies[name], part) for name, part in parts.items())
+    assert all(copies[name].stride() == part.stride() for name, part in parts.items())
+    copies["w"][1, 0] = 100
+    assert copies["row"][0] == copies["transposed"][0, 1] == copies["one"][1, 5] == 100
+    assert weight[1, 0] == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.eye(3).to_sparse(),
+        lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(),
+        lambda: torch.tensor([1 + 2j]).conj().imag,
+        lambda: torch.quantize_per_tensor(torch.ones(3), 0.5, 1, torch.qint8),
+        lambda: torch.nn.Parameter(torch.ones(3)) * 2,
+    ],
+    ids=["sparse", "conjugated", "negated", "quantized", "with a gradient"],
+)
+@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning")  # PyTorch is about to drop these
+def test_tensors_of_other_kinds(make: Callable[[], torch.Tensor]) -> None:
+    tensor = make()
+    copy = Snapshot().copy(tensor)
+    assert not copy.requires_grad
+    assert str(copy.resolve_conj()) == str(tensor.detach().resolve_conj())

@@ -1,18 +1,28 @@
-"""The config of a run directory that may be somebody else's: whole, judged, and nothing of it imported."""
+"""The config of a run directory: whole, judged, as it was before it was resolved, and with overrides."""
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import lightning as L
 import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf, open_dict
 
+from assay.build.assembly import Assembly
+from assay.compose.compose import compose, job_config
+from assay.compose.listing import list_options
+from assay.config.serialize import fingerprint, known, to_yaml
+from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import seal_yaml
-from assay.run.saved_config import judged_config, read_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from assay.record.run_record import RunRecord
+from assay.run.continuation import same_logs, threads_of
+from assay.run.resume import Change, change
+from assay.run.saved_config import as_written, interpolations, judged_config, read_config
 
 TEXT = "seed: 1\nmodel:\n  _target_: assay.model.mlp.MLP\ntrusted_packages: [os]\nhydra: {job: {name: x}}\n"
 
@@ -56,3 +66,154 @@ def test_a_task_of_ones_own_is_imported_only_when_it_is_read(
     assert "lab_of_tasks" not in sys.modules
     with pytest.raises(AssayError, match="imported"):
         read_config(tmp_path, ["lab_of_tasks"])
+
+
+CONFIG = {"lr": 0.1, "run_dir": "a", "s": {"max_lr": "${lr}", "path": "${run_dir}/x", "l": [1, "${lr}"]}}
+
+
+def test_there_and_back() -> None:
+    config = OmegaConf.create(CONFIG)
+    written = interpolations(config)
+    assert written == {"s.max_lr": "${lr}", "s.path": "${run_dir}/x", "s.l[1]": "${lr}"}
+    resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    again = as_written(resolved, written, references_only=True)
+    assert again == as_written(resolved, written) == config
+    assert "${" not in str(resolved), "left as it is"
+    again.lr = 0.5
+    assert again.s.max_lr == again.s.l[1] == 0.5
+
+
+def test_somebody_elses_record_brings_no_calls_and_no_targets() -> None:
+    config = OmegaConf.create({"a": 1, "m": {"_target_": "torch.nn.Linear"}})
+    theirs = {"a": "${oc.env:HOME}", "m._target_": "${a}", "new": "${a}"}
+    assert as_written(config, theirs, references_only=True) == config
+
+
+SPEC = {
+    **Spec(
+        task="multiclass",
+        input_shape=(3, 8, 8),
+        vocab_size=9,
+        num_classes=3,
+        class_names=("a", "b", "c"),
+        class_counts=(5, 4, 3),
+        mean=(0.0,),
+        std=(1.0,),
+        target_mean=(0.0,),
+        target_std=(1.0,),
+    ).as_config(),
+    **dict.fromkeys(("num_outputs", "steps_per_epoch", "total_steps"), 3),
+}
+EVERY = [one for one in list_options() if not one.group.startswith(("hydra", "sweep"))]
+"""Always tried are those that call a resolver, and a tenth of the others."""
+OPTIONS = [
+    pytest.param(
+        f"{one.group}={one.name}",
+        marks=[] if re.search(r"\$\{[\w.]+:", one.path.read_text()) or not number % 10 else pytest.mark.long,
+    )
+    for number, one in enumerate(EVERY)
+]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_of_every_option_the_run_directory_tells_the_fingerprint(option: str, tmp_path: Path) -> None:
+    """What `resume` and `reproduce` ask of it, once the data has been read and all is resolved."""
+    config = job_config(compose([option, "hydra.run.dir=run"]))
+    fingerprints, written = fingerprint(config), interpolations(config)
+    with open_dict(config):
+        config.spec = SPEC
+    read: Any = OmegaConf.create(to_yaml(known(config)))
+    assert "${" not in to_yaml(OmegaConf.to_container(read, resolve=False))
+    moved = change(tmp_path / "moved", read.copy(), written, [])
+    assert not moved.changed
+    assert fingerprint(as_written(moved.config, written)) == fingerprints
+    with open_dict(read):
+        del read["spec"]
+    assert fingerprint(as_written(read, written)) == fingerprints
+
+
+def test_what_asks_the_data_asks_it_anew() -> None:
+    read = OmegaConf.create({"size": 8, "spec": {"input_shape": [1, 28, 28]}})
+    again = as_written(read, {"size": "${oc.select:spec.input_shape.1,0}"}, references_only=True)
+    assert again.size == 28
+
+
+@pytest.fixture(scope="module")
+def run() -> tuple[DictConfig, dict[str, str]]:
+    """The config of a run directory, and what is on record of it."""
+    config = job_config(
+        compose(
+            [
+                "data=iris",
+                "model=linear",
+                "scheduler=onecycle",
+                "hydra.run.dir=run",
+                "+mine.lr=1",
+                "tags=[${mine.lr}]",
+            ]
+        )
+    )
+    written = interpolations(config)
+    with open_dict(config):
+        config.spec = SPEC
+    read: Any = OmegaConf.create(to_yaml(known(config)))
+    return read, written
+
+
+def changed(run: tuple[DictConfig, dict[str, str]], *overrides: str) -> Change:
+    return change(Path("moved"), run[0].copy(), run[1], overrides)
+
+
+def test_what_refers_to_a_changed_value_follows_it(run: tuple[DictConfig, dict[str, str]]) -> None:
+    rate = run[0].optimizer.lr
+    job = changed(run, "optimizer.lr=0.5")
+    assert job.config.scheduler.max_lr == 0.5
+    assert job.changed == {"optimizer.lr": (rate, 0.5), "scheduler.max_lr": (rate, 0.5)}
+
+
+def test_what_was_asked_of_the_data_and_is_now_given_is_told(run: tuple[DictConfig, dict[str, str]]) -> None:
+    job = changed(run, "scheduler.total_steps=99")
+    assert job.changed == {"scheduler.total_steps": (3, 99)}
+    assert job.notes == ["scheduler.total_steps: 3 until here, 99 from here on"]
+
+
+def test_what_the_length_of_the_run_decides_is_told(run: tuple[DictConfig, dict[str, str]]) -> None:
+    epochs = run[0].trainer.max_epochs
+    job = changed(run, f"trainer.max_epochs={epochs + 1}")
+    assert job.changed == {"trainer.max_epochs": (epochs, epochs + 1), "scheduler.total_steps": (3, None)}
+    assert "decides scheduler.total_steps (${spec.total_steps})" in job.notes[1]
+
+
+def record(**fields: Any) -> RunRecord:
+    return RunRecord("run", "x", "interrupted", "2026-01-01T00:00:00+00:00", 1, "fingerprint", "", **fields)
+
+
+def assembly(datamodule: L.LightningDataModule) -> Assembly:
+    trainer = L.Trainer(accelerator="cpu", logger=False, barebones=True)
+    return Assembly(L.LightningModule(), datamodule, trainer, OmegaConf.create())
+
+
+def test_a_logger_goes_on_with_the_run_it_knows() -> None:
+    config = OmegaConf.create(
+        {
+            "logger": {
+                "mlflow": {"_target_": "lightning.pytorch.loggers.MLFlowLogger"},
+                "wandb": {"_target_": "lightning.pytorch.loggers.WandbLogger"},
+                "tensorboard": {"_target_": "lightning.pytorch.loggers.TensorBoardLogger"},
+            }
+        }
+    )
+    OmegaConf.set_struct(config, True)
+    known = {"MLFlowLogger": "0a1b2c", "WandbLogger": "../../else where"}
+    same_logs(config, record(loggers=known, resumed=[{"from_step": 7}]))
+    assert config.logger.mlflow.run_id == "0a1b2c"
+    assert "id" not in config.logger.wandb  # a record could say anything; an id is a short word
+    assert config.logger.tensorboard.purge_step == 8
+
+
+@pytest.mark.parametrize("threads", [2, 0, -1, 5000, "many", None])
+def test_threads(threads: Any) -> None:
+    before = torch.get_num_threads()
+    with threads_of(record(machine={"threads": threads})):
+        assert torch.get_num_threads() == (2 if threads == 2 else before)
+    assert torch.get_num_threads() == before

@@ -7,10 +7,12 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - dataclasses look their annotations up
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import git
@@ -23,6 +25,7 @@ from assay.errors import AssayError
 from assay.files.checksum import seal_json, seal_yaml
 from assay.record.run_record import RunRecord
 from assay.run.reproduce import Reproduction, reproduce
+from assay.run.reproduce_process import _check_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -381,3 +384,14 @@ def test_twenty_runs_from_a_fresh_clone(tmp_path: Path, dirty: bool) -> None:
     clone = lab.clone("fresh")
     results = [clone.reproduce(run_dir, trust_code=True) for run_dir in runs]
     assert [result.identical for result in results] == [True] * len(TWENTY), results
+
+
+def test_what_was_trained_with_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = ModuleType("lab")
+    monkeypatch.setitem(sys.modules, "lab", package)
+    code = tmp_path / "code"
+    package.__file__ = str(code / "src" / "lab" / "__init__.py")
+    _check_origin(code, ["lab", "never_imported"])
+    package.__file__ = str(tmp_path / "site-packages" / "lab" / "__init__.py")
+    with pytest.raises(AssayError, match=r"lab was imported from .*site-packages"):
+        _check_origin(code, ["lab"])

@@ -1,0 +1,357 @@
+"""Batch norm, learning rates, averages, the log and NVML in real runs."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from omegaconf import OmegaConf
+from torch import nn
+from torch.optim.swa_utils import update_bn
+from typing_extensions import override
+
+from assay.build.trainer import VARIABLE
+from assay.callbacks.batch_norm import BatchNormStatistics
+from assay.callbacks.ema import EMA
+from assay.callbacks.lr_monitor import LRMonitor
+from assay.check.callbacks import check_callbacks, notes_on
+from assay.check.prove import Prover
+from assay.compose.compose import compose, job_config
+from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tests.conftest import Train, Trained
+
+
+ON = "callbacks.batch_norm.num_samples=512"
+PICTURES = (
+    "data=synthetic",
+    "data.source.num_samples=256",
+    "data.source.num_classes=3",
+    "data.batch_size=32",
+)
+SMALL = ("data.source.input_shape=[3,32,32]", "data.source.noise=0.3")
+MODELS = {"small_cnn": (), "mlp": ("model.norm=batch",), "timm": ("model.name=resnet10t",)}
+
+
+class Look(L.Callback):
+    """Compares evaluation with training, in which batch norm takes the statistics of the batch."""
+
+    def __init__(self) -> None:
+        self.gaps: list[float] = []
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]  # a plain attribute
+        inputs = data.normalize(data.subset("train", "eval").data.inputs[:256], torch.float32)
+        modes = {one: one.training for one in pl_module.modules()}
+        kept = {name: one.clone() for name, one in pl_module.state_dict().items()}
+        with torch.no_grad():
+            pl_module.eval()
+            evaluated = pl_module(inputs).softmax(1)
+            for one in pl_module.modules():
+                if isinstance(one, nn.BatchNorm1d | nn.BatchNorm2d):
+                    one.train()
+            trained = pl_module(inputs).softmax(1)
+        pl_module.load_state_dict(kept)
+        for one, training in modes.items():
+            one.training = training
+        self.gaps.append(float((evaluated - trained).abs().mean()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_and_evaluation_agree_after_the_first_epoch(train: Train, name: str) -> None:
+    look = Look()
+    train(*PICTURES, *SMALL, f"model={name}", *MODELS[name], ON, callbacks=[look])
+    assert look.gaps[0] < 0.01, "a class's probability, in the mean"
+
+
+def test_without_it_they_are_far_apart(train: Train) -> None:
+    look = Look()
+    train(*PICTURES, *SMALL, "model=small_cnn", callbacks=[look])
+    assert look.gaps[0] > 0.1, "the control: this is what is mended"
+
+
+def test_they_are_torchs_own(train: Train) -> None:
+    run = train("data=digits", "model=small_cnn", ON.replace("512", "4000"))
+    data, module = run.trainer.datamodule, run.trainer.lightning_module
+    ours = {name: one.clone() for name, one in module.state_dict().items()}
+    subset = data.subset("train", "eval")
+    inputs = data.normalize(subset.data.inputs[subset.rows], torch.float32)
+    update_bn(list(inputs.split(data.eval_batch_size)), module)
+    for name, one in module.state_dict().items():
+        if "running" in name:
+            torch.testing.assert_close(one, ours[name], rtol=0.02, atol=0.02)  # batches in another order
+
+
+def test_frozen_layers_stay_as_they_are(train: Train, tmp_path: Path) -> None:
+    run = train(*PICTURES, *SMALL, "model=small_cnn", "finetune=head", ON)
+    means = [
+        one
+        for name, one in run.trainer.lightning_module.state_dict().items()
+        if name.endswith("running_mean")
+    ]
+    assert means
+    assert all(bool((one == 0).all()) for one in means)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="num_samples=0"):
+        BatchNormStatistics(0)
+
+
+@pytest.mark.parametrize("scheduler", ["warmup_cosine", "step"])
+def test_a_short_run_has_its_learning_rate(train: Train, scheduler: str) -> None:
+    trained = train(
+        "data=wine",
+        "model=linear",
+        "callbacks=[lr_monitor]",
+        f"scheduler={scheduler}",
+        "trainer.max_epochs=3",
+    )
+    with (trained.run_dir / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rates = [float(value) for row in rows for name, value in row.items() if name.startswith("lr-") and value]
+    assert len(rates) >= 3, "one per epoch"
+    assert set(rates) <= {lr for step in trained.watch.lrs for lr in step} | {rates[0]}
+    monitor = next(one for one in trained.trainer.callbacks if isinstance(one, LRMonitor))
+    one_epoch = len(trained.watch.lrs) // 3
+    assert max(map(len, monitor.lrs.values())) <= one_epoch + 1, "a long run does not fill the memory"
+
+
+SMALL_RUN_LOG = ("data=iris", "model=linear", "scheduler=none")
+BAR = "callbacks=[checkpoint,last_checkpoint,progress_bar]"
+
+
+def said(run: Trained) -> str:
+    return (run.run_dir / "log.txt").read_text()
+
+
+def epochs(run: Trained) -> list[tuple[int, float]]:
+    """Number and validation loss of each epoch's line in the log."""
+    found = re.findall(r"epoch +(\d+)(?:/\d+)? .*val loss ([\d.e+-]+)", said(run))
+    return [(int(number), float(loss)) for number, loss in found]
+
+
+@pytest.mark.parametrize("callbacks", [BAR, "callbacks=[last_checkpoint]"])
+def test_every_epoch_has_its_line_in_the_log(train: Train, callbacks: str) -> None:
+    run = train(*SMALL_RUN_LOG, callbacks, "trainer.max_epochs=12")
+    lines = epochs(run)
+    assert [number for number, _ in lines] == list(range(1, 13))
+    rows = [row for row in run.rows if row["val/loss"]]
+    assert [int(row["epoch"]) for row in rows] == list(range(1, 13)), "as on the screen"
+    for (_, shown), row in zip(lines, rows, strict=True):
+        assert shown == pytest.approx(float(row["val/loss"]), abs=1e-4)
+    (test,) = [row for row in run.rows if row["test/loss"]]
+    assert test["epoch"] == "12"
+    assert re.search(r"test +[\d.]+s +test .*accuracy", said(run))
+
+
+def test_an_early_stop_is_said(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+    stop = ("callbacks=[early_stopping,progress_bar]", "callbacks.early_stopping.patience=2")
+    run = train(*SMALL_RUN_LOG, *stop, "callbacks.early_stopping.min_delta=100", "trainer.max_epochs=9")
+    best = run.column("val/loss")[0]
+    text = f"stopped early: val/loss was no better than {best:.4g} for 2 validations"
+    assert text in said(run)
+    assert text in capsys.readouterr().out
+    assert len(epochs(run)) == 3
+
+
+def test_a_lowered_learning_rate_is_said(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
+    plateau = ("scheduler=plateau", "scheduler.patience=1", "scheduler.threshold=100", "optimizer.lr=0.1")
+    never = ("+scheduler.threshold_mode=abs", "scheduler.factor=0.5")
+    run = train(*SMALL_RUN_LOG[:2], *plateau, *never, "trainer.max_epochs=4")
+    assert "learning rate 0.1 -> 0.05 after epoch 3: val/loss was no better than" in said(run)
+    assert "learning rate 0.1 -> 0.05 after epoch 3" in capsys.readouterr().out
+    steps = ("scheduler=step", "scheduler.step_size=2", "optimizer.lr=0.1")
+    run = train(*SMALL_RUN_LOG[:2], *steps, "trainer.max_epochs=5")
+    assert "learning rate 0.1 -> 0.01 after epoch 2: StepLR" in said(run)
+    assert "learning rate 0.01 -> 0.001 after epoch 4: StepLR" in said(run)
+
+
+def test_a_schedule_that_is_over_is_said(train: Train) -> None:
+    run = train(*SMALL_RUN_LOG[:2], "scheduler=polynomial", "scheduler.total_iters=3", "trainer.max_epochs=4")
+    assert said(run).count("the schedule (PolynomialLR) was over after 3 steps, and training goes on") == 1
+    assert "the learning rate is 0; the weights do not change any more" in said(run)
+
+
+SMALL_WITHOUT_NVML_CHECK = (
+    *("data=digits", "model=mlp", "model.hidden=[4]", "trainer.max_epochs=1"),
+    *("trainer.limit_train_batches=3", "trainer.limit_val_batches=2"),
+)
+
+
+class Asked(Callback):
+    """Notes the variable in each hook, and ends the run if it is told to."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.seen: dict[str, set[str | None]] = {}
+        self.fails = fails
+
+    def note(self, hook: str) -> None:
+        self.seen.setdefault(hook, set()).add(os.environ.get(VARIABLE))
+
+    @override
+    def on_fit_start(self, *_: Any) -> None:
+        self.note("fit")
+
+    @override
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.note("train")
+        if self.fails:
+            raise RuntimeError("it fails")
+
+    @override
+    def on_validation_batch_end(self, *_: Any) -> None:
+        self.note("validation")
+
+    @override
+    def on_test_batch_end(self, *_: Any) -> None:
+        self.note("test")
+
+    @override
+    def teardown(self, *_: Any, **__: Any) -> None:
+        self.note("teardown")
+
+    @override
+    def on_exception(self, *_: Any) -> None:
+        self.note("exception")
+
+
+@pytest.mark.parametrize("before", ["1", None])
+def test_it_is_gone_while_a_run_computes_and_back_afterwards(
+    monkeypatch: pytest.MonkeyPatch, train: Train, before: str | None
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if before is not None:
+        monkeypatch.setenv(VARIABLE, before)
+    asked = Asked()
+    train(*SMALL_WITHOUT_NVML_CHECK, callbacks=[asked])
+    computing = {name: {None} for name in ("fit", "train", "validation", "test")}
+    assert asked.seen == {**computing, "teardown": {before}}
+
+
+PROJECT = Path(__file__).parents[1] / "training" / "project"
+SHORT = ("data=digits", "model=linear", "optimizer.lr=0.05", "trainer.limit_train_batches=12")
+
+
+class After(Callback):
+    """The weights after each optimizer step."""
+
+    def __init__(self) -> None:
+        self.weights: list[np.ndarray[Any, Any]] = []
+
+    @override
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object) -> None:
+        weights = torch.cat([p.detach().flatten() for p in pl_module.parameters()])
+        self.weights.append(weights.double().numpy().copy())
+
+
+def averaged(steps: list[np.ndarray[Any, Any]], decay: float, warmup: float | None, every: int) -> Any:
+    """The paper's recursion, in double precision."""
+    taken = steps[::every]
+    average = taken[0]
+    for update, weights in enumerate(taken[1:], start=2):
+        now = decay if warmup is None else min(decay, 1 - 1 / max(1.0, warmup * update))
+        average = now * average + (1 - now) * weights
+    return average
+
+
+@pytest.mark.always("0.9-0.5-1", "0.8-0.5-3")
+@pytest.mark.parametrize(
+    ("decay", "warmup", "every"), [(0.9, 0.5, 1), (0.9, None, 1), (0.999, 0.1, 1), (0.8, 0.5, 3)]
+)
+def test_is_the_recursion(train: Train, decay: float, warmup: float | None, every: int) -> None:
+    values = {"decay": decay, "warmup_fraction": "null" if warmup is None else warmup}
+    typed = [f"callbacks.ema.{name}={value}" for name, value in values.items()]
+    ema = ["callbacks=[last_checkpoint,ema]", *typed, f"callbacks.ema.update_every_n_steps={every}"]
+    run = train(*SHORT, *ema, "trainer.max_epochs=3", callbacks=[after := After()])
+    assert len(after.weights) == 36
+    saved = run.checkpoint("last")["state_dict"]
+    weights = torch.cat([value.flatten() for value in saved.values()]).double().numpy()
+    np.testing.assert_allclose(weights, averaged(after.weights, decay, warmup, every), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_module_that_takes_two_steps_a_batch_by_hand(
+    train: Train, every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps are counted by twos: a multiple of an even number was never among them."""
+    monkeypatch.syspath_prepend(str(PROJECT))
+    ema = ["callbacks=[last_checkpoint,ema]", "callbacks.ema.decay=0.9", "callbacks.ema.warmup_fraction=null"]
+    words = ("data=digits", "experiment=gan", *ema, "trainer.max_epochs=3", "trainer.limit_train_batches=20")
+    after, typed = After(), f"callbacks.ema.update_every_n_steps={every}"
+    run = train(*words, typed, callbacks=[after], config_dir=PROJECT / "conf")
+    saved = run.checkpoint("last")["state_dict"]
+    weights = torch.cat([value.flatten() for value in saved.values()]).double().numpy()
+    np.testing.assert_allclose(weights, averaged(after.weights, 0.9, None, every // 2), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "values", [{"decay": 1.0}, {"decay": -0.1}, {"warmup_fraction": 0.0}, {"update_every_n_steps": 0}]
+)
+def test_values_out_of_range(values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(values))):
+        EMA(**values)
+
+
+def of(*overrides: str) -> Any:
+    config = job_config(
+        compose(
+            [
+                "data=digits",
+                "model=linear",
+                "device=cpu",
+                "trainer.max_epochs=30",
+                "data.batch_size=64",
+                *overrides,
+            ]
+        )
+    )
+    OmegaConf.set_struct(config, False)
+    return config
+
+
+def test_check_warns_of_a_horizon_that_is_longer_than_the_run() -> None:
+    report = Prover().prove(of("callbacks=ema")).report
+    (_, warning) = report.notes  # after what the recipe has chosen
+    assert "looks back 1,000 steps, and the run has 570; the warm-up keeps it to 10 % of them" in warning
+    assert len(Prover().prove(of("callbacks=ema", "callbacks.ema.decay=0.99")).report.notes) == 1
+    (_, warning) = Prover().prove(of("callbacks=ema", "callbacks.ema.warmup_fraction=null")).report.notes
+    left = 0.999**570
+    assert f"{100 * left:.0f} % of the average are the initial weights" in warning
+    config = of("callbacks=ema", "trainer.max_epochs=3000")
+    config.spec = {"total_steps": 57_000}
+    assert notes_on(config) == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["assay.callbacks.ema.EMA", "lightning.pytorch.callbacks.EMAWeightAveraging"]
+)
+def test_an_average_that_is_hardly_ever_updated_is_refused(kind: str) -> None:
+    config = of("callbacks=ema", f"callbacks.ema._target_={kind}", "callbacks.ema.update_every_n_steps=100")
+    config.spec = {"total_steps": 570}
+    with pytest.raises(ConfigError, match="lag") as caught:
+        check_callbacks(config)
+    assert caught.value.key == "callbacks.ema.update_every_n_steps"
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp64", torch.float64), ("bf16_true", torch.bfloat16)])
+def test_weights_and_buffers_of_another_precision_are_averaged(
+    train: Train, precision: str, dtype: torch.dtype
+) -> None:
+    """The loss has a buffer, which Lightning converts after the average was begun."""
+    done = train(
+        *("data=iris", "model=mlp", "trainer.max_epochs=1", "callbacks=[last_checkpoint,ema]"),
+        *(f"precision={precision}", "loss.class_weight=balanced"),
+    )
+    saved = torch.load(done.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
+    for state in (saved["state_dict"], saved["current_model_state"]):
+        assert {value.dtype for value in state.values() if value.is_floating_point()} == {dtype}
