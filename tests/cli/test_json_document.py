@@ -141,16 +141,6 @@ def test_values(monkeypatch: pytest.MonkeyPatch) -> None:
         plain(object())
 
 
-def test_nothing_in_it_reaches_a_terminal() -> None:
-    hostile = "\x1b]0;x\x07\x7f\x9b\u202e\udcff\n"
-    document = Document()
-    document.say("x", {hostile: hostile})
-    text = document.to_json()
-    assert text.isascii()
-    assert text.isprintable()
-    assert json.loads(text)[hostile] == hostile
-
-
 @pytest.mark.parametrize(
     ("end", "code", "said"),
     [

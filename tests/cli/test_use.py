@@ -152,13 +152,3 @@ def test_what_is_mistyped(
     digits_run: Trained, digits: Path, words: list[str], message: str, code: int
 ) -> None:
     assert message in predicted(digits_run.run_dir, digits, *words, code=code).stderr
-
-
-def test_nothing_could_be_predicted(digits_run: Trained, digits: Path, tmp_path: Path) -> None:
-    said = predicted(digits_run.run_dir, tmp_path / "gone.npy", code=1)
-    assert f"error: no sample could be predicted, of 1; {tmp_path / 'gone.npy'}: there is no" in said.stderr
-    assert "is not a run directory" in predicted(tmp_path, digits, code=1).stderr
-    shutil.copytree(digits_run.run_dir, tmp_path / "run")
-    path = tmp_path / "run" / "checkpoints" / "best.ckpt"
-    path.write_bytes(path.read_bytes()[:1000])
-    assert "best.ckpt" in predicted(tmp_path / "run", digits, code=1).stderr

@@ -68,16 +68,6 @@ def test_calls_are_resolved_and_the_specs_values_wait(monkeypatch: pytest.Monkey
     assert OmegaConf.is_interpolation(config.model.network, "image_size"), "oc.select of the spec waits too"
 
 
-def test_a_sweep_is_every_combination() -> None:
-    jobs = plan(["optimizer=sgd,adam", "seed=1,2", "optimizer.lr=0.5"])
-    assert [(job.optimizer._target_.rpartition(".")[2], job.seed, job.optimizer.lr) for job in jobs] == [
-        ("SGD", 1, 0.5),
-        ("SGD", 2, 0.5),
-        ("Adam", 1, 0.5),
-        ("Adam", 2, 0.5),
-    ]
-
-
 def test_leaves_somebody_elses_hydra_alone(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("x: 1\n", encoding="utf-8")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
@@ -135,12 +125,6 @@ def test_a_plus_before_a_group_that_has_no_option_yet_changes_nothing(typed: str
     plain, added = compose_job([typed]), compose_job([f"+{typed}"])
     assert added.fingerprint == plain.fingerprint
     assert (added.choices, added.set_by) == (plain.choices, plain.set_by)
-
-
-def test_a_plus_before_a_group_that_has_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is there already") as caught:
-        compose(["+model=mlp"])
-    assert caught.value.hint == "leave out the plus: model=…"
 
 
 _CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")

@@ -13,7 +13,6 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose, loader, trust_for
 from assay.compose.job_composer import JobComposer
 from assay.compose.task_choice import settle_network
-from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,29 +57,6 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
 
 
 AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
-
-
-@pytest.mark.parametrize(
-    ("target", "value", "key"),
-    [
-        ("null", "model.latent_size=2", "model.latent_size"),
-        ("price", "metrics.eval.metrics.rmse.squared=true", "metrics.eval.metrics.rmse.squared"),
-    ],
-)
-def test_values_may_be_typed_for_what_the_task_chooses(
-    table: str, target: str, value: str, key: str, tmp_path: Path
-) -> None:
-    wanted = value.partition("=")[2]
-    assert str(OmegaConf.select(compose(of_table(table, target, value)), key)).lower() == wanted
-    with loader() as hydra:
-        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
-        job = composer.job(of_table(table, target, value), 0)
-        group = key.partition(".")[0]
-        assert str(OmegaConf.select(OmegaConf.create(job.config), key)).lower() == wanted
-        for wrong in (composer.job, lambda overrides, _: compose(overrides)):
-            with pytest.raises(ConfigError) as caught:
-                wrong(of_table(table, target, f"{group}.nothing=1"), 1)
-            assert caught.value.key == f"{group}.nothing"
 
 
 @pytest.mark.parametrize("in_folder", [True, False])

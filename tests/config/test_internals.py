@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.plugins import Plugins
@@ -55,24 +54,6 @@ def test_what_an_option_can_set_beside_its_group(folder: Path, text: str, reache
     (folder / "group" / "option.yaml").write_text(text, encoding="utf-8")
     assert repository(folder).reaches_out("group/option") == reaches_out
     assert repository(folder).reaches_out("group/nothing"), "not known"
-
-
-def test_an_option_named_by_an_interpolation_of_another(tmp_path: Path) -> None:
-    """Hydra is asked for the choices to take it from; for other files it need not gather them."""
-    assert defaults_list._create_interpolation_map.__module__ == "assay.config.hydra_internals"
-    for group, option in (("letter", "a"), ("letter", "b"), ("pair", "a_x"), ("pair", "b_x")):
-        (tmp_path / group).mkdir(exist_ok=True)
-        (tmp_path / group / f"{option}.yaml").write_text(f"# {option}.\nis: {option}\n", encoding="utf-8")
-    (tmp_path / "both").mkdir()
-    (tmp_path / "both" / "yes.yaml").write_text(
-        "# @package _global_\n# Both.\ndefaults:\n  - /letter: a\n  - /pair: ${letter}_x\n",
-        encoding="utf-8",
-    )
-    with loader(tmp_path) as hydra:
-        for letter in ("a", "b"):
-            typed = ["+both=yes", f"letter={letter}"]
-            found = hydra.compose_config("train", typed, run_mode=RunMode.RUN, with_log_configuration=False)
-            assert (found.letter["is"], found.pair["is"]) == (letter, f"{letter}_x")
 
 
 def test_jobs_are_merged_as_hydra_merges_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

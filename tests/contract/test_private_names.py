@@ -158,19 +158,6 @@ def test_only_one_file_imports_private_names_of(library: str, nodes: Nodes) -> N
     assert files == {f"{library}_internals"}
 
 
-OF_NODES = {"_value", "_get_node", "_get_parent", "_get_root", "_is_none", "_is_missing", "_is_interpolation"}
-
-
-def test_nodes_of_omegaconf_are_asked_in_one_file(nodes: Nodes) -> None:
-    asking = {
-        path.stem
-        for path, found in nodes.items()
-        for node in found
-        if isinstance(node, ast.Attribute) and node.attr in OF_NODES and not is_self(node)
-    }
-    assert asking == {"omegaconf_internals"}
-
-
 def test_a_version_that_nobody_has_looked_at_is_not_installed() -> None:
     project = tomllib.loads((SRC.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (wanted,) = (one for one in map(Requirement, project["dependencies"]) if one.name == "lightning")

@@ -121,28 +121,3 @@ def test_file_map_names_what_there_is() -> None:
     expected = {path for path in top if not path.startswith(".") and not path.endswith(".md")}
     expected |= {path for path in rooms if not path.endswith(("__init__.py", "py.typed"))}
     assert set(file_map()) == expected
-
-
-NO_MODULES = {
-    *("config/yaml", "data/source/task", "data/transform"),
-    *("optimizer/fused", "optimizer/lr", "torch.py"),
-}
-"""Keys and files of a user's that read like one."""
-
-
-def named_modules() -> list[str]:
-    """Files and dotted names of modules in docs/architecture.md, as paths below src/assay."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rooms = {path.name for path in (ROOT / "src" / "assay").iterdir() if path.is_dir()}
-    files = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", text)
-    dotted = re.findall(r"`(?:assay\.)?([a-z_]+(?:\.[a-z_]+)+)", text)
-    modules = {name.replace(".", "/") for name in dotted if name.split(".")[0] in rooms}
-    return sorted({*files, *modules} - NO_MODULES)
-
-
-def test_the_page_on_the_house_names_what_there_is() -> None:
-    for name in named_modules():
-        place = ROOT / "src" / "assay" / name
-        # A name may go on into a module: `targets.instantiate.build`.
-        there = (place, ROOT / name, place.with_suffix(".py"), place.parent.with_suffix(".py"))
-        assert any(path.exists() for path in there), name

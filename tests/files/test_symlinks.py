@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from assay.errors import AssayError
-from assay.files.checksum import read_sums
 from assay.files.symlinks import appending, check_links, read_end
 from assay.logger.run_csv import RunCSV
 from assay.record.journal import Journal
 from assay.record.log_file import log_file
 from assay.record.run_directory import RunDirectory
-from assay.record.run_record import RunRecord
-from assay.run.saved_config import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,25 +129,6 @@ def test_links_within_are_fine(run_dir: Path, tmp_path: Path) -> None:
     check_links(tmp_path / "nowhere")
     (tmp_path / "link").symlink_to(run_dir)
     check_links(tmp_path / "link")
-
-
-READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "record": ("record.json", RunRecord.load),
-    "config": ("config.yaml", read_config),
-    "journal": ("journal.jsonl", partial(Journal.open, repair=False)),
-    "sums": ("x.ckpt.sha256", lambda run_dir: read_sums(run_dir / "x.ckpt")),
-}
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_pipe_is_not_read(name: str, tmp_path: Path) -> None:
-    file, read = READERS[name]
-    os.mkfifo(tmp_path / file)
-    if name == "sums":
-        assert not read(tmp_path)  # as where there is no file
-        return
-    with pytest.raises(AssayError, match=file):
-        read(tmp_path)
 
 
 def test_the_end_of_a_log_is_read_and_no_link_is_followed(tmp_path: Path) -> None:

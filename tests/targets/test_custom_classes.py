@@ -178,20 +178,6 @@ def test_a_task_is_imported_from_a_trusted_package_alone(package: str, key: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("multiclas", "'multiclas' is not a task; did you mean 'multiclass'"),
-        ("os.system", "'os.system' is not a task"),
-        ("assay.task.task_of.Binary", "'assay.task.task_of.Binary' is not a task"),
-    ],
-)
-def test_what_is_not_a_task_by_its_name(name: str, message: str) -> None:
-    error = refusal(lambda: check_tasks(job_with_task(name, ["mine"])), "data.source.task")
-    assert message in error.message
-    assert "multiclass, binary" in error.hint
-
-
-@pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
         (
