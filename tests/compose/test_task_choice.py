@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose, loader, trust_for
 from assay.compose.job_composer import JobComposer
 from assay.compose.task_choice import settle_network
+from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,16 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
 
 
 AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
+
+
+def test_a_value_of_what_the_task_chooses_can_be_typed(table: str, tmp_path: Path) -> None:
+    typed = of_table(table, "null", "model.latent_size=2")
+    assert compose(typed).model.latent_size == 2
+    with loader() as hydra:
+        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
+        assert composer.job(typed, 0).config["model"]["latent_size"] == 2
+        with pytest.raises(ConfigError, match=r"model\.nothing"):
+            composer.job(of_table(table, "null", "model.nothing=1"), 1)
 
 
 @pytest.mark.parametrize("in_folder", [True, False])

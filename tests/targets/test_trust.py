@@ -255,9 +255,7 @@ def test_an_experiment_and_the_person(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_every_such_argument_of_lightning_is_known() -> None:
     """Whatever value it has: a plain word is taken from the current directory, a host has no scheme."""
-    meant = re.compile(
-        r"dir|path|file|folder|uri|url|host|addr|server|location|token|api_key|entity|workspace"
-    )
+    meant = re.compile(r"dir|path|file|folder|uri|url|host|addr|server|location|token|api_key|entity|space")
     rooms = {"callbacks": callbacks, "logger": loggers, "trainer": profilers}
     found = {
         f"{root}.{name}.{argument}"
