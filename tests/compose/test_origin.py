@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
-from assay.compose.explain import explained, say, show
+from assay.compose.explain import explain, explained, say
 from assay.compose.listing import list_options
 from assay.compose.origin import locate, origins
 from assay.config.source_location import COMMAND_LINE, split
@@ -182,7 +182,7 @@ Explain = Callable[..., list[str]]
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Explain:
     def run(key: str, *overrides: str) -> list[str]:
-        show(key, overrides)
+        say(Console(highlight=False, soft_wrap=True), explain(key, overrides))
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
     return run
@@ -257,4 +257,4 @@ def test_every_key_node_and_group_has_an_answer() -> None:
 )
 def test_an_unknown_key(key: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says.replace("?", r"\?")):
-        show(key)
+        explain(key)

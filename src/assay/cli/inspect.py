@@ -76,10 +76,8 @@ def data(
             from assay.check.checker import Checker
 
             job = Checker(config_dir).job(typed)
-            from assay.compose.origin import located
             from assay.report.data_page import look, print_survey
-        with located(job.overrides, config_dir):
-            survey = look(job, out)
+        survey = look(job, out)
         document.say("data", survey)
         document.next = [f"assay train {shlex.join(job.overrides)}"]
         if as_json:

@@ -9,13 +9,12 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.text import Text
 
-from assay.compose.compose import compose, implied_overrides
-from assay.compose.origin import origins, plain
+from assay.compose.compose import compose_with, implied_overrides, loader
+from assay.compose.origin import plain, replayed
 from assay.config.did_you_mean import did_you_mean
 from assay.config.source_location import shortened, split
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from assay.compose.origin import Choice, Origins
     from assay.config.source_location import Setting
     from assay.config.tree import Entry
+    from assay.terminal import Console
 
 _AWAITED = "known once the data is read"
 _Entries = dict[tuple[str, ...], "Entry"]
@@ -71,15 +71,12 @@ class Explanation:
     keys: Sequence[Key] = ()
 
 
-def show(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> None:
-    """Print a value, or a group with all its keys, and where each comes from."""
-    say(Console(highlight=False, soft_wrap=True), explain(key, overrides, config_dir))
-
-
 def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Explanation:
-    """What `show` prints."""
-    config = compose(overrides, config_dir)
-    return explained(key, config, origins(overrides, config_dir, implied_overrides(config, overrides)))
+    """A value, or a group with all its keys, and where each comes from."""
+    with loader(config_dir) as hydra:
+        config = compose_with(hydra, overrides)
+        found = replayed(hydra, overrides, implied_overrides(config, overrides))
+    return explained(key, config, found)
 
 
 def explained(key: str, config: DictConfig, found: Origins) -> Explanation:

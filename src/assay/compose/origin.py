@@ -261,13 +261,11 @@ class Origins:
         return next((one for one in self.choices.values() if path and one.brought(path)), None)
 
 
-def origins(
-    overrides: Sequence[str] = (), config_dir: Path | None = None, implied: Sequence[str] = ()
-) -> Origins:
+def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Origins:
     """Where the values of a job come from."""
     with loader(config_dir) as hydra:
         trust_for(hydra, overrides)  # before Hydra searches where it is told to
-        return replayed(hydra, overrides, implied)
+        return replayed(hydra, overrides)
 
 
 def set_across_groups(

@@ -47,13 +47,8 @@ def to_yaml(plain: Any) -> str:
     return text
 
 
-def to_text(config: DictConfig) -> str:
-    """As it was composed, for another process: a line of JSON; YAML where a key is not text."""
-    return to_text_of(OmegaConf.to_container(config, resolve=False))
-
-
-def to_text_of(plain: Any) -> str:
-    """The same of a job as plain data."""
+def to_text(plain: Any) -> str:
+    """A job as plain data, for another process: a line of JSON; YAML where a key is not text."""
     return json.dumps(plain) if _has_only_text_keys(plain) else yaml.safe_dump(plain)
 
 

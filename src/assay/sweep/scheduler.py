@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
-from assay.config.serialize import to_text_of
+from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
 from assay.process.stop_signals import handled_by
 from assay.record.journal import JobRecord
@@ -253,7 +253,7 @@ class Scheduler:
             number=job_record.number,
             attempt=len(job_record.failures) + 1,
             run_dir=job.config["run_dir"],
-            config=to_text_of(job.config),
+            config=to_text(job.config),
             overrides=list(job.overrides),
             choices=job.choices,
             set_by=job.set_by,

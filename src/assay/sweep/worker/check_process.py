@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.check.report import Proof, Report
-from assay.config.serialize import from_text, to_text_of
+from assay.config.serialize import from_text, to_text
 from assay.errors import AssayError, ConfigError, one_line_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class CheckProcess:
 
     def prove(self, job: Job) -> Proof:
         """Refuse a job that cannot run; what was made to find that out stays in the process."""
-        asked = {"prove": to_text_of(job.config), "overrides": list(job.overrides), "cwd": str(Path.cwd())}
+        asked = {"prove": to_text(job.config), "overrides": list(job.overrides), "cwd": str(Path.cwd())}
         return Proof(Report(job.overrides, str(job.config["name"]), **self._ask(asked)))
 
     def gpus(self) -> int:
