@@ -21,7 +21,7 @@ from contextlib import chdir
 from pathlib import Path
 
 from assay.compose.job_composer import compose_job
-from assay.config.serialize import to_text_of
+from assay.config.serialize import to_text
 from assay.record.provenance import cpu_model
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.local import LocalLauncher
@@ -90,7 +90,7 @@ def forked(folder: Path, run_dir: Path, launcher: LocalLauncher, checks: CheckPr
         number=0,
         attempt=1,
         run_dir=str(run_dir),
-        config=to_text_of(job.config),
+        config=to_text(job.config),
         overrides=list(JOB),
         choices=job.choices,
         spec=dict(spec),
