@@ -94,37 +94,31 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         return compose_with(hydra, overrides)
 
 
-def compose_with(
-    hydra: Hydra,
-    overrides: Sequence[str],
-    mode: RunMode = RunMode.RUN,
-    trusted: Trust | None = None,
-) -> DictConfig:
+def compose_with(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
     """Compose with a loader that is already open; see `compose`."""
-    trusted = trusted or trust_for(hydra, overrides)
+    trusted = trust_for(hydra, overrides)
     with explained(hydra, overrides):
         typed = [*overrides, *suited(overrides)]
-        if mode is not RunMode.RUN:
-            return _composed(hydra, typed, mode)
         tasks = hydra.config_loader.get_group_options("task")
         try:
-            config = _composed(hydra, typed, mode)
+            config = compose_raw(hydra, typed)
             task = task_to_choose(config, typed, tasks)
         except HydraException:  # perhaps a value of what the task will choose
             others = [one for one in typed if not is_of_task(one)]
             if len(others) == len(typed):
                 raise
-            task = task_to_choose(_composed(hydra, others, mode), typed, tasks)
+            task = task_to_choose(compose_raw(hydra, others), typed, tasks)
             if not task:
                 raise
         if task:
-            config = _composed(hydra, [*typed, *task], mode)
+            config = compose_raw(hydra, [*typed, *task])
         HydraConfig.instance().set_config(config)
         complete(config, config.hydra, trusted)
     return config
 
 
-def _composed(hydra: Hydra, overrides: Sequence[str], mode: RunMode) -> DictConfig:
+def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
+    """What Hydra composes; nothing is filled in or judged."""
     config: DictConfig = hydra.compose_config(
         config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
     )

@@ -16,9 +16,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from assay.compose.compose import (
-    PRIMARY,
     choices,
     complete,
+    compose_raw,
     compose_with,
     explained,
     job_config,
@@ -164,9 +164,7 @@ class JobComposer:
         return override.package is None and first not in ("hydra", KEY) and not self._groups[key]
 
     def _template(self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]) -> _Template:
-        composed: DictConfig = self._hydra.compose_config(
-            config_name=PRIMARY, overrides=list(key), run_mode=RunMode.RUN, with_log_configuration=False
-        )
+        composed = compose_raw(self._hydra, key)
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
         set_by = set_across_groups(self._hydra, composed, key, typed)
         bare = _Template(name, composed, "", choices(composed.hydra), set_by)
@@ -204,11 +202,11 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
     """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
-    composed = compose_with(hydra, overrides, RunMode.MULTIRUN, trusted)
-    check_hydra(composed.hydra, trusted.packages)
-    check_hydra_outside(composed.hydra, trusted)
-    HydraConfig.instance().set_config(composed)
     with explained(hydra, overrides):
+        composed = compose_raw(hydra, [*overrides, *suited(overrides)], RunMode.MULTIRUN)
+        check_hydra(composed.hydra, trusted.packages)
+        check_hydra_outside(composed.hydra, trusted)
+        HydraConfig.instance().set_config(composed)
         directory = str(composed.hydra.sweep.dir)
         check_place("hydra.sweep.dir", directory, trusted)
         with read_write(composed.hydra), open_dict(composed.hydra):

@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -36,15 +36,6 @@ _ANY_CALL = ("augment", "param_groups")
 _BUILDERS = "torchvision.models"
 
 
-@final
-class _RefusedError(Exception):
-    """Why, and what to do; the key is added outside of the cache."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
-
-
 def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> None:
     """Find every target of a job: first those in known libraries, only then those of trusted packages."""
     parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
@@ -68,9 +59,13 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
     check_name(key, target, packages)
     try:
         return _resolve(target, slot_of(key)[0], tuple(packages))
-    except _RefusedError as error:
-        at = f"{key}._target_" if key else "_target_"
-        raise ConfigError(error.message, key=at, hint=error.hint) from error.__cause__
+    except ConfigError as error:
+        raise _with_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
+
+
+def _with_key(error: ConfigError, key: str) -> ConfigError:
+    """The error of something that is looked up once for all keys."""
+    return ConfigError(error.message, key=key, hint=error.hint)
 
 
 def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
@@ -78,8 +73,8 @@ def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) ->
     make_importable()
     try:
         found = _locate(path, tuple(packages))
-    except _RefusedError as error:
-        raise ConfigError(error.message, key=key, hint=error.hint) from error.__cause__
+    except ConfigError as error:
+        raise _with_key(error, key) from error.__cause__
     interface = f"{base.__module__}.{base.__qualname__}"
     if not (inspect.isclass(found) and issubclass(found, base) and found is not base):
         raise ConfigError(
@@ -171,19 +166,19 @@ def _judge(target: str, found: Any, slot: str) -> None:
     hint = f"for example {holds.example}"
     if not inspect.isclass(found):
         if not _is_listed(target, found, slot):
-            raise _RefusedError(f"{target!r} is not allowed: it is not a class; {says}", hint)
+            raise ConfigError(f"{target!r} is not allowed: it is not a class; {says}", hint=hint)
         return
     home = str(found.__module__)
     reason = next((why for module, why in REFUSED.items() if within(home, [module])), "")
     if reason:
-        raise _RefusedError(
+        raise ConfigError(
             f"{target!r} is not allowed: it {reason}",
-            "wrap it in a class of your own package, which you trust",
+            hint="wrap it in a class of your own package, which you trust",
         )
     if not within(home, HOMES):
-        raise _RefusedError(f"{target!r} is not allowed: it is {home}.{found.__qualname__}; {says}", hint)
+        raise ConfigError(f"{target!r} is not allowed: it is {home}.{found.__qualname__}; {says}", hint=hint)
     if not (issubclass(found, _classes(holds.bases)) or within(home, holds.homes)):
-        raise _RefusedError(f"{target!r} is not allowed here: {says}", hint)
+        raise ConfigError(f"{target!r} is not allowed here: {says}", hint=hint)
 
 
 def _holds(slot: str) -> Slot:
@@ -235,9 +230,9 @@ def _own(target: str, slot: str, packages: tuple[str, ...]) -> Any:
         if inspect.isclass(found) or inspect.isroutine(found):
             _judge(target, found, "")
             return found
-    raise _RefusedError(
+    raise ConfigError(
         f"{target!r} is not allowed: it is a {type(found).__name__}, no class or function of your own",
-        "name a class or function that you wrote",
+        hint="name a class or function that you wrote",
     )
 
 
@@ -245,16 +240,16 @@ def _judge_own(target: str, found: type, slot: str) -> None:
     """Refuse a class of the user's own that is not what its place holds."""
     bases, words = _holds(slot).bases, _holds(slot).words
     if slot == "model" and issubclass(found, _classes(_holds("module").bases)):
-        raise _RefusedError(
+        raise ConfigError(
             f"{target!r} is a LightningModule, which takes the place of assay's own, under `module`",
-            "move its YAML from conf/model/ to conf/module/, and choose it by module=NAME (in an experiment: "
-            "override /module: NAME); its keys are module.… then",
+            hint="move its YAML from conf/model/ to conf/module/, and choose it by module=NAME "
+            "(in an experiment: override /module: NAME); its keys are module.… then",
         )
     if slot and slot not in _ANY_CALL and not issubclass(found, _classes(bases)):
-        raise _RefusedError(f"{target!r} is not {words}", f"derive {found.__name__} from {bases[0]}")
+        raise ConfigError(f"{target!r} is not {words}", hint=f"derive {found.__name__} from {bases[0]}")
     if lacking := _lacking(found):
-        raise _RefusedError(
-            f"{target!r} cannot be made: it lacks {lacking}", f"define that in {found.__name__}"
+        raise ConfigError(
+            f"{target!r} cannot be made: it lacks {lacking}", hint=f"define that in {found.__name__}"
         )
 
 
@@ -270,15 +265,16 @@ def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
     for index, part in enumerate(parts):
         name = ".".join(parts[: index + 1])
         if inspect.isclass(found) and not packages:
-            raise _RefusedError(
+            raise ConfigError(
                 f"{path!r} is not allowed: what belongs to a class is not one",
-                f"use {'.'.join(parts[:index])} itself",
+                hint=f"use {'.'.join(parts[:index])} itself",
             )
         inside = index and hasattr(found, part)
         found = getattr(found, part) if inside else _import(path, name, found)
         if isinstance(found, ModuleType) and found.__name__ != name and not within(found.__name__, packages):
-            raise _RefusedError(
-                f"{path!r} is not allowed: {name} is the module {found.__name__}", "name the class itself"
+            raise ConfigError(
+                f"{path!r} is not allowed: {name} is the module {found.__name__}",
+                hint="name the class itself",
             )
     return found
 
@@ -290,7 +286,7 @@ def _import(path: str, name: str, inside: Any) -> Any:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # whatever importing somebody's module raises
         reason, hint = _why_not(error, name, inside)
-        raise _RefusedError(f"{path!r}: {reason}", hint) from error
+        raise ConfigError(f"{path!r}: {reason}", hint=hint) from error
 
 
 def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
