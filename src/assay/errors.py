@@ -120,14 +120,14 @@ def first_line(said: BaseException | str) -> str:
     return lines[0] if lines else "" if isinstance(said, str) else type(said).__name__
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and what it was raised from."""
+def causes(error: BaseException, *, context: bool = False) -> Iterator[BaseException]:
+    """An exception, and what it was raised from; with `context` also what was being handled then."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         yield one
-        one = one.__cause__
+        one = one.__cause__ or (one.__context__ if context and not one.__suppress_context__ else None)
 
 
 def exit_place(stop: SystemExit) -> str:
@@ -148,7 +148,7 @@ def own_frame(error: BaseException) -> str:
     """The innermost line of the user's own code that an exception went through, or that cannot be parsed."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         return f"{shown_path(error.filename)}:{error.lineno}"
-    for one in _chain(error):
+    for one in reversed([*causes(error, context=True)]):
         at = traceback.walk_tb(one.__traceback__)
         frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in at]
         if _WORKER.match(first_line(one)):
@@ -183,16 +183,6 @@ def one_line_of(error: BaseException) -> str:
     frame = own_frame(error)
     told = f"{name}: {text}" if text else name
     return f"{told} ({frame})" if frame else told
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """The exception and what it came from, the first that was raised first."""
-    every: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and one not in every:
-        every.append(one)
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-    return every[::-1]
 
 
 @functools.cache

@@ -25,6 +25,8 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.cli.verb import reported
 from assay.config.yaml_file import load_mapping
+from assay.errors import AssayError
+from assay.process.stop_signals import Stopped
 
 LINES = 6
 QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]
@@ -166,6 +168,19 @@ def test_ctrl_c_while_a_config_is_read(tmp_path: Path) -> None:
     finally:
         gc.enable()
         sys.settrace(before)
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_an_interrupt_behind_an_error_is_one(chained: bool) -> None:
+    def fail() -> None:
+        try:
+            raise Stopped("SIGTERM")
+        except KeyboardInterrupt as stop:
+            raise AssayError("cannot be read") from (ValueError(str(stop)) if chained else None)
+
+    with pytest.raises(typer.Exit) as caught, reported(debug=False):
+        fail()
+    assert caught.value.exit_code == 143
 
 
 def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
