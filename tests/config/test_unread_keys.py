@@ -131,10 +131,6 @@ def test_guess(word: str, known: list[str], guess: str) -> None:
     assert did_you_mean(word, known) == guess
 
 
-def test_few_names_are_all_told_in_their_order() -> None:
-    assert named(["b", "a"], "a") == "b, a"
-
-
 def test_of_many_names_the_nearest_are_told() -> None:
     names = [f"alpha{n:02d}" for n in range(40)] + ["beta"]
     told = named(names, "beta")

@@ -47,12 +47,3 @@ def test_in_bash(tmp_path: Path) -> None:
         "optimizer=adamw",
     ]
     assert ask_bash("assay train optimizer.l", tmp_path) == ["optimizer.lr="]
-
-
-def test_fish_gets_a_word_a_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.cli.app import main
-
-    monkeypatch.setenv("COMP_LINE", "assay train optimizer=ad")
-    monkeypatch.setattr(sys, "argv", ["assay", "-sc", "query=fish"])
-    main()
-    assert capsys.readouterr().out.splitlines() == ["optimizer=adagrad", "optimizer=adam", "optimizer=adamw"]

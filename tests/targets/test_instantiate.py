@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import copy
+import functools
 import sys
-from typing import TYPE_CHECKING, Any
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import hydra.utils
 import pytest
+import torch
 from hydra.errors import InstantiationException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.errors import ConfigError
+from assay.targets.annotation import Made, accepts
 from assay.targets.instantiate import CallError, instantiate
 
 if TYPE_CHECKING:
@@ -165,3 +170,63 @@ def test_what_is_refused(node: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         instantiate(node, "model", [OWN])
     assert caught.value.key == key
+
+
+MODULE, PARTIAL = Made(torch.nn.Linear), Made(functools.partial)
+Name = typing.NewType("Name", str)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        (int, [0, -1], [1.0, True, "1", None, [1]]),
+        (float, [0.5, 1], [True, "1", None, [1.0]]),
+        (bool, [True, False], [0, 1, "true", None]),
+        (str, ["", "a"], [1, None, ["a"]]),
+        (type(None), [None], [0, "", False]),
+        (int | None, [1, None], [1.5, "x"]),
+        (typing.Optional[float], [1, 0.5, None], ["x"]),  # noqa: UP045 - Lightning writes it so
+        (float | torch.Tensor, [0.1, 1], ["fast", None, [0.1]]),
+        (Literal["min", "max"], ["min", "max"], ["best", None, 1]),
+        (Literal[16, 32], [16], ["16", True]),
+        (list[int], [[], [1, 2]], [1, [1, "a"], "12", {}]),
+        (Sequence[float], [[0.5, 1]], ["text", [None]]),
+        (tuple[float, float], [[0.9, 0.99]], [[0.9], [1, 2, 3], 3]),
+        (tuple[int, ...], [[], [1, 2, 3]], [["a"], 3]),
+        (dict[str, int], [{}, {"a": 1}], [[], "a", 1]),
+        (Mapping[str, Any], [{}], [[1], "a"]),
+        (Any, [None, 1, "a", [1], {}], []),
+        (object, [None, 1, {}], []),
+        (torch.nn.Module, [MODULE, Made()], ["a", 3, None, [1], {}, Made(torch.optim.SGD), PARTIAL]),
+        (torch.nn.Linear, [Made(torch.nn.Linear), MODULE], [3, Made(torch.utils.data.Dataset)]),
+        (torch.nn.Module | None, [None, MODULE], [True]),
+        (torch.Tensor | None, [None, Made()], [[0.1], 3, MODULE]),
+        (torch.utils.data.Dataset[int], [Made(torch.utils.data.TensorDataset)], ["a", MODULE]),
+        (int, [Made(), Made(int)], [MODULE, PARTIAL]),
+        (list[torch.nn.Module], [[], [MODULE, Made()]], [[3], [MODULE, PARTIAL]]),
+        (Callable[[int], int], [MODULE, Made(), PARTIAL], [3, "relu", None, [1], {}]),
+        (Callable | None, [None], [3]),
+        (Literal["a"], ["a", Made()], [MODULE]),
+        (Name, ["a"], [3]),
+        (list[list[float]], [[[1, 2.5]], []], [[1], [["a"]]]),
+        ("NotKnown", [1, "a"], []),
+    ],
+    ids=str,
+)
+def test_accepts(annotation: object, good: list[object], bad: list[object]) -> None:
+    assert all(accepts(annotation, value) for value in good)
+    assert not any(accepts(annotation, value) for value in bad)
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.optim.Optimizer, torch.optim.Adam, torch.optim.lr_scheduler.LRScheduler]
+)
+def test_a_partial_stands_for_an_optimizer_or_scheduler_that_is_made_later(kind: type) -> None:
+    assert accepts(kind, PARTIAL)
+    assert accepts(kind | None, PARTIAL)
+    assert not accepts(kind, MODULE)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Module, torch.nn.Linear, torch.Tensor, torch.utils.data.Dataset])
+def test_a_partial_stands_for_nothing_that_a_config_can_make(kind: type) -> None:
+    assert not accepts(kind, PARTIAL)
