@@ -1,3 +1,5 @@
+"""Commands as they are typed, in a folder of their own."""
+
 from __future__ import annotations
 
 import importlib.metadata
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from omegaconf import OmegaConf
-from tests.cli.typed import QUICK, in_an_empty_folder, typed
+from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.compose.listing import groups
@@ -18,8 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Trained
+    from typer.testing import Result
 
-__all__ = ["in_an_empty_folder"]
+QUICK = ["debug=one_batch", "device=cpu", "data=iris"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def typed(*words: str, width: int = 80) -> Result:
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": str(width)})
+
 
 VERBS = [
     ["--help"],
@@ -134,9 +147,6 @@ def test_hydra_full_error_is_debug(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(typed("check", "modl=mlp").exception, SystemExit)
 
 
-__all__ = ["in_an_empty_folder"]
-
-
 def test_help_of_train_names_every_group_and_shows_examples() -> None:
     text = typed("train", "--help").stdout
     for group in groups():
@@ -144,12 +154,6 @@ def test_help_of_train_names_every_group_and_shows_examples() -> None:
             assert f" {group} " in text.replace("\n", " "), group
     assert "assay configs" in text
     assert text.count("  assay train") >= 3
-
-
-__all__ = ["in_an_empty_folder"]
-
-
-__all__ = ["in_an_empty_folder"]
 
 
 def test_cfg_prints_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
