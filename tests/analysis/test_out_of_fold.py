@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
-from assay.analysis.out_of_fold import FoldRun, fold_runs, gathered, write
+from assay.analysis.jobs import Job
+from assay.analysis.out_of_fold import fold_jobs, gathered, has_tested_fold, write
 from assay.record import predictions_file
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
@@ -36,12 +37,12 @@ NAMES = ("setosa", "versicolor", "virginica")
 
 def run(
     folder: Path, fold: int, predictions: Predictions, name: str = "", seed: str = "0", **values: str
-) -> FoldRun:
+) -> Job:
     run_dir = folder / f"{fold}-{seed}-{name}"
     run_dir.mkdir(parents=True)
     predictions_file.write(run_dir / predictions_file.FILE, predictions)
     (run_dir / "config.yaml").write_text(f"data: {{split: {{folds: {FOLDS}}}}}\n")
-    return FoldRun(name or str(fold), values, seed, fold, run_dir)
+    return Job(name or str(fold), values, seed, "finished", run_dir=run_dir, fold=fold)
 
 
 def iris(fold: int) -> Predictions:
@@ -74,7 +75,7 @@ def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    def problems(*runs: FoldRun) -> str:
+    def problems(*runs: Job) -> str:
         [found] = gathered(runs)
         return "; ".join(found.problems)
 
@@ -88,6 +89,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert "some samples are in several folds" in problems(whole[0], again, whole[2])
     other = run(tmp_path, 1, replace(iris(1), class_names=("a", "b", "c")), "other")
     assert "not all runs predict the same" in problems(whole[0], other, whole[2])
+    assert other.run_dir is not None
     (other.run_dir / predictions_file.FILE).unlink()
     assert "run other, fold 1: " in problems(whole[0], other, whole[2])
     assert "fold 1 of 3 is missing" in problems(whole[0], other, whole[2])
@@ -100,5 +102,5 @@ def test_jobs_of_a_sweep_that_tested_a_fold(tmp_path: Path) -> None:
         JobRecord(1, "b", ("lr=1", "fold=1", "data.split.folds=2"), seed=3, status="failed"),
         JobRecord(2, "c", ("lr=2", "fold=null", "data.split.folds=2"), seed=3, **done),
     ]
-    [found] = fold_runs(jobs, lambda job: tmp_path / str(job.number))
+    [found] = filter(has_tested_fold, fold_jobs(jobs, lambda job: tmp_path / str(job.number)))
     assert (found.name, found.values, found.seed, found.fold) == ("0", {"lr": "1"}, "3", 0)

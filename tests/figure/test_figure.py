@@ -17,7 +17,6 @@ from assay.figure.figure import (
     Figure,
     Heatmap,
     Line,
-    ParallelCoordinates,
     Points,
     to_csv,
 )
@@ -58,18 +57,6 @@ EXAMPLES = (
         "matrix",
         "Matrix",
         (Heatmap(np.array([[1, np.nan], [3, 4000]]), [HOSTILE, "same"], ["same", "same"]),),
-    ),
-    Figure(
-        "parallel",
-        "Parallel",
-        (
-            ParallelCoordinates(
-                {HOSTILE: [HOSTILE, "b"], "lr": [0.001, 0.1], "score": [0.5, 0.7]},
-                colour="score",
-                log=frozenset({"lr"}),
-                texts=["first", "second"],
-            ),
-        ),
     ),
 )
 
@@ -129,12 +116,7 @@ def test_plotly_itself_takes_it_and_it_is_json(figure: Figure) -> None:
 
 @pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)
 def test_no_name_is_markup_or_tex(figure: Figure) -> None:
-    found = [
-        text
-        for path, text in texts(to_plotly(figure))
-        if {"<", "$"} & set(text.replace("<br>", ""))
-        and not path.endswith("dimensions.ticktext")  # written as it is
-    ]
+    found = [text for path, text in texts(to_plotly(figure)) if {"<", "$"} & set(text.replace("<br>", ""))]
     assert not found
 
 
@@ -149,19 +131,3 @@ def test_numbers_keep_six_digits_and_gaps_are_null() -> None:
     assert plain(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2, None, 123457.0]
     drawn = to_plotly(Figure("m", "", (Line("a", [1, 2], [0.5, float("nan")]),)))
     assert drawn["data"][0]["y"] == [0.5, None]
-
-
-def test_shares_are_written_in_per_cent() -> None:
-    mark = ParallelCoordinates({"accuracy": [0.9, 0.98]}, shares=frozenset({"accuracy"}))
-    ticks = [one["text"] for one in to_plotly(Figure("parallel", "", (mark,)))["layout"]["annotations"]]
-    assert ticks == ["90 %", "92 %", "94 %", "96 %", "98 %"]
-
-
-def test_each_row_is_one_line_and_says_its_name_once() -> None:
-    columns = {"lr": [0.1, 0.01, 0.001], "score": [3.0, 1.0, 2.0]}
-    mark = ParallelCoordinates(columns, "score", frozenset({"lr"}), ["a", "<b>", "c"])
-    drawn = to_plotly(Figure("parallel", "", (mark,)))
-    lines = [trace for trace in drawn["data"] if trace["mode"] == "lines+markers"]
-    assert [trace["x"] for trace in lines] == [[0, 1, None]] * 3
-    assert [trace["y"] for trace in lines] == [[0.5, 0, None], [0, 0.5, None], [1, 1, None]]
-    assert [trace["hovertext"] for trace in lines] == [["", "&lt;b&gt;", ""], ["", "c", ""], ["", "a", ""]]

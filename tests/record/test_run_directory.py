@@ -102,8 +102,8 @@ def holding(run_dir: Path, *, forks: bool = False) -> Iterator[int]:
         with writing(run_dir):
             if not forks or not os.fork():
                 os.write(writer, b"x")
-            time.sleep(20)
-        os._exit(0)
+            time.sleep(60)
+            os._exit(0)
     os.read(reader, 1)
     try:
         yield child

@@ -115,8 +115,7 @@ def test_no_record_and_no_file(tmp_path: Path) -> None:
         ("tags", [1], r"`\$\.tags\[0\]`"),
         ("metrics", {"a": "high"}, r"`float`, got `str` - at `\$\.metrics"),
         ("git", [], r"\$\.git"),
-        ("resumed", [1], r"`\$\[0\]`"),
-        ("resumed", [{}, {"at": 5}], r"`\$\[1\]\.at`"),
+        ("resumed", [1], r"`\$\.resumed\[0\]`"),
         ("surprise", 1, "unknown field `surprise`"),
     ],
 )

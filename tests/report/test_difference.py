@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from omegaconf import OmegaConf
@@ -11,9 +10,6 @@ from assay.compose.compose import compose, job_config
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.report.difference import difference, read_side, record_difference, show
-
-if TYPE_CHECKING:
-    from tests.conftest import Train
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +64,12 @@ def test_no_difference(first: str, second: str, capsys: pytest.CaptureFixture[st
 def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
     machine = {"hostname": "a", "cores": 2, "gpus": []}
     one = write_run(
-        "one", git={"commit": "abc", "dirty": False}, packages={"torch": "1", "x": "1"}, machine=machine
+        "one",
+        git={"commit": "abc", "dirty": False},
+        packages={"torch": "1", "x": "1"},
+        machine=machine,
+        metrics={"test/loss": 0.25},
+        interpolations={"data.seed": "${seed}"},
     )
     other = write_run(
         "other",
@@ -77,12 +78,13 @@ def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
         packages={"torch": "2", "x": "1"},
         machine=machine | {"hostname": "b"},
         data_sha256="d",
+        metrics={"test/loss": 0.5, "lr-SGD": 0.1},
+        interpolations={"data.seed": "${seed}"},
     )
     assert told("one", "other", capsys) == [
         "config",
         "one other",
         "seed 0 3",
-        "data.seed 0 3",
         "record",
         "one other",
         "seed 0 3",
@@ -90,6 +92,9 @@ def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
         "git.commit abc def",
         "machine.hostname a b",
         "packages.torch '1' '2'",
+        "scores",
+        "one other",
+        "test/loss 0.25 0.5",
     ]
     assert not record_difference(one, one)
     other.git = None
@@ -122,23 +127,3 @@ def test_what_cannot_be_read(name: str, says: str, tmp_path: Path) -> None:
         read_side(name)
     assert says in caught.value.message
     assert "\n" not in caught.value.message
-
-
-def test_two_runs_show_scores_and_nothing_that_follows(
-    train: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    job = ("data=iris", "model=linear", "scheduler=onecycle")
-    values = (("optimizer.lr=0.1", "trainer.max_epochs=2"), ("optimizer.lr=0.2", "trainer.max_epochs=3"))
-    one, other = (train(*job, *typed) for typed in values)
-    show(difference(str(one.run_dir), str(other.run_dir)))
-    said = capsys.readouterr().out
-    config, _, scores = said.partition("scores\n")
-    assert "optimizer.lr" in config
-    assert "trainer.max_epochs" in config
-    for derived in ("spec.", "total_steps", "max_lr"):
-        assert derived not in config
-    for name, value in one.record["metrics"].items():
-        if value != other.record["metrics"][name]:
-            (line,) = [line.split() for line in scores.splitlines() if line.split()[0] == name]
-            assert float(line[1]) == pytest.approx(value, rel=1e-5)

@@ -20,7 +20,7 @@ from assay.analysis.jobs import Job
 from assay.analysis.objective import Objective
 from assay.analysis.read_runs import Curve
 from assay.errors import AssayError
-from assay.figure.figure import Line, ParallelCoordinates, Points
+from assay.figure.figure import Line
 from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
 from assay.record.outcome import Outcome
@@ -28,12 +28,8 @@ from assay.report.page import Cell, Note, Table, render, write
 from assay.report.read_sweep import Contents, is_sweep, ranked, read_contents, read_runs, read_sweep, verdict
 from assay.report.report import report
 from assay.report.sweep_figures import (
-    Column,
-    columns_of,
     curve_figures,
     parameter_figures,
-    pareto_front,
-    tradeoff,
 )
 from assay.report.sweep_page import failures, fold_blocks, log_tail, sweep_page
 from assay.task.prediction.predictions import Predictions
@@ -164,11 +160,6 @@ def test_whether_the_gap_is_noise_is_said_by_welch() -> None:
     assert verdict(contents(jobs[:3]), ranked(contents(jobs[:3]))) == ""
 
 
-def columns(values: list[dict[str, str]], **scales: bool) -> dict[str, Column]:
-    groups = ranked(contents([job(str(n), one, float(n)) for n, one in enumerate(values)]))
-    return {column.key: column for column in columns_of(groups, scales)}
-
-
 def curve(steps: list[int], values: list[float]) -> Curve:
     return Curve(steps, [None] * len(steps), values)
 
@@ -249,29 +240,8 @@ def test_a_folder_that_is_a_link_shows_nothing_of_elsewhere(linked: str, sweep: 
 def test_of_a_real_sweep(trained_sweep: Path) -> None:
     found = read_sweep(trained_sweep)
     figures, notes = parameter_figures(found, ranked(found))
-    assert [figure.name for figure in figures] == ["parallel_coordinates", "slice_1"]
-    assert notes == ["Importance: 2 finished configurations are too few: at least 10 are needed."]
-    parallel = figures[0].marks[0]
-    assert isinstance(parallel, ParallelCoordinates)
-    assert list(parallel.columns) == ["optimizer.lr", "val/accuracy", "val/loss"]
-    against = tradeoff(found, ranked(found))
-    assert against is not None
-    points = against.marks[1]
-    assert isinstance(points, Points)
-    assert len(points.x) == 2
-    assert against.x_label == "val/accuracy (higher is better)"
-
-
-def test_the_front_is_what_no_point_dominates() -> None:
-    draw = np.random.default_rng(3)
-    x, y = draw.integers(0, 20, 60).astype(float), draw.integers(0, 20, 60).astype(float)
-    for first in ("minimize", "maximize"):
-        for second in ("minimize", "maximize"):
-            costs = np.stack([x if first == "minimize" else -x, y if second == "minimize" else -y], axis=1)
-            beaten = [any((other <= one).all() and (other < one).any() for other in costs) for one in costs]
-            expected = {tuple(cost) for cost, is_beaten in zip(costs, beaten, strict=True) if not is_beaten}
-            front = pareto_front(x, y, first, second)
-            assert {tuple(cost) for cost in costs[front]} == expected
+    assert [figure.name for figure in figures] == ["slice_1"]
+    assert notes == []
 
 
 def job_folds(folder: Path, name: int, fold: int, **values: str) -> Job:
@@ -290,7 +260,7 @@ def job_folds(folder: Path, name: int, fold: int, **values: str) -> Job:
 
 def tables(*jobs: Job) -> tuple[list[Table], list[str]]:
     contents = Contents("sweep", "sweep", jobs, (Objective("val/loss", "minimize"),))
-    blocks = fold_blocks(contents, ranked(contents))
+    blocks = fold_blocks(contents)
     notes = [block.text for block in blocks if isinstance(block, Note)]
     return [block for block in blocks if isinstance(block, Table)], notes
 
@@ -299,14 +269,13 @@ def texts(row: object) -> list[str]:
     return [cell.text if isinstance(cell, Cell) else cell for cell in row]  # type: ignore[attr-defined]  # a row
 
 
-def test_each_fold_their_mean_and_all_samples_at_once(tmp_path: Path) -> None:
-    [folds, out_of_fold], notes = tables(*(job_folds(tmp_path, fold, fold) for fold in range(3)))
-    assert [texts(row) for row in folds.rows[:3]] == [
-        [str(fold), str(fold), f"{100 - 10 * fold:.2f} %"] for fold in range(3)
-    ]
-    assert texts(folds.rows[3])[2] == "90 ± 25 %"  # scipy.stats.t.interval(0.95, 2, 0.9, 0.1 / 3**0.5)
+def test_scores_of_all_samples_at_once(tmp_path: Path) -> None:
+    jobs = [job_folds(tmp_path, 20 + fold, fold) for fold in range(3)]
+    [out_of_fold], notes = tables(*jobs)
     assert texts(out_of_fold.rows[0])[:2] == ["30", "90.00 %"]
     assert not notes
+    _, notes = tables(*jobs[::2])
+    assert notes == ["Fold 1 of 3 is missing."]
 
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m"
@@ -321,7 +290,7 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     page = sweep_page(read_sweep(trained_sweep), trained_sweep)
     shown = [section.name for section in page.sections if section.blocks]
     assert shown == [
-        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "jobs"),
+        *("summary", "leaderboard", "parameters", "curves", "failures", "jobs"),
         "reproduce",
     ]
     assert page.status == ("2 of 6 failed", "bad")
@@ -351,9 +320,9 @@ def test_its_figures_are_pictures_and_numbers(sweep: Path, tmp_path: Path) -> No
     written = report([sweep], png=tmp_path / "png", csv=tmp_path / "csv")
     assert (written.of, written.page) == ("sweep", sweep / "report.html")
     assert {path.stem for path in written.pictures} == set(written.figures)
-    with (tmp_path / "csv" / "parallel_coordinates.csv").open() as file:
+    with (tmp_path / "csv" / "slice_1.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert sorted(row["optimizer.lr"] for row in rows) == ["0.01", "0.1"]
+    assert sorted(float(row["x"]) for row in rows) == [0.01, 0.1]
     assert 'href="5/"' in written.page.read_text()
     again = report([sweep / "0", sweep / "1"], tmp_path / "page.html")
     assert again.of == "runs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -156,8 +157,6 @@ _SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_
 OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
 """What a record says beside the config, under these keys."""
 _LARGEST: Final = 8 << 20
-_LARGEST_VALUE: Final = 1000
-"""Parts of one value."""
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -178,8 +177,7 @@ class ConfigValues:
                 return None
             node = node[name]
         is_node = isinstance(node, dict) and bool(node)
-        plain = node is not _ABSENT and not is_node and _is_small(node)
-        return shown(node) if plain else None
+        return None if node is _ABSENT or is_node else shown(node)
 
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one."""
@@ -265,7 +263,9 @@ def _whole(run: Run) -> dict[Any, Any]:
 def _parsed(text: str | bytes) -> Any:
     loader = _LOADER(text)
     try:
-        return loader.get_single_data()
+        plain = loader.get_single_data()
+        json.dumps(plain, default=str, skipkeys=True)  # a ValueError where an alias stands within itself
+        return plain
     finally:
         loader.dispose()
 
@@ -277,30 +277,15 @@ def _content(run: Run) -> bytes:
         raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
 
 
-def _walk(node: Any, key: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    if isinstance(node, dict) and node and depth < 100:
+def _walk(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
         for name, inner in node.items():
-            yield from _walk(inner, f"{key}.{name}" if key else str(name), depth + 1)
-    elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node) and depth < 100:
+            yield from _walk(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node):
         for index, inner in enumerate(node):
-            yield from _walk(inner, f"{key}[{index}]", depth + 1)
-    elif _is_small(node):
+            yield from _walk(inner, f"{key}[{index}]")
+    else:
         yield key, node
-
-
-def _is_small(node: Any) -> bool:
-    """Whether a value can be shown; aliases may make it endless."""
-    pending, seen = [node], 0
-    while pending:
-        seen += 1
-        one = pending.pop()
-        if isinstance(one, dict):
-            pending += one.values()
-        elif isinstance(one, list):
-            pending += one
-        if seen + len(pending) > _LARGEST_VALUE:
-            return False
-    return True
 
 
 def value(run: Run, key: str, configs: ConfigValues) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
 from assay.analysis.config_values import varying
+from assay.analysis.jobs import Job
 from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.config.yaml_file import load_mapping
@@ -19,8 +21,7 @@ from assay.task.answers import scores_of, typed_by
 from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -29,18 +30,6 @@ if TYPE_CHECKING:
     from assay.task.score import Score
 
 FILE: Final = "out_of_fold.parquet"
-
-
-@final
-@dataclass(frozen=True)
-class FoldRun:
-    """A run that has finished and tested a fold."""
-
-    name: str
-    values: Mapping[str, str]
-    seed: str
-    fold: int
-    run_dir: Path
 
 
 @final
@@ -101,21 +90,27 @@ class OutOfFold:
         return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
 
 
-def fold_runs(jobs: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> list[FoldRun]:
-    """The jobs of a sweep that have tested a fold."""
-    found = []
-    for job, values in zip(jobs, varying(jobs), strict=True):
-        own = {name: value for name, value in values.items() if name not in REPETITIONS}
-        if job.fold is not None and job.status == "finished":
-            found.append(FoldRun(str(job.number), own, str(job.seed), job.fold, place(job)))
-    return found
+def fold_jobs(records: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> list[Job]:
+    """The jobs of a sweep, as `gathered` takes them."""
+    return [
+        Job(
+            str(record.number),
+            {name: value for name, value in values.items() if name not in REPETITIONS},
+            str(record.seed),
+            record.status,
+            run_dir=place(record),
+            fold=record.fold,
+        )
+        for record, values in zip(records, varying(records), strict=True)
+    ]
 
 
-def gathered(runs: Sequence[FoldRun]) -> list[OutOfFold]:
-    """Put the tests of folds together, a configuration and seed each, in the order of the runs."""
-    together: dict[tuple[tuple[tuple[str, str], ...], str], dict[int, FoldRun]] = {}
-    for run in runs:
-        together.setdefault((tuple(run.values.items()), run.seed), {})[run.fold] = run
+def gathered(jobs: Iterable[Job]) -> list[OutOfFold]:
+    """Put the tests of folds together, a configuration and seed each, in the order of the jobs."""
+    together: dict[tuple[tuple[tuple[str, str], ...], str], dict[int, Job]] = {}
+    for job in jobs:
+        if job.status == "finished" and job.fold is not None and job.run_dir is not None:
+            together.setdefault((tuple(job.values.items()), job.seed), {})[job.fold] = job
     found = [_of(dict(key), seed, of_fold) for (key, seed), of_fold in together.items()]
     return [one for one in found if one is not None]
 
@@ -129,12 +124,7 @@ def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
     import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
-    frames = []
-    for one in gathered:
-        frame = one.to_frame()
-        for key, value in one.values.items():
-            frame[key] = value
-        frames.append(frame)
+    frames = [one.to_frame().assign(**one.values) for one in gathered]
     table = pa.Table.from_pandas(pd.concat(frames, ignore_index=True), preserve_index=False)
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata(None), sink, compression="zstd")
@@ -152,15 +142,16 @@ def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
     return {name: mean.mean for name, mean in means.items() if mean is not None}
 
 
-def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, FoldRun]) -> OutOfFold | None:
+def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, Job]) -> OutOfFold | None:
     parts: dict[int, Predictions] = {}
     problems: list[str] = []
     folds = 0
     for fold, run in sorted(runs.items()):
+        run_dir = run.run_dir or Path()
         try:
-            split = (load_mapping(run.run_dir / "config.yaml").get("data") or {}).get("split") or {}
+            split = (load_mapping(run_dir / "config.yaml").get("data") or {}).get("split") or {}
             folds = max(folds, int(split.get("folds") or 0))
-            parts[fold] = predictions_file.read(run.run_dir / predictions_file.FILE)
+            parts[fold] = predictions_file.read(run_dir / predictions_file.FILE)
         except (AssayError, OSError, TypeError, ValueError, AttributeError) as error:
             problems.append(f"run {run.name}, fold {fold}: {first_line(error)}")
     missing = [str(fold) for fold in range(folds) if fold not in parts]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
-import sys
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.config_values import ConfigValues, value_of
 from assay.analysis.run import Run, is_config, plain_value, typed_values
@@ -87,7 +86,6 @@ class RunReader:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, int, int], Run]] = {}
-        self._shared: dict[Any, Any] = {}
 
     def read(self, paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
         """As `read_runs`."""
@@ -123,7 +121,8 @@ class RunReader:
         self._known[str(path)] = (state, run)
         return run
 
-    def _of(self, path: Path, record: RunRecord) -> Run:
+    @staticmethod
+    def _of(path: Path, record: RunRecord) -> Run:
         status, cause, reason = record.status, record.cause, record.reason
         metrics: Mapping[str, float] = record.metrics
         if status == "running":
@@ -131,7 +130,6 @@ class RunReader:
                 outcome = record.outcome
                 status, cause, reason = outcome.status, outcome.cause, outcome.reason
             metrics = metrics or _last_values(path)
-        git = record.git or {}
         resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
         again = (word for word in resumed if isinstance(word, str))
         run = Run(
@@ -139,47 +137,27 @@ class RunReader:
             status,
             cause,
             reason,
-            record.name,
-            record.started,
-            record.seconds,
-            record.seed,
-            record.fingerprint,
-            record.config_fingerprint,
-            self._interned(typed_values([*record.overrides, *again])),
-            self._one(record.choices),
-            {sys.intern(name): value for name, value in metrics.items()},
-            _best(record.best),
-            self._one(record.directions),
-            record.data_sha256,
-            sys.intern(f"{git.get('commit') or ''}{record.patch_sha256}"),
-            tuple(record.warnings),
-            self._one(record.interpolations),
+            typed=typed_values([*record.overrides, *again]),
+            metrics=metrics,
+            code=f"{(record.git or {}).get('commit') or ''}{record.patch_sha256}",
+            warnings=tuple(record.warnings),
+            **{name: getattr(record, name) for name in _OF_THE_RECORD},
         )
         # Typed, or set by an option such as `experiment=mine`.
         is_set = "fold" in run.typed or "fold" in record.set_by
         fold = value_of(run, "fold", ConfigValues()) if is_set else None
         return replace(run, fold=int(fold)) if fold and fold.isdecimal() else run
 
-    def _interned(self, values: Mapping[str, str]) -> Mapping[str, str]:
-        return {sys.intern(key): sys.intern(value) for key, value in values.items()}
 
-    def _one(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The same mapping for all runs that say the same."""
-        key = repr(values)
-        return self._shared.setdefault(key, values)  # type: ignore[no-any-return]  # what was put in
+_OF_THE_RECORD: Final = (
+    *("name", "started", "seconds", "seed", "fingerprint", "config_fingerprint", "choices", "best"),
+    *("directions", "data_sha256", "interpolations"),
+)
 
 
 def _no_run(*folders: Path) -> AssayError:
     names = ", ".join(map(str, folders))
     return AssayError(f"{names} holds no run", hint="name the folder of the runs, such as outputs/")
-
-
-def _best(best: Mapping[str, Any]) -> Mapping[str, Any]:
-    monitor, value, epoch = (best.get(name) for name in ("monitor", "value", "epoch"))
-    if not isinstance(monitor, str) or type(value) not in (int, float):
-        return {}
-    kept = {"monitor": sys.intern(monitor), "value": value}
-    return {**kept, "epoch": epoch} if type(epoch) is int else kept
 
 
 def _last_values(path: Path) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Means of repetitions, how sure they are, whether two differ, and which parameters matter."""
+"""Means of repetitions, how sure they are, and whether two differ."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from assay.quoting import reads_as_number
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 LEVEL: Final = 0.95
@@ -116,69 +114,3 @@ def quantile(level: float, freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
-
-
-LEAST: Final = 10
-"""Configurations below which a forest over them says nothing."""
-_FOLDS, _SHUFFLES = 5, 5
-_MOST: Final = 2000
-
-
-def importance(
-    configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
-) -> tuple[list[tuple[str, float]], str]:
-    """The share of the score's variance that a forest can no longer predict without each parameter."""
-    import numpy as np
-
-    if len(scores) < LEAST:
-        return [], f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
-    texts = {
-        key: [own.get(key, "") for own in configurations] for key in sorted(set().union(*configurations))
-    }
-    columns = {key: _codes(own) for key, own in texts.items() if len(set(own)) > 1}
-    if not columns or len(set(scores)) < 2:
-        return [], "All finished configurations have the same score."
-    from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.inspection import permutation_importance  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.model_selection import KFold  # type: ignore[import-untyped]  # it has no stubs
-
-    table = np.array([*columns.values(), scores], dtype=float)
-    table = table[:, np.lexsort(table)].T  # what is drawn depends on no order but this
-    table = table[np.unique(np.linspace(0, len(table) - 1, min(len(table), _MOST)).round().astype(int))]
-    inputs, target = table[:, :-1], table[:, -1]
-    drops, unexplained = np.zeros(len(columns)), 0.0
-    for seen, unseen in KFold(_FOLDS, shuffle=True, random_state=0).split(inputs):
-        forest = RandomForestRegressor(n_estimators=64, random_state=0).fit(inputs[seen], target[seen])
-        missed = forest.predict(inputs[unseen]) - target[unseen]
-        unexplained += float(np.square(missed).sum())
-        measured = permutation_importance(
-            forest,
-            inputs[unseen],
-            target[unseen],
-            scoring="neg_mean_squared_error",
-            n_repeats=_SHUFFLES,
-            random_state=0,
-        )
-        drops += measured.importances_mean * len(unseen)
-    variance = float(np.square(target - target.mean()).sum())
-    explained = 1 - unexplained / variance
-    if explained <= 0:
-        return [], (
-            f"Learnt from {len(target)} configurations, a forest cannot tell the score of others by their "
-            "parameters, so it cannot say which matter."
-        )
-    shares = [(key, max(0.0, float(drop / variance))) for key, drop in zip(columns, drops, strict=True)]
-    message = (
-        f"From {len(target)} configurations, so rough. A random forest explains {100 * explained:.0f} % of "
-        "the variance of scores that it has not seen (five folds); a bar says how much more of it is missed "
-        "when the values of this parameter are shuffled."
-    )
-    return sorted(shares, key=lambda share: (-share[1], share[0])), message
-
-
-def _codes(texts: Sequence[str]) -> list[float]:
-    """A number each: words are numbered in alphabetical order."""
-    if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
-        return [float(text) for text in texts]
-    words = sorted(set(texts))
-    return [float(words.index(text)) for text in texts]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.quoting import number_text, spreadsheet_frame
+from assay.quoting import spreadsheet_frame
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -107,19 +107,7 @@ class Heatmap:
     is_share: bool = False
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class ParallelCoordinates:
-    """One line per row across one axis per column."""
-
-    columns: Mapping[str, Sequence[float | str]]
-    colour: str = ""
-    log: frozenset[str] = frozenset()
-    texts: Names = ()
-    shares: frozenset[str] = frozenset()
-
-
-Mark: TypeAlias = Line | Points | Bars | Heatmap | ParallelCoordinates
+Mark: TypeAlias = Line | Points | Bars | Heatmap
 
 
 @final
@@ -132,7 +120,7 @@ class Figure:
     Attributes:
         name: Of its files: lower case, digits and underscores.
         title: Above it.
-        marks: What is drawn, the first one at the back. Heatmaps and parallel coordinates stand alone.
+        marks: What is drawn, the first one at the back. Heatmaps stand alone.
         x_label: Of the horizontal axis, with the unit.
         y_label: Of the vertical axis.
         log: The axes that are logarithmic, such as `x`.
@@ -172,34 +160,6 @@ def is_logarithmic(values: Sequence[float]) -> bool:
     return abs(log - 0.5) < abs(linear - 0.5)
 
 
-_MOST_TICKS: Final = 12
-
-
-def parallel_axis(
-    values: Sequence[float | str], *, log: bool, share: bool = False
-) -> tuple[NDArray[Any], list[tuple[float, str]]]:
-    """Values from 0, the lowest, to 1, and the axis's labels; texts are in alphabetical order."""
-    if any(isinstance(value, str) for value in values):
-        words = sorted({str(value) for value in values})
-        numbers = np.array([words.index(str(value)) for value in values], dtype=float)
-        ticks = np.arange(0, len(words), math.ceil(len(words) / _MOST_TICKS), dtype=float)
-        texts = [words[int(tick)] for tick in ticks]
-    else:
-        numbers = np.asarray(values, dtype=float)
-        numbers = np.log10(np.where(numbers > 0, numbers, np.nan)) if log else numbers
-        numbers = np.where(np.isfinite(numbers), numbers, np.nan)
-        if np.isnan(numbers).all():
-            return numbers, []
-        low, high = np.nanmin(numbers), np.nanmax(numbers)
-        decades = np.arange(math.ceil(low), math.floor(high) + 1.0)
-        ticks = decades if log and 1 < len(decades) <= _MOST_TICKS else np.unique(np.linspace(low, high, 5))
-        shown = 10.0**ticks if log else ticks
-        texts = [f"{number_text(100 * one)} %" if share else number_text(one, 3) for one in shown]
-    low, length = np.nanmin(numbers), np.ptp(numbers[~np.isnan(numbers)])
-    places, at = ((one - low) / length if length else one - low + 0.5 for one in (numbers, ticks))
-    return places, list(zip(at.tolist(), texts, strict=True))
-
-
 def to_csv(figure: Figure) -> str:
     """Write what a figure draws as a table."""
     import pandas as pd
@@ -222,8 +182,6 @@ def _table(mark: Mark) -> pandas.DataFrame:
             table = pd.DataFrame(np.asarray(mark.values), columns=_texts(mark.x_names))
             table.insert(0, "", _texts(mark.y_names), allow_duplicates=True)
             return table
-        case ParallelCoordinates():
-            columns = {"name": mark.texts or None, **mark.columns}
         case Bars():
             columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
         case Line():
@@ -231,8 +189,7 @@ def _table(mark: Mark) -> pandas.DataFrame:
         case Points():
             columns = {"x": mark.x, "y": mark.y, "text": mark.texts or None}
     table = pd.DataFrame({printable(key): _texts(of) for key, of in columns.items() if of is not None})
-    if not isinstance(mark, ParallelCoordinates):
-        table.insert(0, "series", printable(mark.name))
+    table.insert(0, "series", printable(mark.name))
     return table
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import AssayError
-from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, parallel_axis
+from assay.figure.figure import Bars, Heatmap, Line, Points
 from assay.figure.to_plotly import PALETTE, REFERENCE, cell_text, is_marked
 from assay.quoting import number_text
 from assay.terminal import printable
@@ -103,17 +103,6 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
             return axes.bar(at, values, width, yerr=errors, error_kw={"ecolor": REFERENCE, "elinewidth": 1})
         case Heatmap():
             return _heatmap(mark, axes)
-        case ParallelCoordinates():
-            columns = {name: parallel_axis(of, log=name in mark.log)[0] for name, of in mark.columns.items()}
-            rows = np.stack(list(columns.values()), axis=1)
-            shades = columns[mark.colour] if mark.colour else np.zeros(len(rows))
-            from matplotlib import colormaps
-
-            for row, shade in zip(rows, shades, strict=True):
-                axes.plot(row, color=colormaps["viridis"](float(shade)), alpha=0.6, linewidth=1)
-            _name(axes, "x", list(columns))
-            axes.set_yticks([])
-            return None
 
 
 def _heatmap(mark: Heatmap, axes: Axes) -> None:

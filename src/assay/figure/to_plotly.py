@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from assay.figure.figure import Bars, Heatmap, Line, ParallelCoordinates, Points, parallel_axis
+from assay.figure.figure import Bars, Heatmap, Line, Points
 from assay.quoting import number_text
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ PALETTE: Final = (
 """Of lines, points and bars; three to one against white and against near black."""
 REFERENCE: Final = "#8a919c"
 """Of what is drawn to be compared with."""
-_SHADES: Final = (
-    *("#7b52ab", "#6a63b8", "#5576bd", "#3f8abf", "#2c9cb3", "#2aab9a", "#46b87b", "#7cbf57", "#b0b93a"),
-    "#d9a92b",
-)
-"""From the lowest to the highest; seen on white and on near black."""
 _MOST_MARKED: Final = 30
 """Points up to which a line shows where they are: straight lines between a few promise more than is known."""
 _MOST_IN_LEGEND: Final = 16
@@ -100,8 +95,6 @@ def _traces(
             yield _bars(mark, figure, layout, next(colours))
         case Heatmap():
             yield _heatmap(mark, figure, layout)
-        case ParallelCoordinates():
-            yield from _parallel(mark, figure, layout)
 
 
 def _line(mark: Line, figure: Figure, colours: Iterator[str]) -> Iterator[dict[str, Any]]:
@@ -179,37 +172,6 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
         cells = [[cell_text(mark, value) if value else "" for value in row] for row in values]
         trace |= {"text": cells, "texttemplate": "%{text}"}
     return trace
-
-
-def _parallel(mark: ParallelCoordinates, figure: Figure, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Lines of SVG: plotly's own kind needs WebGL, and compiles code, which the page forbids."""
-    axes = {
-        name: parallel_axis(values, log=name in mark.log, share=name in mark.shares)
-        for name, values in mark.columns.items()
-    }
-    layout["xaxis"] |= _ticks(list(axes)) | {"range": [-0.35, len(axes) - 0.8], "zeroline": False}
-    layout["xaxis"] |= {"side": "top", "tickangle": -20}
-    layout["yaxis"] |= {"visible": False, "range": [-0.04, 1.06]}
-    layout["margin"] |= {"l": 28, "r": 72}  # for the values of the first axis, the name of the last
-    layout["meta"] = {"axes": len(axes)}
-    layout["annotations"] = [
-        {"x": place, "y": at, "text": escaped(text, _LONGEST // 2), "showarrow": False}
-        | {"xanchor": "right", "xshift": -5, "font": {"size": 10.5}}
-        for place, (_, ticks) in enumerate(axes.values())
-        for at, text in ticks
-    ]
-    places = [of for of, _ in axes.values()]
-    rows = np.stack([*places, np.full(len(places[0]), np.nan)], axis=1)
-    texts = list(mark.texts) or [""] * len(rows)
-    shades = axes[mark.colour][0] if mark.colour else np.zeros(len(rows))
-    bins = np.nan_to_num(shades * (len(_SHADES) - 1)).round().astype(int)
-    for number in np.unique(bins):
-        chosen = np.flatnonzero(bins == number)
-        hover = [text for row in chosen for text in (*[""] * (len(axes) - 1), texts[row], "")]
-        line = _xy("", rows[chosen].ravel(), rows[chosen].ravel(), mode="lines+markers", opacity=0.75)
-        line["x"] = [*range(len(axes)), None] * len(chosen)
-        line |= {"line": {"color": _SHADES[number], "width": 1.3}}
-        yield line | {"marker": {"color": _SHADES[number], "size": 3}} | _hover(hover, figure)
 
 
 def _xy(name: str, x: Numbers, y: Numbers, **more: Any) -> dict[str, Any]:

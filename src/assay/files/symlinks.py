@@ -19,7 +19,7 @@ _LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
 _APPENDED: Final = (".lock", *_LOGS)
 OWN_FILES: Final = (
     *(*_LOGS, *TEXTS, *RESULTS, "record.json"),
-    *("results.csv", "groups.csv", "best.yaml", "importance.csv", "out_of_fold.parquet"),
+    *("results.csv", "groups.csv", "best.yaml", "out_of_fold.parquet"),
 )
 """What a run or a sweep writes into its directory."""
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)

@@ -82,19 +82,10 @@ _CREDENTIALS = re.compile(
 """Files that hold nothing but secrets; a `tokens.py` is code, in which secrets are struck out."""
 _LARGEST_UNTRACKED = 1 << 20
 _LARGEST_PATCH = 20 << 20
-_SECTION = "diff --git "
+# Whatever the user's own settings make of a diff, this is what `git apply` reads.
 _FORMAT = (
-    # Whatever the user's own settings make of a diff, this is what `git apply` reads.
-    "--binary",
-    "--full-index",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-renames",
-    "--no-relative",
-    "--ignore-submodules=dirty",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
+    *("--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--no-relative", "--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/"),
 )
 
 
@@ -123,8 +114,9 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
             )
     text = bytes(content).decode("utf-8", "surrogateescape")
     redacted = redact(text, code=True)
-    patch, cut = _fitting(redacted, largest)
-    return patch, not (left_out or cut or redacted != text)
+    if len(redacted) > largest:
+        return "", False
+    return redacted, not left_out and redacted == text
 
 
 def head_of(repository: git.Repo) -> str | None:
@@ -182,20 +174,6 @@ def _size(path: Path) -> int:
         return path.lstat().st_size
     except OSError:  # deleted
         return 0
-
-
-def _fitting(patch: str, largest: int) -> tuple[str, bool]:
-    """The first files of a patch that fit, whole; and whether any does not."""
-    if len(patch) <= largest:
-        return patch, False
-    kept: list[str] = []
-    room = largest
-    for part in f"\n{patch}".removesuffix("\n").split(f"\n{_SECTION}")[1:]:
-        section = f"{_SECTION}{part}\n"
-        if len(section) <= room:
-            kept.append(section)
-            room -= len(section)
-    return "".join(kept), True
 
 
 def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
@@ -25,8 +26,17 @@ if TYPE_CHECKING:
 
 
 _METADATA: Final = b"assay"
-UNREADABLE: Final = (OSError, ValueError, MemoryError)
-"""What pyarrow raises of a damaged file."""
+
+
+@contextmanager
+def in_one_line(path: Path) -> Iterator[None]:
+    """Say in a line that a file cannot be read, whatever pyarrow raises of a damaged one."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, MemoryError, TypeError, LookupError, ArithmeticError) as error:
+        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, Any]) -> None:
@@ -93,15 +103,13 @@ def read(path: Path) -> Predictions:
         AssayError: There is none, or it is not what `write` wrote.
     """
     try:
-        return _read(path)
+        with in_one_line(path):
+            return _read(path)
     except FileNotFoundError as error:
         raise AssayError(
             f"{path} is not there: the run has kept no predictions",
             hint=f"assay eval {shlex.quote(str(path.parent))}",
         ) from error
-    except (*UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        # pyarrow's own are of these kinds
-        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _read(path: Path) -> Predictions:

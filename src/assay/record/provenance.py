@@ -31,33 +31,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NUMERIC_SWITCHES = (
-    "ATEN_CPU_CAPABILITY",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_VISIBLE_DEVICES",
-    "GLIBC_TUNABLES",
-    "HIP_VISIBLE_DEVICES",
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NPY_DISABLE_CPU_FEATURES",
-    "NUMEXPR_NUM_THREADS",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTHONHASHSEED",
-    "VECLIB_MAXIMUM_THREADS",
+    *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES"),
+    *("HIP_VISIBLE_DEVICES", "NCCL_ALGO", "NCCL_PROTO", "NPY_DISABLE_CPU_FEATURES", "NUMEXPR_NUM_THREADS"),
+    *("NVIDIA_TF32_OVERRIDE", "PYTHONHASHSEED", "VECLIB_MAXIMUM_THREADS"),
 )
 _NUMERIC_FAMILIES = (
-    *(
-        "CUBLAS_",
-        "CUDNN_",
-        "DNNL_",
-        "KMP_",
-        "MKL_",
-        "OMP_",
-        "ONEDNN_",
-        "OPENBLAS_",
-        "PYTORCH_",
-        "TORCHINDUCTOR_",
-    ),
-    "TORCH_",
+    *("CUBLAS_", "CUDNN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTORCH_"),
+    *("TORCHINDUCTOR_", "TORCH_"),
 )
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "requirements.txt")
 _SHOWN = 8
@@ -151,13 +131,9 @@ def _patch(repository: git.Repo) -> tuple[str, bool]:
 
 
 def _remote(repository: git.Repo) -> str | None:
-    """Address of the remote that the branch follows, else of `origin`, else of any."""
-    names = [remote.name for remote in repository.remotes]
-    if not names:
-        return None
-    followed = None if repository.head.is_detached else repository.active_branch.tracking_branch()
-    wanted = followed.remote_name if followed is not None else "origin"
-    return without_credentials(next(iter(repository.remote(wanted if wanted in names else names[0]).urls)))
+    """Address of the remote `origin`, else of any."""
+    remotes = sorted(repository.remotes, key=lambda remote: remote.name != "origin")
+    return without_credentials(next(iter(remotes[0].urls))) if remotes else None
 
 
 def without_credentials(address: str) -> str:
@@ -172,13 +148,9 @@ def without_credentials(address: str) -> str:
     return redact(f"{scheme}://{user}{host}{parts.path}", code=True)
 
 
+@functools.cache
 def packages() -> dict[str, str]:
     """Version of every installed distribution; of two by one name, the one that is imported."""
-    return dict(_packages())
-
-
-@functools.cache
-def _packages() -> dict[str, str]:
     versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         if distribution.name:
@@ -335,14 +307,11 @@ def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 
 def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Packages of another version, those that compute first."""
-    names = [name for name in then if then[name] != now.get(name)]
-    names.sort(key=lambda name: (_rank(name), name))
+    ranks = {name: rank for rank, name in enumerate(_NUMERIC_PACKAGES)}
+    changed = (name for name in then if then[name] != now.get(name))
+    names = sorted(changed, key=lambda name: (ranks.get(name, len(ranks)), name))
     shown = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names[:_MOST_PACKAGES]]
     return [*shown, f"{len(names) - _MOST_PACKAGES} more"] if len(names) > _MOST_PACKAGES else shown
-
-
-def _rank(name: str) -> int:
-    return _NUMERIC_PACKAGES.index(name) if name in _NUMERIC_PACKAGES else len(_NUMERIC_PACKAGES)
 
 
 def _switches(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypedDict, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 
@@ -22,24 +22,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 1
 FILE: Final = "record.json"
 _NOT_FINITE: Final = ("nan", "inf", "-inf")
-
-
-class _Resumed(TypedDict, total=False):
-    """Types of what an entry of `resumed` says, as far as anything reads it."""
-
-    at: str
-    from_step: int
-    checkpoint: str
-    overrides: list[Any]
-    changed: dict[str, Any]
-    notes: list[Any]
-    lost: list[Any]
-    git: dict[str, Any] | None
-    patch_sha256: str
-    lock_sha256: str
-    packages: dict[str, Any]
-    machine: dict[str, Any]
-    before: dict[str, Any]
 
 
 @final
@@ -76,7 +58,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
     cause: Cause = ""
     signal: str = ""
-    resumed: list[Any] = []
+    resumed: list[dict[str, Any]] = []
     interpolations: dict[str, str] = {}
     loggers: dict[str, str] = {}
     micro_batch: dict[str, int] = {}
@@ -139,7 +121,6 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
         plain.pop("sha256", None)
         try:
             record = msgspec.convert(plain, cls)
-            msgspec.convert(plain.get("resumed", []), list[_Resumed])
         except msgspec.ValidationError as error:
             raise AssayError(f"{path} is damaged: {error}") from error
         if not json_is_whole(content):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from assay.errors import AssayError, first_line
 from assay.files.symlinks import read_whole
 from assay.record import predictions_file
 
@@ -50,23 +49,19 @@ def write(path: Path, samples: Sequence[KeptSample]) -> None:
 
 
 def read(path: Path) -> list[KeptSample]:
-    """Read them back."""
-    try:
-        return _read(path)
-    except FileNotFoundError:
+    """Read them back; none where there is no file."""
+    if not path.exists():
         return []
-    except (*predictions_file.UNREADABLE, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-
-
-def _read(path: Path) -> list[KeptSample]:
-    content = read_whole(path, _LARGEST)
-    table, _ = predictions_file.read_parquet(content, SCHEMA_VERSION, "samples")
-    rows = [
-        {**values, "row": None if values["row"] is None else json.loads(values["row"])}
-        for values in table.to_pylist()
-    ]
-    samples = [KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,))) for row in rows]
-    if any(one.picture is not None and not one.picture.startswith(_PNG) for one in samples):
-        raise ValueError("expected PNG pictures")
-    return samples
+    with predictions_file.in_one_line(path):
+        content = read_whole(path, _LARGEST)
+        table, _ = predictions_file.read_parquet(content, SCHEMA_VERSION, "samples")
+        rows = [
+            {**values, "row": None if values["row"] is None else json.loads(values["row"])}
+            for values in table.to_pylist()
+        ]
+        samples = [
+            KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,))) for row in rows
+        ]
+        if any(one.picture is not None and not one.picture.startswith(_PNG) for one in samples):
+            raise ValueError("expected PNG pictures")
+        return samples

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import itertools
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -308,48 +307,33 @@ def thinned(figure: Figure) -> Figure:
     Of each stretch of a line its lowest and its highest point stay, so that no peak is lost; of a scatter,
     an even choice that is the same each time.
     """
-    marks, told = [], []
+    marks: list[Mark] = []
+    captions = [figure.caption] if figure.caption else []
     for mark in figure.marks:
-        chosen = _chosen(mark)
-        marks.append(mark if chosen is None else _only(mark, chosen))
-        if chosen is not None and isinstance(mark, Points):
-            told.append(f"{len(chosen):,} of {len(mark.x):,} points are drawn, chosen at random.")
-        elif chosen is not None:
-            told.append("Long curves are drawn through the lowest and highest point of each stretch.")
-    if not told:
-        return figure
-    return replace(
-        figure, marks=tuple(marks), caption=" ".join((figure.caption, *dict.fromkeys(told))).strip()
-    )
+        kept: Any = None
+        if isinstance(mark, Line) and len(mark.x) > _LINE:
+            kept = _extremes(np.asarray(mark.y, dtype=float))
+            captions.append("Long curves are drawn through the lowest and highest point of each stretch.")
+        elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
+            kept = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
+            captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
+        marks.append(mark if kept is None else _only(mark, kept))
+    return replace(figure, marks=tuple(marks), caption=" ".join(dict.fromkeys(captions)))
 
 
-def _chosen(mark: Mark) -> Any:
-    """Indices of the points that stay; None for all."""
-    if isinstance(mark, Line) and len(mark.x) > _LINE:
-        return _extremes(np.asarray(mark.y, dtype=float), _LINE)
-    if isinstance(mark, Points) and len(mark.x) > _SCATTER:
-        return np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
-    return None
-
-
-def _extremes(values: Any, most: int) -> Any:
-    """First and last point, and the lowest and highest of each of so many stretches."""
-    edges = np.linspace(0, len(values), most // 2 + 1).astype(int)
+def _extremes(values: Any) -> Any:
+    """First and last point, and the lowest and highest of each stretch; a gap stays one."""
     chosen = {0, len(values) - 1}
-    for begin, end in itertools.pairwise(edges):
-        stretch = values[begin:end]
-        if np.isfinite(stretch).any():
-            chosen |= {begin + int(np.nanargmin(stretch)), begin + int(np.nanargmax(stretch))}
-        else:  # a gap stays one
-            chosen.add(int(begin))
+    for stretch in np.array_split(np.arange(len(values)), _LINE // 2):
+        there = stretch[np.isfinite(values[stretch])]
+        ends = (there[values[there].argmin()], there[values[there].argmax()]) if len(there) else stretch[:1]
+        chosen |= set(map(int, ends))
     return np.asarray(sorted(chosen))
 
 
-def _only(mark: Mark, chosen: Any) -> Mark:
-    changed: dict[str, Any] = {}
-    for name in ("x", "y", "low", "high", "texts"):
-        values = getattr(mark, name, None)
-        if values is not None and len(values):
-            kept = [values[index] for index in chosen]
-            changed[name] = tuple(kept) if name == "texts" else np.asarray(kept)
+def _only(mark: Mark, kept: Any) -> Mark:
+    values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
+    changed: Any = {
+        name: [of[at] for at in kept] for name, of in values.items() if of is not None and len(of)
+    }
     return replace(mark, **changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
 
@@ -60,7 +60,6 @@ class Contents:
     shared: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
-    scales: Mapping[str, bool] = field(default_factory=dict)
     is_sweep: bool = True
     decides: bool = True
 
@@ -165,12 +164,6 @@ def read_sweep(directory: Path) -> Contents:
         shared,
         tuple(shlex.join(["assay", "train", "-m", *command]) for command in journal.commands),
         tuple(notices),
-        {
-            key: value.replace(" ", "").startswith("tag(log,")
-            for command in journal.commands
-            for key, _, value in (word.lstrip("+").partition("=") for word in command)
-            if "interval(" in value
-        },
     )
 
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from assay.analysis.objective import baseline_in_words, described_metric, format_score
 from assay.analysis.read_runs import read_curves
 from assay.errors import AssayError
-from assay.files.symlinks import check_inside, read_whole
+from assay.files.symlinks import check_inside
 from assay.paths import project_conf
 from assay.quoting import duration, number_text
 from assay.record import predictions_file, samples_file
 from assay.record.outcome import reason_of
-from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.report.page import (
@@ -36,11 +35,9 @@ from assay.report.run_parts import (
     config_blocks,
     curve_figures,
     environment_blocks,
-    memory_figures,
     read_values,
     reproduce_blocks,
     subset_and_metric,
-    throughput_figure,
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
@@ -115,9 +112,7 @@ def run_page(run_dir: Path) -> Page:
         Section(
             "training",
             "Training",
-            [Note(no_curves, "warn")]
-            if no_curves
-            else _training(run_dir, values.get("spec.num_train", ""), curves, kept, in_words),
+            [Note(no_curves, "warn")] if no_curves else _training(curves, kept, in_words),
         ),
         Section(
             "predictions",
@@ -224,24 +219,12 @@ def _interval(score: Score) -> str:
 
 
 def _training(
-    run_dir: Path,
-    num_train: str,
     curves: Mapping[str, Curve],
     kept: tuple[str, int] | None,
     title: Callable[[str], str],
 ) -> list[Block]:
     figures = curve_figures(curves, title, kept)
-    try:
-        log = read_whole(RunDirectory(run_dir).log)
-    except OSError:  # none, or larger than anybody reads
-        log = b""
-    speed = throughput_figure(log.decode(errors="replace"), int(num_train) if num_train.isdecimal() else 0)
-    memory = memory_figures(curves)
-    figures += ([speed] if speed else []) + memory
-    blocks: list[Block] = [Figures(figures)] if figures else [Note("Nothing has been logged yet.", "warn")]
-    if not memory:
-        blocks.append(Note("Memory was not logged; callbacks=[default,device_stats] logs it.", "dim"))
-    return blocks
+    return [Figures(figures)] if figures else [Note("Nothing has been logged yet.", "warn")]
 
 
 def _judged_figures(predictions: Predictions, target: str) -> list[Block]:

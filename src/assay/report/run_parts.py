@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from datetime import datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +17,7 @@ from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import check_inside, read_whole
 from assay.record.run_directory import RunDirectory
 from assay.report.difference import values_of
-from assay.report.page import Block, Cell, Code, Facts, Note, Table, Tone
+from assay.report.page import Block, Cell, Code, Facts, Note, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +28,6 @@ if TYPE_CHECKING:
 
 _LR: Final = "lr-"
 _STATS: Final = "DeviceStatsMonitor."
-_MEMORY: Final = re.compile(
-    r"(allocated_bytes\.all\.(current|peak)|reserved_bytes\.all\.current|cpu_vm_percent)$"
-)
-_EPOCH: Final = re.compile(r"^(\S+) INFO +assay\.progress: epoch +(\d+)/", re.MULTILINE)
 _FIRST: Final = ("loss", "accuracy")
 
 
@@ -85,52 +78,6 @@ def curve_figures(
     return figures
 
 
-def memory_figures(curves: Mapping[str, Curve]) -> list[Figure]:
-    """What `callbacks=device_stats` has logged of memory."""
-    found = {
-        name: curve for name, curve in curves.items() if name.startswith(_STATS) and _MEMORY.search(name)
-    }
-    shown = {name: curve for name, curve in found.items() if "batch_end" in name} or found
-    figures = []
-    for name, title, unit, of_device in (
-        ("memory", "Memory of the device", "MiB", True),
-        ("memory_of_machine", "Memory of the machine", "percent", False),
-    ):
-        lines = [
-            _line(key.rpartition("/")[2].removeprefix("cpu_"), curve, 2**-20 if of_device else 1.0)
-            for key, curve in shown.items()
-            if ("bytes" in key) == of_device
-        ]
-        figures += [Figure(name, title, tuple(lines), "step", unit)] if lines else []
-    return figures
-
-
-def throughput_figure(log: str, num_train: int) -> Figure | None:
-    """Training samples per second in each epoch, by the times in the log; of fewer than two epochs none."""
-    ends = [(int(epoch), time) for at, epoch in _EPOCH.findall(log) if (time := time_of(at)) is not None]
-    spent = [
-        (epoch, (end - before).total_seconds())
-        for (previous, before), (epoch, end) in pairwise(ends)
-        if epoch == previous + 1 and end > before
-    ]
-    if not spent:
-        return None
-    epochs, seconds = np.array(spent, dtype=float).T
-    caption = "From the end of one epoch to the end of the next, validation and checkpoints included."
-    title, label, values = "Time of each epoch", "seconds", seconds
-    if num_train:
-        title, label, values = "Throughput", "training samples per second", num_train / seconds
-    return Figure("throughput", title, (Line("", epochs, values),), "epoch", label, caption=caption)
-
-
-def time_of(text: str) -> datetime | None:
-    """The time of a line of a log; None of a damaged one."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
 def _upright(kept: tuple[str, int] | None, lines: Sequence[Line]) -> list[Line]:
     """A line where the checkpoint that was tested stands, as high as the others."""
     values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
@@ -161,8 +108,8 @@ def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int,
     return step, found
 
 
-def _line(name: str, curve: Curve, factor: float = 1.0) -> Line:
-    return Line(name, np.asarray(curve.steps), np.asarray(curve.values, dtype=float) * factor)
+def _line(name: str, curve: Curve) -> Line:
+    return Line(name, np.asarray(curve.steps), np.asarray(curve.values, dtype=float))
 
 
 def _not_finite(lines: Sequence[Line]) -> str:
@@ -172,8 +119,6 @@ def _not_finite(lines: Sequence[Line]) -> str:
 
 
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")
-
-_INTO_TRAINER = ("trainer", "device", "precision")
 
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
@@ -190,26 +135,21 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
 
 
 def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
-    """What was typed, and every value of the config with where it came from."""
+    """What was typed, and every value of the config."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
     warnings = [Note(problem, "warn")] if problem else []
     if not values:
         return [*warnings, typed]
-    kept = {key: value for key, value in values.items() if not key.startswith("hydra.")}
-    tones: dict[str, Tone] = {"typed": "best", "option": "", "follows": "dim", "default": "dim"}
-    rows: list[list[Cell | str]] = [
-        [key, Cell(shortened(value), title=value), Cell(source, tone=tones[kind]), Cell(kind, tone="dim")]
-        for key, value, source, kind in config_sources(kept, record)
-    ]
-    caption = (
-        "typed: on the command line, as a value or as an option of a group. option: of a group that nobody "
-        "chose by hand. follows: from the data or another value. default: of the main config."
-    )
-    return [
-        *warnings,
-        typed,
-        Table(("key", "value", "from", "how"), rows, caption, filtered=True, wraps=True),
-    ]
+    words = [*record.overrides, *(word for entry in record.resumed for word in entry.get("overrides", ()))]
+    given = {str(word).partition("=")[0].lstrip("+~").partition("@")[0] for word in words}
+    rows: list[list[Cell | str]] = []
+    for key, value in values.items():
+        parts = key.partition("[")[0].split(".")
+        is_typed = not given.isdisjoint(".".join(parts[:end]) for end in range(1, len(parts) + 1))
+        if parts[0] != "hydra":
+            rows.append([Cell(key, tone="best" if is_typed else ""), Cell(shortened(value), title=value)])
+    caption = "What was typed, as a value or as an option of its group, stands out."
+    return [*warnings, typed, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
 
 
 def environment_blocks(record: RunRecord) -> list[Block]:
@@ -265,39 +205,3 @@ def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
             Note("The code had changes; code.patch has them" + (", as a whole." if whole else " in part."))
         )
     return [Code("\n".join(lines)), *notes]
-
-
-def config_sources(values: Mapping[str, str], record: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Key, value, where it came from, and in which of four ways: `typed`, `follows`, `option`, `default`."""
-    again = (str(word) for entry in record.resumed for word in entry.get("overrides", ()))
-    typed = {
-        word.partition("=")[0].lstrip("+~").partition("@")[0]: word for word in (*record.overrides, *again)
-    }
-    return [(key, value, *_source(key, typed, record)) for key, value in values.items()]
-
-
-def _source(key: str, typed: Mapping[str, str], record: RunRecord) -> tuple[str, str]:
-    whole = key.partition("[")[0]
-    parts = whole.split(".")
-    above = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
-    above = [one for one in above if one not in record.choices]
-    if word := next((typed[one] for one in above if one in typed), ""):
-        return word, "typed"
-    if whole in record.interpolations:
-        return record.interpolations[whole], "follows"
-    if parts[0] == "spec":
-        return "the data", "follows"
-    if option := next((record.set_by[one] for one in above if one in record.set_by), ""):
-        return option, "typed" if option.partition("=")[0] in typed else "option"
-    groups = _INTO_TRAINER if parts[0] == "trainer" else (f"{parts[0]}/{'/'.join(parts[1:2])}", parts[0])
-    chosen = [group for group in groups if record.choices.get(group)]
-    chosen = chosen if parts[0] == "trainer" else chosen[:1]
-    if not chosen:
-        return "default", "default"
-    told = []
-    for group in chosen:
-        option = record.choices[group]
-        text = f"[{','.join(map(str, option))}]" if isinstance(option, list) else str(option)
-        of = f" of {record.set_by[group]}" if group in record.set_by else ""
-        told.append(f"{group}={text}{of}")
-    return " ".join(told), "typed" if any(group in typed for group in chosen) else "option"

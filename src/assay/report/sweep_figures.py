@@ -10,15 +10,12 @@ import numpy as np
 
 from assay.analysis.objective import format_score, is_share
 from assay.analysis.read_runs import read_curves
-from assay.analysis.statistics import importance
 from assay.errors import AssayError
-from assay.figure.figure import Bars, Figure, Line, ParallelCoordinates, Points, is_logarithmic
+from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.quoting import counted, reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from assay.analysis.objective import Objective
     from assay.analysis.read_runs import Curve
@@ -45,116 +42,38 @@ class Column:
         return all(isinstance(value, float) for value in self.values)
 
 
-def columns_of(groups: Sequence[Group], scales: Mapping[str, bool]) -> list[Column]:
+def columns_of(groups: Sequence[Group]) -> list[Column]:
     """The keys in which some configurations differ, in the order in which they appear."""
     keys = list(dict.fromkeys(key for group in groups for key in group.values))
-    columns = [_column(key, [group.values.get(key) for group in groups], scales.get(key)) for key in keys]
+    columns = [_column(key, [group.values.get(key) for group in groups]) for key in keys]
     return [column for column in columns if len(set(column.values)) > 1]
 
 
-def _column(key: str, texts: Sequence[str | None], scale: bool | None) -> Column:
+def _column(key: str, texts: Sequence[str | None]) -> Column:
     there = [text for text in texts if text is not None]
     finite = all(reads_as_number(text) and math.isfinite(float(text)) for text in there)
     if not there or not finite or len(there) < len(texts):
         return Column(key, tuple(MISSING if text is None else text for text in texts))
     values = tuple(float(text) for text in there)
-    if scale is None:
-        scale = key.endswith(_IN_DECADES) or is_logarithmic(values)
-    return Column(key, values, min(values) > 0 and scale)
+    is_log = key.endswith(_IN_DECADES) or is_logarithmic(values)
+    return Column(key, values, min(values) > 0 and is_log)
 
 
-_ROWS: Final = 500
-"""Lines across parallel axes."""
-_AXES: Final = 10
-"""Parameters with an axis, a bar and a slice of their own."""
+_MOST: Final = 10
+"""Parameters with a figure."""
 _MOST_BARS: Final = 30
 
 
 def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list[Figure], list[str]]:
-    """What the parameters have to do with the scores: all at once, which matter, and one by one."""
+    """The score over each parameter."""
     aim = contents.objectives[0]
     scored = [(group, score.mean) for group in groups if (score := group.scores[0]) is not None]
-    columns = columns_of([group for group, _ in scored], contents.scales)
+    columns = columns_of([group for group, _ in scored])
     if len(scored) < 2 or not columns:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(groups) > 1 else []
-    shares, told = importance([group.values for group, _ in scored], [mean for _, mean in scored])
-    order = [key for key, _ in shares]
-    columns = sorted(columns, key=lambda column: order.index(column.key) if shares else 0)
-    left_out = f" The {_AXES} that matter most of {len(columns)}." if len(columns) > _AXES else ""
-    columns = columns[:_AXES]
-    figures = [_parallel(contents, [group for group, _ in scored], columns, left_out)]
-    if shares:
-        bars = Bars("", order[:_AXES], [share for _, share in shares[:_AXES]])
-        label = f"share of the variance of {aim.name}"
-        caption = f"{told}{left_out}"
-        figures.append(
-            Figure("importance", "Importance of parameters", (bars,), y_label=label, caption=caption)
-        )
-    figures += [_slice(column, scored, aim, number) for number, column in enumerate(columns, 1)]
-    return figures, [] if shares else [f"Importance: {told}"]
-
-
-def tradeoff(contents: Contents, groups: Sequence[Group]) -> Figure | None:
-    """The first two objectives against each other, and what no other configuration beats in both."""
-    if len(contents.objectives) < 2:
-        return None
-    aims = first, second = contents.objectives[:2]
-    both = [group for group in groups if group.scores[0] and group.scores[1]]
-    if len(both) < 2:
-        return None
-    x, y = (np.array([group.scores[at].mean for group in both if group.scores[at]]) for at in (0, 1))  # type: ignore[union-attr]  # none is None
-    front = pareto_front(x, y, first.direction, second.direction)
-    line = Line("not beaten in both", x[front], y[front], is_reference=True)
-    labels = [
-        f"{aim.name} ({'higher' if aim.direction == 'maximize' else 'lower'} is better)" for aim in aims
-    ]
-    return Figure(
-        "tradeoff",
-        f"{first.name} against {second.name}",
-        (line, Points("", x, y, [_said(group, contents.objectives) for group in both])),
-        labels[0],
-        labels[1],
-        shares="x" * is_share(first.name) + "y" * is_share(second.name),
-        is_wide=True,
-        caption=f"One point per configuration. No other beats the {len(front)} on the line in both.",
-    )
-
-
-def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
-    """Points that no other beats in both directions, along the front."""
-    costs_x, costs_y = (values if way == "minimize" else -values for values, way in ((x, first), (y, second)))
-    front: list[int] = []
-    for index in np.lexsort((costs_y, costs_x)):
-        if not front or costs_y[index] < costs_y[front[-1]]:
-            front.append(int(index))
-    return front
-
-
-def _parallel(
-    contents: Contents, groups: Sequence[Group], columns: Sequence[Column], left_out: str
-) -> Figure:
-    chosen = np.unique(np.linspace(0, len(groups) - 1, min(len(groups), _ROWS)).round().astype(int))
-    if len(chosen) < len(groups):
-        left_out += f" {len(chosen)} of {len(groups)}, evenly from the best to the worst."
-    shown: dict[str, Sequence[float | str]] = {
-        column.key: [column.values[at] for at in chosen] for column in columns
-    }
-    for place, aim in enumerate(contents.objectives):
-        scores = [groups[at].scores[place] for at in chosen]
-        shown[aim.name] = [math.nan if score is None else score.mean for score in scores]
-    lines = ParallelCoordinates(
-        shown,
-        contents.objectives[0].name,
-        frozenset(column.key for column in columns if column.is_log),
-        [_said(groups[at], contents.objectives) for at in chosen],
-        frozenset(aim.name for aim in contents.objectives if is_share(aim.name)),
-    )
-    caption = (
-        "One line per finished configuration. A box drawn across lines keeps those alone; a double click "
-        f"brings back the others.{left_out}"
-    )
-    return Figure("parallel_coordinates", "All configurations", (lines,), is_wide=True, caption=caption)
+    left_out = [f"The first {_MOST} of {len(columns)} parameters."] if len(columns) > _MOST else []
+    return [_slice(column, scored, aim, number) for number, column in enumerate(columns[:_MOST], 1)], left_out
 
 
 def _slice(column: Column, scored: Sequence[tuple[Group, float]], aim: Objective, number: int) -> Figure:
@@ -187,12 +106,6 @@ def _slice(column: Column, scored: Sequence[tuple[Group, float]], aim: Objective
         shares="y" * is_share(aim.name),
         caption=caption,
     )
-
-
-def _said(group: Group, aims: Sequence[Objective]) -> str:
-    pairs = zip(aims, group.scores, strict=True)
-    scores = (f"{aim.name} {format_score(aim.name, score.mean)}" for aim, score in pairs if score is not None)
-    return "\n".join((group.label, *scores))
 
 
 _CURVES: Final = 16

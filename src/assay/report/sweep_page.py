@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from assay.analysis.config_values import in_one_line, in_short
 from assay.analysis.objective import format_score, score_text
-from assay.analysis.out_of_fold import FoldRun, gathered, mean_scores
+from assay.analysis.out_of_fold import gathered, mean_scores
 from assay.analysis.statistics import mean_of
 from assay.files.symlinks import read_end
 from assay.quoting import counted, duration
@@ -19,7 +19,7 @@ from assay.record.log_file import logs_of
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.read_sweep import ranked, verdict
-from assay.report.sweep_figures import curve_figures, parameter_figures, tradeoff
+from assay.report.sweep_figures import curve_figures, parameter_figures
 from assay.targets.own_task import import_trusted
 from assay.terminal import printable
 
@@ -92,52 +92,19 @@ def log_tail(path: Path) -> str:
     return printable(redact("\n".join(kept)))
 
 
-FOLDS: Final = (
-    "Each sample is tested once, by the run that has not trained on it. The interval is over the folds "
-    "(Student's t), seeds of a fold averaged; folds share training samples, so it is rather too narrow. "
-    "Scores out of fold are of all samples at once."
-)
+FOLDS: Final = "Each sample is tested once, by the run that has not trained on it: scores of all at once."
 
 
-def fold_blocks(contents: Contents, groups: Sequence[Group]) -> list[Block]:
-    """Tables of folds; nothing where no job has one."""
-    runs = [
-        FoldRun(job.name, job.values, job.seed, job.fold, job.run_dir)
-        for job in contents.jobs
-        if job.fold is not None and job.status == "finished" and job.run_dir is not None
-    ]
-    if not runs:
+def fold_blocks(contents: Contents) -> list[Block]:
+    """Scores over the samples of all folds; nothing where no job has tested one."""
+    every = gathered(contents.jobs)
+    if not every:
         return []
-    names = {run.name for run in runs}
-    best = next(group for group in groups if any(job.name in names for job in group.jobs))
-    every = gathered(runs)
     import_trusted(one.predictions.task for one in every)
     labels = {id(one): f"{in_one_line(one.values)}: " if one.values else "" for one in every}
     problems = dict.fromkeys(f"{labels[id(one)]}{problem}" for one in every for problem in one.problems)
-    return [
-        *(Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems),
-        _folds(best.jobs, best.label),
-        _out_of_fold(every, contents),
-    ]
-
-
-def _folds(tested: Sequence[Job], label: str) -> Table:
-    done = [(job.fold, job) for job in tested if job.fold is not None and job.status == "finished"]
-    folds = sorted({fold for fold, _ in done})
-    names = dict.fromkeys(name for _, job in done for name in job.tested)
-    rows: list[list[Cell | str]] = []
-    for fold in folds:
-        jobs = [job for at, job in done if at == fold]
-        means = [mean_of(job.tested.get(name) for job in jobs) for name in names]
-        scores = [
-            Cell("") if mean is None else Cell(format_score(name, mean.mean), mean.mean)
-            for name, mean in zip(names, means, strict=True)
-        ]
-        rows.append([Cell(str(fold), fold), ", ".join(job.name for job in jobs), *scores])
-    whole = _means(names, [job for _, job in done])
-    rows.append([Cell("mean"), f"{len(folds)} folds", *whole])
-    title = f"The best configuration: {label or 'as typed'}"
-    return Table(["fold", "run", *names], rows, numeric=frozenset(names), title=title)
+    notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
+    return [*notes, _out_of_fold(every, contents)]
 
 
 def _means(names: Iterable[str], jobs: Sequence[Job]) -> list[Cell]:
@@ -182,7 +149,6 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     groups = ranked(contents)
     figures, notes = parameter_figures(contents, groups)
     curves, unread = curve_figures(contents, groups)
-    against = tradeoff(contents, groups)
     repeated = len(groups) < len(contents.jobs)
     thing = "job" if contents.is_sweep else "run"
     warned = [(job.name, job.outcome.warnings) for job in contents.jobs if job.outcome is not None]
@@ -198,9 +164,8 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
             [board, *([Note(f"{said[:1].upper()}{said[1:]}.")] if said else [])],
             _order(contents, repeated=repeated),
         ),
-        Section("folds", "Folds", fold_blocks(contents, groups), FOLDS),
+        Section("folds", "Folds", fold_blocks(contents), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
-        Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", _failures(failures(contents), thing)),
         Section("jobs", f"{thing.capitalize()}s", [_jobs(contents, folder, thing)] if repeated else []),

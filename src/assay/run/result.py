@@ -13,9 +13,8 @@ from omegaconf import OmegaConf
 from rich.markup import escape
 
 from assay.analysis.objective import baseline_in_words, format_score
-from assay.analysis.run_differences import since_previous
 from assay.config.yaml_file import load_mapping
-from assay.errors import AssayError, shown_path
+from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.outcome import exit_code
 from assay.run.saved_config import judged_config
@@ -23,7 +22,7 @@ from assay.targets.objects import TARGET, given
 from assay.targets.own_task import check_tasks, strangers
 from assay.targets.trust import KEY
 from assay.task.task_of import known_task, task_of
-from assay.terminal import Console, in_a_line
+from assay.terminal import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -114,8 +113,6 @@ class RunResult:
         return exit_code(self.status, self.signal)
 
 
-_MOST = 6
-"""Changes that are named."""
 LONG: Final = 100
 """Characters of a command that is told whole on the terminal."""
 
@@ -183,8 +180,6 @@ def say_run(console: Console, result: RunResult) -> list[str]:
         monitor = result.best["monitor"]
         score = format_score(monitor, result.best["value"])
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
-    for label, text in zip(("since", ""), since(result.run_dir), strict=False):
-        console.print(f"[bold]{label:<5}[/bold] {escape(text)}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
     for label, command in labelled(_in_short(commands, shlex.quote(str(result.run_dir)))):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
@@ -216,22 +211,6 @@ def _next_commands(result: RunResult) -> list[str]:
 def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
     """What to type next, line by line, of which the first says so."""
     return [("" if number else "next", command) for number, command in enumerate(commands)]
-
-
-def since(run_dir: Path) -> list[str]:
-    """What has changed since the previous run of the same name, and how the scores have moved: two lines."""
-    step = since_previous(run_dir)
-    if step is None:
-        return []
-    changes = [f"{key} {was} → {is_}" for key, (was, is_) in step.changes.items()]
-    more = f" and {counted(len(changes) - _MOST, 'more change')}" if len(changes) > _MOST else ""
-    changed = ", ".join(changes[:_MOST]) + more or "nothing has changed"
-    moves = [
-        f"{name} {format_score(name, was)} → {format_score(name, is_)}" + (f" ({judged})" if judged else "")
-        for name, was, is_, judged in step.moves
-    ]
-    place = shown_path(str(step.before.path))
-    return [in_a_line(f"{place}: {changed}"), *([in_a_line("   ".join(moves))] if moves else [])]
 
 
 def predicting(run_dir: Path) -> list[str]:

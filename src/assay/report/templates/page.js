@@ -37,7 +37,7 @@
     const now = template();
     for (const plot of plots) {
       const { data, layout } = figures[plot.dataset.figure];
-      Plotly.react(plot, data, { ...layout, template: now, dragmode: touch ? false : layout.meta ? "select" : "zoom" }, {
+      Plotly.react(plot, data, { ...layout, template: now, dragmode: touch ? false : "zoom" }, {
         responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "",
         modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
         toImageButtonOptions: { format: "svg", filename: plot.dataset.figure },
@@ -45,21 +45,6 @@
     }
   };
   draw();
-  // Parallel coordinates: a box keeps the lines that pass through it, a double click brings back all.
-  for (const plot of plots) {
-    const { data, layout } = figures[plot.dataset.figure];
-    if (!layout.meta) continue;
-    const row = (trace, point) => `${trace} ${Math.floor(point / (layout.meta.axes + 1))}`;
-    const keep = (isKept) => Plotly.update(plot, {
-      y: data.map((one, trace) => one.y.map((y, point) => (isKept(row(trace, point)) ? y : null))), selectedpoints: [null],
-    }, { selections: [] });
-    plot.on("plotly_selected", (event) => {
-      if (!event?.points?.length) return;
-      const kept = new Set(event.points.map((one) => row(one.curveNumber, one.pointNumber)));
-      keep((name) => kept.has(name));
-    });
-    plot.on("plotly_doubleclick", () => keep(() => true));
-  }
   systemDark.addEventListener("change", draw);
 
   document.querySelector("nav #theme").addEventListener("click", () => {
