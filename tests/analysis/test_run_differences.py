@@ -40,9 +40,7 @@ def record(**fields: Any) -> RunRecord:
     [
         (TABLE, ""),
         (TABLE.replace(",9", ",8"), ""),
-        (TABLE.replace("0,2,,9\n", ""), ""),
         (TABLE.replace("0.25", "0.250001"), "step 2, epoch 0: train/loss 0.25 then, 0.250001 now"),
-        (TABLE.replace("0.5", "nan"), "step 1, epoch 0: train/loss 0.5 then, nan now"),
         (TABLE.replace("0,2,0.25,\n", ""), "step 2: 2 rows then, 1 now"),
         ("epoch,step,val/loss\n0,1,0.5\n", "step 1, epoch 0: train/loss 0.5 then, not logged now"),
         ("", "step 1: 2 rows then, 0 now"),
@@ -69,16 +67,13 @@ def test_scores_and_weights(tmp_path: Path) -> None:
     [
         ({"packages": {"a": "2", "torch": "2.14"}}, "packages: torch 2.14 then, 2.15 now, a 2 then, 1 now"),
         ({"machine": {**MACHINE, "cpu": "B"}}, "CPU: B then, A now"),
-        ({"machine": {**MACHINE, "threads": 8}}, "threads: 8 then, 1 now"),
         ({"machine": {**MACHINE, "cpu_flags": ["avx2", "amx"]}}, "CPU flags: amx"),
-        ({"machine": {**MACHINE, "gpus": ["H100"]}}, "device: ['H100'] then, none now"),
         (
             {"machine": {**MACHINE, "environment": {"MKL_CBWR": "AVX2"}}},
             "environment: MKL_CBWR=AVX2 then,  now",
         ),
         ({"machine": {**MACHINE, "environment": {"OMP_NUM_THREADS": "1"}}}, "nothing on record differs"),
         ({"git": None}, "code: it is not known"),
-        ({"data_sha256": "1"}, "data: its SHA-256"),
         (
             {"resumed": [{"from_step": 3, "changed": {"optimizer.lr": [1, 2]}}]},
             "config: changed at step 3 (optimizer.lr)",

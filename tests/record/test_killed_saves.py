@@ -82,14 +82,6 @@ def test_the_points_are_all_the_calls_there_are(tmp_path: Path) -> None:
     assert number == NUMBER
 
 
-@pytest.mark.parametrize("k", points(NUMBER))
-def test_killed_twice_in_a_row(tmp_path: Path, k: int) -> None:
-    save(tmp_path, 1)
-    for step in (2, 3):
-        dies_at((k * step) % NUMBER, partial(save, tmp_path, step), below="checkpoints")
-        assert step_in(tmp_path) in (1, 2, step)
-
-
 def failing(number: int, code: int, *, lasting: bool, name: str, reached: int) -> None:
     del name
     if reached == number or (lasting and reached > number):

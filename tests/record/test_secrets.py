@@ -63,11 +63,8 @@ RUN = {
     [
         ("TOKENIZER_BACKEND", "torch.optim"),
         ("CACHE_KEY", "digits_small_cnn"),
-        ("SORT_KEY", "optimizer"),
         ("DB_PASSWORD", "digits"),
         ("APP_TOKEN", "torch.optim"),
-        ("A_SECRET", "torch.optim.AdamW"),
-        ("A_SECRET", "in_features"),
         ("AZURE_KEY", "torch.nn.Linear"),
     ],
 )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pandas
@@ -50,15 +49,6 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir() if path.stat().st_size > room} == {}
     assert "of before" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert not list(tmp_path.glob(".*")), "nothing is left of what was begun"
-
-
-def test_reports_written_at_once_to_one_file_are_whole(digits_run: Trained, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    with ThreadPoolExecutor(3) as threads:
-        for done in [threads.submit(report, [digits_run.run_dir], path) for _ in range(3)]:
-            assert done.result().page == path
-    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
-    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_only_a_report_is_replaced(digits_run: Trained, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.report.browser import needs_chromium, opened
 from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
 from assay.analysis.read_runs import Curve, read_curves
@@ -13,7 +12,7 @@ from assay.figure.figure import Line
 from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
 from assay.record.samples_file import KeptSample
-from assay.report.page import Cards, Note, Page, Pictures, Table, render, write
+from assay.report.page import Cards, Note, Page, Pictures, Table, render
 from assay.report.run_page import run_page
 from assay.report.run_parts import (
     at_epoch,
@@ -131,15 +130,6 @@ def test_a_run_that_did_not_end_well_says_so(status: str, said: str, run_dir: Pa
     record.cause = "out_of_memory" if status == "failed" else ""
     record.save(run_dir)
     assert any(said in note for note in notes(run_page(run_dir)))
-
-
-@needs_chromium
-def test_a_browser_shows_a_real_run_without_a_word(digits_run: Trained, tmp_path: Path) -> None:
-    page = run_page(digits_run.run_dir)
-    write(page, tmp_path / "report.html")
-    seen = opened(tmp_path / "report.html", tmp_path / "browser")
-    assert seen.console == []
-    assert seen.dom.count('class="main-svg"') >= len(page.figures)
 
 
 @pytest.fixture

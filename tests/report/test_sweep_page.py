@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats  # type: ignore[import-untyped]  # it has no stubs
 from tests.making_runs import make_run
-from tests.report.browser import needs_chromium, opened
 
 from assay.analysis.jobs import Job
 from assay.analysis.objective import Objective
@@ -24,8 +22,8 @@ from assay.figure.figure import Line
 from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
 from assay.record.outcome import Outcome
-from assay.report.page import Cell, Note, Table, render, write
-from assay.report.read_sweep import Contents, is_sweep, ranked, read_contents, read_runs, read_sweep, verdict
+from assay.report.page import Cell, Note, Table, render
+from assay.report.read_sweep import Contents, is_sweep, ranked, read_contents, read_runs, read_sweep
 from assay.report.report import report
 from assay.report.sweep_figures import (
     curve_figures,
@@ -141,23 +139,6 @@ def test_the_best_comes_first_and_what_has_not_finished_last(aim: object, best: 
     assert [group.values["lr"] for group in groups[2:]] == ["c", "d"]
     assert groups[2].status == "finished", "one of its seeds has"
     assert groups[3].scores == (None,), "what was pruned has no final score"
-
-
-def test_whether_the_gap_is_noise_is_said_by_welch() -> None:
-    near, far = [0.30, 0.34, 0.38], [0.31, 0.35, 0.41]
-    jobs = [
-        job(f"{key}{n}", {"x": key}, loss)
-        for key, all_ in (("a", near), ("b", far))
-        for n, loss in enumerate(all_)
-    ]
-    found = contents(jobs)
-    p_value = stats.ttest_ind(near, far, equal_var=False).pvalue
-    said = verdict(found, ranked(found))
-    assert "not more than noise" in said
-    assert f"p = {p_value:.2g}" in said
-    alone = contents(jobs[:1] + jobs[3:4])
-    assert "n too small to say" in verdict(alone, ranked(alone))
-    assert verdict(contents(jobs[:3]), ranked(contents(jobs[:3]))) == ""
 
 
 def curve(steps: list[int], values: list[float]) -> Curve:
@@ -304,16 +285,6 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     text = render(page)
     assert "the lowest first" not in text
     assert "By val/accuracy, the highest first" in text
-
-
-@needs_chromium
-@pytest.mark.parametrize("width", [390, 1200])
-def test_a_browser_draws_it_without_an_error(trained_sweep: Path, tmp_path: Path, width: int) -> None:
-    page = sweep_page(read_sweep(trained_sweep), trained_sweep)
-    write(page, tmp_path / "page.html")
-    seen = opened(tmp_path / "page.html", tmp_path, width)
-    assert seen.console == []
-    assert seen.dom.count('class="main-svg"') >= len(page.figures)
 
 
 def test_its_figures_are_pictures_and_numbers(sweep: Path, tmp_path: Path) -> None:

@@ -18,7 +18,19 @@ from assay.data.samples import Samples
 from assay.data.shown_samples import Shown, show, show_augmented
 from assay.errors import AssayError
 from assay.quoting import number_text
-from assay.report.page import Block, Cards, Cell, Note, Page, Picture, Pictures, Section, Table, write
+from assay.report.page import (
+    Block,
+    Cards,
+    Cell,
+    Note,
+    Page,
+    Picture,
+    Section,
+    Table,
+    pictures_of,
+    value_text,
+    write,
+)
 from assay.report.report import check_replaced, written
 from assay.report.survey import MOST_READ, bar, histogram, number, raw_tables, survey
 from assay.task.task_of import task_of
@@ -277,27 +289,11 @@ def _columns(survey: Survey) -> list[Table]:
 
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:
     shown = samples[title]
-    blocks: list[Block] = []
-    budget = _LARGEST_PICTURES // len(samples)
-    pictures = [(key, target, one.picture) for key, target, one in shown if one.picture is not None]
-    small = [one for one in pictures if len(one[2]) <= budget // len(pictures)]
-    if small:
-        left_out = len(pictures) - len(small)
-        caption = f"{left_out} pictures are too large for a page." if left_out else ""
-        blocks.append(Pictures(title, [Picture(png, target, key) for key, target, png in small], caption))
-    elif pictures:
-        blocks.append(Note(f"{title}: the pictures are too large for a page."))
+    pictures = [Picture(one.picture, target, key) for key, target, one in shown if one.picture is not None]
+    blocks = pictures_of(title, pictures, _LARGEST_PICTURES // len(samples))
     rows = [(key, target, one.row) for key, target, one in shown if one.picture is None and one.row]
     if rows:
         columns = list(dict.fromkeys(name for *_, row in rows for name in row))
-        cells = [
-            [key, target, *("" if row.get(name) is None else _text(row[name]) for name in columns)]
-            for key, target, row in rows
-        ]
+        cells = [[key, target, *(value_text(row.get(name)) for name in columns)] for key, target, row in rows]
         blocks.append(Table(("sample", "target", *columns), cells, title=title))
     return blocks
-
-
-def _text(value: object) -> str:
-    text = number_text(value, 6) if isinstance(value, float) else str(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"

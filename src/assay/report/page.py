@@ -15,6 +15,7 @@ import numpy as np
 from assay.figure.figure import Line, Points
 from assay.figure.to_plotly import to_plotly
 from assay.files.atomic import write_text
+from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -123,6 +124,24 @@ class Pictures:
     pictures: Sequence[Picture]
     caption: str = ""
     are_wide: bool = False
+
+
+def value_text(value: object) -> str:
+    """A value of a row, cut where it is long."""
+    text = number_text(value, 6) if isinstance(value, float) else "" if value is None else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def pictures_of(
+    title: str, pictures: Sequence[Picture], most: int, caption: str = "", *, are_wide: bool = False
+) -> list[Block]:
+    """Those of some pictures that a page has room for, in so many bytes."""
+    small = [one for one in pictures if len(one.png) <= most // len(pictures)]
+    if not small:
+        return [Note(f"{title}: the pictures are too large for a page.")] if pictures else []
+    left_out = len(pictures) - len(small)
+    caption += f" {left_out} pictures are too large for a page." if left_out else ""
+    return [Pictures(title, small, caption.strip(), are_wide)]
 
 
 @final

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from assay.analysis.objective import baseline_in_words, described_metric, format_score
 from assay.analysis.read_runs import read_curves
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside
 from assay.paths import project_conf
-from assay.quoting import duration, number_text
+from assay.quoting import duration
 from assay.record import predictions_file, samples_file
 from assay.record.outcome import reason_of
 from assay.record.run_lock import is_written
@@ -29,6 +29,8 @@ from assay.report.page import (
     Section,
     Table,
     Tone,
+    pictures_of,
+    value_text,
 )
 from assay.report.run_parts import (
     at_epoch,
@@ -287,16 +289,11 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions |
                 said[key] = task.said(predictions, at), key, tone
     order = task.worst_is(predictions) if is_worst and task and predictions else ""
     legend = task.legend(predictions) if task and predictions else []
-    pictures = [(one.key, one.picture) for one in samples if one.picture is not None]
-    small = [(key, png) for key, png in pictures if len(png) <= _LARGEST_PICTURES // len(pictures)]
+    pictures = [Picture(one.picture, *said[one.key]) for one in samples if one.picture is not None]
     blocks: list[Block] = []
-    if small and legend and is_worst:
+    if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
-    if small:
-        left_out = len(pictures) - len(small)
-        caption = f"{left_out} pictures are too large for a page." if left_out else ""
-        cards = [Picture(png, *said[key]) for key, png in small]
-        blocks.append(Pictures(title, cards, f"{order} {caption}".strip(), are_wide=bool(legend)))
+    blocks += pictures_of(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
     rows = [(one, one.row) for one in samples if one.picture is None and one.row is not None]
     texts = [(one, row) for one, row in rows if isinstance(row.get(_TOKENS), list)]
     if texts:
@@ -309,7 +306,7 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions |
     if plain:
         columns = list(dict.fromkeys(name for _, row in plain for name in row))
         table: list[list[Cell | str]] = [
-            [key, Cell(said[key][0], tone=said[key][2]), *(_text(row.get(name)) for name in columns)]
+            [key, Cell(said[key][0], tone=said[key][2]), *(value_text(row.get(name)) for name in columns)]
             for key, row in plain
         ]
         blocks.append(Table(("sample", "the model said", *columns), table, order, title=title))
@@ -325,9 +322,3 @@ def _marked(key: str, pieces: list[str], predictions: Predictions | None) -> lis
         (piece or "\u220e", min(9, int(bit)), f"{bit:.2f} bits")
         for piece, bit in zip(pieces, bits, strict=False)
     ]
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return number_text(value, 6) if isinstance(value, float) else str(value)

@@ -6,9 +6,6 @@ import os
 import pickle
 import runpy
 import struct
-import subprocess
-import tarfile
-import timeit
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import hydra.utils
-import numpy as np
 import torch
 
 from assay.files.atomic import write_text
@@ -89,16 +85,11 @@ def called(function: Any, *arguments: Any) -> Callable[[], bytes]:
 GADGETS: dict[str, tuple[Any, ...]] = {
     "os.mkdir": (os.mkdir, MARKER),
     "os.system": (os.system, f"touch {MARKER}"),
-    "subprocess.call": (subprocess.call, ["touch", MARKER]),
     "builtins.eval": (builtins.eval, CODE),
     "builtins.open": (builtins.open, MARKER, "w"),
-    "pathlib.Path.touch": (Path.touch, Path(MARKER)),
-    "functools.partial": (partial(os.mkdir, MARKER),),
-    "timeit.timeit": (timeit.timeit, CODE, "pass", timeit.default_timer, 1),
     "runpy.run_path": (runpy.run_path, "evil.py"),
     "pickle.loads": (pickle.loads, pickle.dumps(Call(os.mkdir, MARKER))),
     "assay": (write_text, Path(MARKER), "x"),
-    "numpy.savetxt": (np.savetxt, MARKER, [1.0]),
     "hydra.utils.instantiate": (hydra.utils.instantiate, {"_target_": "os.mkdir", "path": MARKER}),
 }
 
@@ -121,40 +112,17 @@ def name(full: str) -> bytes:
 MKDIR = name("posix.mkdir") + text(MARKER)
 OPCODES: dict[str, Callable[[], bytes]] = {
     "reduce": opcodes(MKDIR + b"\x85R"),
-    "inst": opcodes(b"(" + text(MARKER) + b"iposix\nmkdir\n"),
     "newobj": opcodes(name("zipfile.ZipFile") + b"(" + text(MARKER) + text("w") + b"t\x81"),
     "stack_global": opcodes(text("posix") + text("mkdir") + b"\x93" + text(MARKER) + b"\x85R"),
-    "memo": opcodes(name("posix.mkdir") + b"q\x01" + text(MARKER) + b"\x85q\x020h\x01h\x02R"),
     "build": opcodes(name("collections.OrderedDict") + b")R}" + text("a") + MKDIR + b"\x85Rsb"),
     "parameter": opcodes(name("torch._utils._rebuild_parameter") + b"(" + MKDIR + b"\x85R\x89}tR"),
-    "type_v2": opcodes(
-        name("torch._tensor._rebuild_from_type_v2") + b"(" + name("posix.mkdir"),
-        name("torch.Tensor") + text(MARKER) + b"\x85}tR",
-    ),
-    "persistent": opcodes(b"(" + text("module") + name("posix.mkdir") + text(MARKER) + b"tQ"),
     "safe name, then ours": opcodes(
         name("torch.Tensor") + text("__init__") + b"}" + name("os.mkdir") + b"sb"
     ),
-    "encode": opcodes(name("codecs.decode") + text(CODE) + text("rot13") + b"\x86R"),
     "list, not a mapping": lambda: archive(pickle.dumps([1], protocol=2)),
-    "protocol 5": lambda: archive(pickle.dumps(checkpoint({"w": Call(os.mkdir, MARKER)}), protocol=5)),
 }
 
 GOOD = partial(saved, checkpoint({"w": torch.zeros(4)}))
-
-
-def tar() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as file:
-        for entry, content in (
-            ("storages", pickle.dumps(0, 2) + pickle.dumps(Call(os.mkdir, MARKER), 2)),
-            ("tensors", pickle.dumps(0, 2)),
-            ("pickle", pickle.dumps(Call(os.mkdir, MARKER), 2)),
-        ):
-            info = tarfile.TarInfo(entry)
-            info.size = len(content)
-            file.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 SCRIPT = (("archive/constants.pkl", b"\x80\x02)."), ("archive/code/a.py", CODE.encode()))
@@ -163,10 +131,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "cut short": lambda: GOOD()[:-30],
     "legacy": lambda: saved(checkpoint({"w": Call(os.mkdir, MARKER)}), _use_new_zipfile_serialization=False),
     "legacy, harmless": lambda: saved(checkpoint({}), _use_new_zipfile_serialization=False),
-    "tar": tar,
     "pickle": lambda: pickle.dumps(Call(os.mkdir, MARKER)),
-    "NumPy": lambda: b"\x93NUMPY\x01\x00" + pickle.dumps(Call(os.mkdir, MARKER)),
-    "empty": lambda: b"",
     "text": CODE.encode,
 }  # fmt: skip
 
@@ -179,12 +144,9 @@ CALL = {"_target_": "os.mkdir", "path": MARKER}
 LIGHTNINGS = "lightning.pytorch.cli.instantiate_module"
 HYPER: dict[str, dict[str, Any]] = {
     "_target_": {"hyper_parameters": CALL},
-    "nested _target_": {"hyper_parameters": {"model": {"layers": [{"deep": CALL}]}}},
     "_instantiator": {"hyper_parameters": {"_instantiator": LIGHTNINGS, "class_path": "os.mkdir"}},
     "_class_path": {"hyper_parameters": {"_class_path": "os.mkdir", "path": MARKER}},
-    "interpolation": {"hyper_parameters": {"a": "${oc.env:HOME}", "b": "${hydra:run.dir}"}},
     "hparams_type": {"hyper_parameters": CALL, "hparams_type": "os.mkdir"},
-    "datamodule": {"datamodule_hyper_parameters": {"_instantiator": "os.mkdir"}},
     "trust": {"trusted_packages": ["os"], "config": {"trusted_packages": ["os"], "model": CALL}},
     "callbacks": {"callbacks": {"os.mkdir": {"_target_": "os.mkdir", "path": MARKER}}},
 }
