@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,9 @@ from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
 from assay.analysis.jobs import Job
-from assay.analysis.out_of_fold import fold_jobs, gathered, has_tested_fold, write
+from assay.analysis.out_of_fold import fold_jobs, gathered, write
 from assay.record import predictions_file
 from assay.record.journal import JobRecord
-from assay.record.outcome import Outcome
 from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -95,12 +94,13 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert "fold 1 of 3 is missing" in problems(whole[0], other, whole[2])
 
 
-def test_jobs_of_a_sweep_that_tested_a_fold(tmp_path: Path) -> None:
-    done: Any = {"status": "finished", "outcome": Outcome("finished")}
-    jobs = [
-        JobRecord(0, "a", ("lr=1", "fold=0", "data.split.folds=2"), seed=3, **done),
-        JobRecord(1, "b", ("lr=1", "fold=1", "data.split.folds=2"), seed=3, status="failed"),
-        JobRecord(2, "c", ("lr=2", "fold=null", "data.split.folds=2"), seed=3, **done),
+def test_what_a_journal_says_of_folds(tmp_path: Path) -> None:
+    records = [
+        JobRecord(number, "a", ("lr=1", f"fold={fold}", "data.split.folds=2"), seed=3, status="finished")
+        for number, fold in enumerate(("0", "null"))
     ]
-    [found] = filter(has_tested_fold, fold_jobs(jobs, lambda job: tmp_path / str(job.number)))
-    assert (found.name, found.values, found.seed, found.fold) == ("0", {"lr": "1"}, "3", 0)
+    jobs = fold_jobs(records, lambda record: tmp_path / str(record.number))
+    assert [(job.name, job.values, job.seed, job.fold) for job in jobs] == [
+        ("0", {}, "3", 0),
+        ("1", {}, "3", None),
+    ]

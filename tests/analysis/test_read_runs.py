@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import assay
 from assay.analysis.comparison import compare
-from assay.analysis.read_runs import RunReader, read_curves, read_runs
+from assay.analysis.read_runs import read_curves, read_runs
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.journal import JobRecord, Journal
@@ -78,18 +78,6 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         read_runs([tmp_path])
     with pytest.raises(AssayError, match="there is no folder"):
         read_runs([tmp_path / "nowhere"])
-
-
-def test_a_second_look_finds_what_has_changed(tmp_path: Path) -> None:
-    make_run(tmp_path / "a", status="running", metrics={})
-    reader = RunReader()
-    with writing(tmp_path / "a"):
-        assert reader.read([tmp_path])[0].status == "running"
-        (tmp_path / "a/metrics.csv").write_text("epoch,step,val/loss\n1,1,0.25\n")
-        assert reader.read([tmp_path])[0].metrics == {"val/loss": 0.25}
-    assert reader.read([tmp_path])[0].cause == "killed"
-    make_run(tmp_path / "b")
-    assert [run.status for run in reader.read([tmp_path])] == ["failed", "finished"]
 
 
 def test_what_resuming_changed_counts(tmp_path: Path) -> None:
@@ -193,7 +181,7 @@ def sweep(path: Path) -> Journal:
 
 def test_a_job_that_died_before_it_had_a_directory_is_listed(tmp_path: Path) -> None:
     sweep(tmp_path / "sweep")
-    runs = RunReader().read([tmp_path], lost=True)
+    runs = read_runs([tmp_path], lost=True)
     assert [run.path.name for run in runs] == ["0", "1", "2"]
     lost = runs[2]
     assert (lost.status, lost.cause, lost.seed, lost.typed["optimizer.lr"]) == ("failed", "killed", 1, "0.1")
@@ -204,4 +192,4 @@ def test_a_job_that_died_before_it_had_a_directory_is_listed(tmp_path: Path) -> 
     listed = CliRunner().invoke(app, ["ls", str(tmp_path / "sweep")]).stdout
     assert any(line.endswith("/sweep/2") and "failed (killed)" in line for line in listed.splitlines())
     assert [run.path.name for run in read_runs([tmp_path / "sweep/0"])] == ["0"]
-    assert len(RunReader().read([tmp_path / "sweep/0"], lost=True)) == 1
+    assert len(read_runs([tmp_path / "sweep/0"], lost=True)) == 1

@@ -19,9 +19,7 @@ from assay.record.outcome import Outcome
 from assay.sweep.progress import SweepProgress, last_progress, shown
 from assay.sweep.summary import (
     BEST,
-    IMPORTANCE,
     SweepResult,
-    importance_of,
     say_results,
     write_results,
     write_tables,
@@ -168,21 +166,6 @@ def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
     told = [line for line in said.splitlines() if line.startswith("warning job")]
     assert told == [f"warning job {number}: warned of {number} [b]" for number in (1, 2, 3, 4)]
     assert "… and 1 more warnings, see the report" in said
-
-
-def test_importance_is_told_of_the_parameters(tmp_path: Path) -> None:
-    jobs = []
-    for number in range(30):
-        lr, wide = (number * 7 % 30) / 30, number % 2
-        outcome = Outcome("finished", metrics={"val/loss": (lr - 0.4) ** 2 + 0.01 * wide})
-        overrides = (f"optimizer.lr={lr}", f"model={'wide' if wide else 'mlp'}", f"seed={number % 3}")
-        jobs.append(JobRecord(number, str(number), overrides, status="finished", outcome=outcome))
-    result = SweepResult(tmp_path, tuple(jobs), (LOSS,), len(jobs))
-    shares = importance_of(result)
-    assert [name for name, _ in shares] == ["optimizer.lr", "model"]
-    write_results(result, shares=shares)
-    table = pd.read_csv(tmp_path / IMPORTANCE)
-    assert table["importance"].tolist() == pytest.approx([share for _, share in shares])
 
 
 def test_what_is_next_names_runs_that_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,78 +75,60 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
     return curves
 
 
-def read_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Every run in some folders, each once, those that cannot be read as `broken`."""
-    return RunReader().read(paths)
+def read_runs(paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
+    """Every run in some folders, each once, those that cannot be read as `broken`.
+
+    Args:
+        paths: Folders.
+        lost: Also jobs of sweeps that failed before they had a directory.
+    """
+    folders = [Path(path) for path in paths]
+    found: dict[str, Path] = {}
+    sweeps: list[Path] | None = [] if lost else None
+    identity = os.path.realpath if len(folders) > 1 else str  # below one folder every run is found once
+    for folder in folders:
+        own = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
+        if not own and not sweeps:
+            raise _no_run(folder)
+        found |= {real: path for real, path in own.items() if real not in found}
+    runs = [_run(path) for path in found.values()]
+    for sweep in dict.fromkeys(sweeps or ()):
+        runs += lost_jobs(sweep, [run for run in runs if run.path.is_relative_to(sweep)])
+    if not runs:
+        raise _no_run(*folders)
+    return runs
 
 
-@final
-class RunReader:
-    """Reads runs; a second time only those that are no longer as they were."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[int, int, int], Run]] = {}
-
-    def read(self, paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
-        """As `read_runs`."""
-        folders = [Path(path) for path in paths]
-        found: dict[str, Path] = {}
-        sweeps: list[Path] | None = [] if lost else None
-        identity = os.path.realpath if len(folders) > 1 else str  # below one folder every run is found once
-        for folder in folders:
-            own = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
-            if not own and not sweeps:
-                raise _no_run(folder)
-            found |= {real: path for real, path in own.items() if real not in found}
-        runs = [self._run(path) for path in found.values()]
-        for sweep in dict.fromkeys(sweeps or ()):
-            runs += lost_jobs(sweep, [run for run in runs if run.path.is_relative_to(sweep)])
-        if not runs:
-            raise _no_run(*folders)
-        return runs
-
-    def _run(self, path: Path) -> Run:
-        try:
-            status = os.stat(f"{path}{os.sep}{FILE}")  # noqa: PTH116 - pathlib is slow here
-            state = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except OSError:
-            return Run(path, "broken", reason=f"{path} has a config, and no {FILE}")
-        before = self._known.get(str(path))
-        if before is not None and before[0] == state and before[1].status != "running":
-            return before[1]
-        try:
-            run = self._of(path, RunRecord.load(path))
-        except AssayError as error:
-            run = Run(path, "broken", reason=error.message)
-        self._known[str(path)] = (state, run)
-        return run
-
-    @staticmethod
-    def _of(path: Path, record: RunRecord) -> Run:
-        status, cause, reason = record.status, record.cause, record.reason
-        metrics: Mapping[str, float] = record.metrics
-        if status == "running":
-            if not is_written(path):
-                outcome = record.outcome
-                status, cause, reason = outcome.status, outcome.cause, outcome.reason
-            metrics = metrics or _last_values(path)
-        resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
-        again = (word for word in resumed if isinstance(word, str))
-        run = Run(
-            path,
-            status,
-            cause,
-            reason,
-            typed=typed_values([*record.overrides, *again]),
-            metrics=metrics,
-            code=f"{(record.git or {}).get('commit') or ''}{record.patch_sha256}",
-            warnings=tuple(record.warnings),
-            **{name: getattr(record, name) for name in _OF_THE_RECORD},
-        )
-        # Typed, or set by an option such as `experiment=mine`.
-        is_set = "fold" in run.typed or "fold" in record.set_by
-        fold = value_of(run, "fold", ConfigValues()) if is_set else None
-        return replace(run, fold=int(fold)) if fold and fold.isdecimal() else run
+def _run(path: Path) -> Run:
+    if not (path / FILE).exists():
+        return Run(path, "broken", reason=f"{path} has a config, and no {FILE}")
+    try:
+        record = RunRecord.load(path)
+    except AssayError as error:
+        return Run(path, "broken", reason=error.message)
+    status, cause, reason = record.status, record.cause, record.reason
+    metrics: Mapping[str, float] = record.metrics
+    if status == "running":
+        if not is_written(path):
+            outcome = record.outcome
+            status, cause, reason = outcome.status, outcome.cause, outcome.reason
+        metrics = metrics or _last_values(path)
+    resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
+    run = Run(
+        path,
+        status,
+        cause,
+        reason,
+        typed=typed_values([*record.overrides, *resumed]),
+        metrics=metrics,
+        code=f"{(record.git or {}).get('commit') or ''}{record.patch_sha256}",
+        warnings=tuple(record.warnings),
+        **{name: getattr(record, name) for name in _OF_THE_RECORD},
+    )
+    # Typed, or set by an option such as `experiment=mine`.
+    is_set = "fold" in run.typed or "fold" in record.set_by
+    fold = value_of(run, "fold", ConfigValues()) if is_set else None
+    return replace(run, fold=int(fold)) if fold and fold.isdecimal() else run
 
 
 _OF_THE_RECORD: Final = (

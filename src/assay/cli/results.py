@@ -183,10 +183,10 @@ def _show(
 ) -> None:
     from assay.analysis.comparison import compare as compared
     from assay.analysis.comparison import default_metric
-    from assay.analysis.read_runs import RunReader
+    from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
-    runs = RunReader().read(paths, lost=True)
+    runs = read_runs(paths, lost=True)
     if kind == "compare":
         choice["sort"] = choice["sort"] or default_metric(paths, runs)
     found = compared(runs, **choice)
