@@ -14,9 +14,8 @@ from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
 from assay.analysis.jobs import Job
-from assay.analysis.out_of_fold import fold_jobs, gathered, write
+from assay.analysis.out_of_fold import gathered, write
 from assay.record import predictions_file
-from assay.record.journal import JobRecord
 from assay.task.prediction.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -92,15 +91,3 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     (other.run_dir / predictions_file.FILE).unlink()
     assert "run other, fold 1: " in problems(whole[0], other, whole[2])
     assert "fold 1 of 3 is missing" in problems(whole[0], other, whole[2])
-
-
-def test_what_a_journal_says_of_folds(tmp_path: Path) -> None:
-    records = [
-        JobRecord(number, "a", ("lr=1", f"fold={fold}", "data.split.folds=2"), seed=3, status="finished")
-        for number, fold in enumerate(("0", "null"))
-    ]
-    jobs = fold_jobs(records, lambda record: tmp_path / str(record.number))
-    assert [(job.name, job.values, job.seed, job.fold) for job in jobs] == [
-        ("0", {}, "3", 0),
-        ("1", {}, "3", None),
-    ]

@@ -6,7 +6,7 @@ import csv
 import io
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.config_values import in_one_line, in_short, varying
 from assay.analysis.objective import Objective
@@ -49,16 +49,13 @@ class Job:
         return {name: value for name, value in metrics.items() if name.startswith("test/")}
 
 
-J = TypeVar("J", "Job", "JobRecord")
-
-
 @final
 @dataclass(frozen=True)
-class JobGroup(Generic[J]):
+class JobGroup:
     """Jobs that repeat one configuration, and their mean score for each objective."""
 
     values: Mapping[str, str]
-    jobs: tuple[J, ...]
+    jobs: tuple[Job, ...]
     scores: tuple[Mean | None, ...]
 
     @property
@@ -76,7 +73,7 @@ class JobGroup(Generic[J]):
     def label(self) -> str:
         """What it has of its own, on one line."""
         only = self.jobs[0] if len(self.jobs) == 1 else None
-        return in_one_line(self.values) or (only.name if isinstance(only, Job) else "all")
+        return in_one_line(self.values) or (only.name if only else "all")
 
     @property
     def words(self) -> str:
@@ -90,51 +87,62 @@ class JobGroup(Generic[J]):
         return statistics.fmean(times) if times else None
 
 
-def _finished(jobs: Sequence[J]) -> list[tuple[J, Outcome]]:
+def _finished(jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
     return [(job, job.outcome) for job in jobs if job.status == "finished" and job.outcome is not None]
 
 
-def group_jobs(
-    keyed: Iterable[tuple[Hashable, Mapping[str, str], J]], aims: Sequence[Objective]
-) -> list[JobGroup[J]]:
-    """Put together the jobs of one key, in the order of the first of each."""
-    together: dict[Hashable, tuple[Mapping[str, str], list[J]]] = {}
-    for key, values, job in keyed:
-        together.setdefault(key, (values, []))[1].append(job)
-    return [JobGroup(values, tuple(jobs), _means(jobs, aims)) for values, jobs in together.values()]
+def jobs_of(records: Sequence[JobRecord]) -> list[Job]:
+    """Jobs as their journal has them; those that differ in seed and fold alone have equal values."""
+    return [
+        Job(
+            str(record.number),
+            {name: value for name, value in values.items() if name not in REPETITIONS},
+            str(record.seed),
+            record.status,
+            record.outcome,
+            attempts=record.attempts,
+            fold=record.fold,
+        )
+        for record, values in zip(records, varying(records), strict=True)
+    ]
 
 
-def _means(jobs: Sequence[J], aims: Sequence[Objective]) -> tuple[Mean | None, ...]:
+def group_jobs(jobs: Iterable[Job], aims: Sequence[Objective]) -> list[JobGroup]:
+    """Put together the jobs of one configuration, in the order of the first of each."""
+    together: dict[Hashable, list[Job]] = {}
+    for job in jobs:
+        together.setdefault((job.configuration, *job.values.items()), []).append(job)
+    return [JobGroup(own[0].values, tuple(own), _means(own, aims)) for own in together.values()]
+
+
+def _means(jobs: Sequence[Job], aims: Sequence[Objective]) -> tuple[Mean | None, ...]:
     done = _finished(jobs)
     folds = [job.fold for job, _ in done]
     return tuple(mean_of((aim.score(outcome) for _, outcome in done), folds) for aim in aims)
 
 
-def rank(groups: Sequence[JobGroup[J]], aim: Objective) -> list[JobGroup[J]]:
+def rank(groups: Sequence[JobGroup], aim: Objective) -> list[JobGroup]:
     """From the best to the worst by the first score; those with a job that has not finished come last."""
     return sorted(groups, key=lambda group: _order(group, aim))
 
 
-def _order(group: JobGroup[Any], aim: Objective) -> tuple[bool, bool, float]:
+def _order(group: JobGroup, aim: Objective) -> tuple[bool, bool, float]:
     score = group.scores[0]
     return group.finished < len(group.jobs), *aim.sort_key(score.mean if score else None)
 
 
-def groups(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[JobGroup[JobRecord]]:
-    """Put together what differs in the seed and the fold alone."""
-    own = [
-        {name: value for name, value in values.items() if name not in REPETITIONS} for values in varying(jobs)
-    ]
-    keyed = ((tuple(values.items()), values, job) for values, job in zip(own, jobs, strict=True))
-    return group_jobs(keyed, objectives)
+def groups(records: Sequence[JobRecord], objectives: Sequence[Objective]) -> list[JobGroup]:
+    """The configurations of a sweep."""
+    return group_jobs(jobs_of(records), objectives)
 
 
-def best_job(jobs: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
+def best_job(records: Sequence[JobRecord], objective: Objective) -> JobRecord | None:
     """The best job of the best group; None where no job has a score."""
-    for group in rank(groups(jobs, [objective]), objective):
-        done = [(objective.score(outcome), job) for job, outcome in _finished(group.jobs)]
-        if any(score is not None for score, _ in done):
-            return min(done, key=lambda pair: objective.sort_key(pair[0]))[1]
+    by_name = {str(record.number): record for record in records}
+    for group in rank(groups(records, [objective]), objective):
+        scores = {job.name: objective.score(outcome) for job, outcome in _finished(group.jobs)}
+        if any(score is not None for score in scores.values()):
+            return by_name[min(scores, key=lambda name: objective.sort_key(scores[name]))]
     return None
 
 

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from assay.analysis.config_values import varying
-from assay.analysis.jobs import Job
 from assay.analysis.statistics import mean_of
-from assay.config.serialize import REPETITIONS
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
@@ -21,11 +18,11 @@ from assay.task.answers import scores_of, typed_by
 from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
-    from assay.record.journal import JobRecord
+    from assay.analysis.jobs import Job
     from assay.task.prediction.predictions import Predictions
     from assay.task.score import Score
 
@@ -88,21 +85,6 @@ class OutOfFold:
 
     def _outputs(self) -> Mapping[str, Any]:
         return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
-
-
-def fold_jobs(records: Sequence[JobRecord], place: Callable[[JobRecord], Path]) -> list[Job]:
-    """The jobs of a sweep, as `gathered` takes them."""
-    return [
-        Job(
-            str(record.number),
-            {name: value for name, value in values.items() if name not in REPETITIONS},
-            str(record.seed),
-            record.status,
-            run_dir=place(record),
-            fold=record.fold,
-        )
-        for record, values in zip(records, varying(records), strict=True)
-    ]
 
 
 def gathered(jobs: Iterable[Job]) -> list[OutOfFold]:

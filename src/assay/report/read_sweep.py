@@ -6,14 +6,13 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from assay.analysis.comparison import compare, verdict_of
 from assay.analysis.config_values import varying
-from assay.analysis.jobs import Job, JobGroup, group_jobs, rank
+from assay.analysis.jobs import Job, JobGroup, group_jobs, jobs_of, rank
 from assay.analysis.objective import Objective, objectives
 from assay.analysis.read_runs import read_runs as read
-from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside
 from assay.record.journal import FILE, Journal
@@ -30,16 +29,12 @@ if TYPE_CHECKING:
     from assay.record.journal import JobRecord
 
 
-Group: TypeAlias = JobGroup[Job]
-
-
-def ranked(contents: Contents) -> list[Group]:
+def ranked(contents: Contents) -> list[JobGroup]:
     """Configurations from the best to the worst; those with a job that has not finished come last."""
-    keyed = (((job.configuration, *job.values.items()), job.values, job) for job in contents.jobs)
-    return rank(group_jobs(keyed, contents.objectives), contents.objectives[0])
+    return rank(group_jobs(contents.jobs, contents.objectives), contents.objectives[0])
 
 
-def verdict(contents: Contents, groups: Sequence[Group]) -> str:
+def verdict(contents: Contents, groups: Sequence[JobGroup]) -> str:
     """Whether the gap between the best and the second is more than noise; empty where there are no two."""
     if len(groups) < 2 or not (first := groups[0].scores[0]) or not (second := groups[1].scores[0]):
         return ""
@@ -139,13 +134,13 @@ def read_sweep(directory: Path) -> Contents:
     notices: list[str] = []
     jobs = []
     shows_logs = _shows(directory / "logs", directory, notices)
-    for job_record, values in zip(records, varying(records), strict=True):
-        run_dir = places.get(job_record.number)
+    for job in jobs_of(records):
+        run_dir = places.get(int(job.name))
         if run_dir is not None and not _shows(run_dir, directory, notices):
             run_dir = None
-        job = _job(job_record, values, run_dir, notices, is_driven=is_driven)
-        output = directory / "logs" / f"{job_record.number}.txt" if shows_logs else None
-        jobs.append(replace(job, output=output))
+        status = _status(job, run_dir, notices, is_driven=is_driven)
+        output = directory / "logs" / f"{job.name}.txt" if shows_logs else None
+        jobs.append(replace(job, status=status, run_dir=run_dir, output=output))
     left = sum(job.status not in ("finished", "failed", "pruned") for job in jobs)
     if left:
         goes_on = "it is still running" if is_driven else f"assay resume {shlex.quote(str(directory))}"
@@ -176,38 +171,16 @@ def _shows(path: Path, directory: Path, notices: list[str]) -> bool:
     return True
 
 
-def _job(
-    job_record: JobRecord,
-    values: Mapping[str, str],
-    run_dir: Path | None,
-    notices: list[str],
-    *,
-    is_driven: bool,
-) -> Job:
-    record = None
+def _status(job: Job, run_dir: Path | None, notices: list[str], *, is_driven: bool) -> JobStatus:
+    is_alive = is_driven
     if run_dir is not None:
         try:
             record = RunRecord.load(run_dir)
+            is_alive |= record.status == "running" and is_written(run_dir)
         except AssayError as error:
-            notices.append(f"Job {job_record.number}: {error.message}")
-    is_alive = (
-        run_dir is not None and record is not None and record.status == "running" and is_written(run_dir)
-    )
-    status: JobStatus = job_record.status
-    if status == "running" and not is_driven and not is_alive:
-        status = "interrupted"  # its sweep was killed
-    if status == "waiting" and job_record.attempts:
-        status = "interrupted"
-    return Job(
-        str(job_record.number),
-        {key: value for key, value in values.items() if key not in REPETITIONS},
-        str(job_record.seed),
-        status,
-        job_record.outcome,
-        run_dir,
-        attempts=job_record.attempts,
-        fold=job_record.fold,
-    )
+            notices.append(f"Job {job.name}: {error.message}")
+    was_killed = job.status == "running" and not is_alive
+    return "interrupted" if was_killed or (job.status == "waiting" and job.attempts) else job.status
 
 
 def _places(directory: Path, records: list[JobRecord]) -> dict[int, Path]:

@@ -17,9 +17,10 @@ from assay.quoting import counted, reads_as_number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.analysis.jobs import JobGroup
     from assay.analysis.objective import Objective
     from assay.analysis.read_runs import Curve
-    from assay.report.read_sweep import Contents, Group
+    from assay.report.read_sweep import Contents
 
 
 MISSING: Final = "–"
@@ -42,7 +43,7 @@ class Column:
         return all(isinstance(value, float) for value in self.values)
 
 
-def columns_of(groups: Sequence[Group]) -> list[Column]:
+def columns_of(groups: Sequence[JobGroup]) -> list[Column]:
     """The keys in which some configurations differ, in the order in which they appear."""
     keys = list(dict.fromkeys(key for group in groups for key in group.values))
     columns = [_column(key, [group.values.get(key) for group in groups]) for key in keys]
@@ -64,7 +65,7 @@ _MOST: Final = 10
 _MOST_BARS: Final = 30
 
 
-def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list[Figure], list[str]]:
+def parameter_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[list[Figure], list[str]]:
     """The score over each parameter."""
     aim = contents.objectives[0]
     scored = [(group, score.mean) for group in groups if (score := group.scores[0]) is not None]
@@ -76,7 +77,7 @@ def parameter_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list
     return [_slice(column, scored, aim, number) for number, column in enumerate(columns[:_MOST], 1)], left_out
 
 
-def _slice(column: Column, scored: Sequence[tuple[Group, float]], aim: Objective, number: int) -> Figure:
+def _slice(column: Column, scored: Sequence[tuple[JobGroup, float]], aim: Objective, number: int) -> Figure:
     mark: Points | Bars
     if column.is_number:
         texts = [f"{group.label}\n{aim.name} {format_score(aim.name, mean)}" for group, mean in scored]
@@ -119,7 +120,7 @@ _NEAR: Final = 3
 """Interquartile ranges that are then shown at most."""
 
 
-def curve_figures(contents: Contents, groups: Sequence[Group]) -> tuple[list[Figure], list[str]]:
+def curve_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[list[Figure], list[str]]:
     """One figure per metric: the objectives, then the losses that were logged."""
     problems: list[str] = []
     read: dict[str, list[dict[str, Curve]]] = {}

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.analysis.jobs import Job
+    from assay.analysis.jobs import Job, JobGroup
     from assay.analysis.out_of_fold import OutOfFold
     from assay.analysis.statistics import Mean
     from assay.figure.figure import Figure
     from assay.report.page import Block, Tone
-    from assay.report.read_sweep import Contents, Group
+    from assay.report.read_sweep import Contents
 
 _LINES: Final = 25
 _BYTES: Final = 16 << 10
@@ -189,7 +189,7 @@ def _status(contents: Contents) -> tuple[str, Tone]:
     return "finished", "good"
 
 
-def _summary(contents: Contents, groups: Sequence[Group], thing: str) -> Cards:
+def _summary(contents: Contents, groups: Sequence[JobGroup], thing: str) -> Cards:
     cards = []
     if groups and contents.decides:
         best = groups[0]
@@ -218,7 +218,7 @@ def _order(contents: Contents, *, repeated: bool) -> str:
 
 
 def _leaderboard(
-    contents: Contents, groups: Sequence[Group], folder: Path, thing: str, *, repeated: bool
+    contents: Contents, groups: Sequence[JobGroup], folder: Path, thing: str, *, repeated: bool
 ) -> Table:
     keys, aims = contents.keys, contents.objectives
     best: list[Mean | None] = []

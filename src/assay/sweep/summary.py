@@ -11,7 +11,7 @@ from rich.table import Table
 
 from assay.analysis import out_of_fold
 from assay.analysis.config_values import in_one_line, in_short, varying
-from assay.analysis.jobs import best_job, groups, groups_csv, rank, results_csv
+from assay.analysis.jobs import best_job, groups, groups_csv, jobs_of, rank, results_csv
 from assay.analysis.objective import format_score, score_text
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
@@ -78,7 +78,10 @@ _WARNINGS: Final = 4
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
     """The predictions of its folds, together; none where no job has tested a fold."""
-    found = out_of_fold.gathered(out_of_fold.fold_jobs(result.jobs, result.run_dir))
+    found = out_of_fold.gathered(
+        replace(job, run_dir=result.run_dir(record))
+        for job, record in zip(jobs_of(result.jobs), result.jobs, strict=True)
+    )
     import_trusted(one.predictions.task for one in found)
     return found
 
@@ -140,7 +143,7 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
     table.add_column(objective.name, justify="right")
     for group in order[:_ROWS]:
         short, score, first = in_short(group.values), group.scores[0], group.jobs[0]
-        name = f"{group.finished} of {len(group.jobs)}" if repeated else str(first.number)
+        name = f"{group.finished} of {len(group.jobs)}" if repeated else first.name
         values = [escape(short.get(key, "")) for key in keys]
         text = score_text(objective.name, score) if score is not None else ""
         table.add_row(name, *values, text, style="dim" if first.status == "pruned" else "")
