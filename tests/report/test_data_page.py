@@ -191,11 +191,11 @@ def test_rows_of_a_table_and_the_same_as_a_document() -> None:
         (["data=irs"], 2, "did you mean"),
         (["data=iris", "data.split.val=2"], 2, "data.split.val"),
         (["data=table", "data.source.path=t.csv", "data.source.target=y"], 2, "no such file"),
-        (["data=iris", "--out", "mine.csv"], 2, "refusing to replace it"),
+        (["data=iris", "--out", "mine.html"], 2, "refusing to replace it"),
         (["data=iris", "--out", "no/such/page.html"], 0, "page"),
     ],
 )
 def test_what_is_refused(words: list[str], code: int, says: str) -> None:
-    Path("mine.csv").write_text("x,y\n1,2\n")
+    Path("mine.html").write_text("x,y\n1,2\n")
     assert says in said(*words, code=code)
-    assert Path("mine.csv").read_text() == "x,y\n1,2\n"
+    assert Path("mine.html").read_text() == "x,y\n1,2\n"
