@@ -53,13 +53,6 @@ def test_data_and_loss_decide_how_many_outputs_a_model_has(overrides: list[str],
     assert module(torch.zeros(2, *config.spec.input_shape)).shape == (2, outputs)
 
 
-def test_a_loss_that_does_not_go_with_the_data_is_not_even_made() -> None:
-    config = job("data=diabetes")
-    config.loss = {"_target_": "assay.loss.ldam.LDAM", "class_counts": "no"}
-    with pytest.raises(ConfigError, match="LDAM cannot be used with 1 real-valued target"):
-        built(config)
-
-
 def test_what_lightning_reads_of_a_schedule_is_not_given_to_the_scheduler() -> None:
     config = job("data=iris", "scheduler=plateau", "scheduler.monitor=val/accuracy", "scheduler.factor=0.5")
     parts = build_optimization(config)
@@ -96,16 +89,6 @@ def test_weights_are_those_of_the_seed() -> None:
     assert first.datamodule is opened
     assert torch.equal(weights(first), weights(assembled()))
     assert not torch.equal(weights(first), weights(assembled("seed=1")))
-
-
-@pytest.mark.parametrize(("asked", "set_to"), [("high", "high"), ("null", "highest")])
-def test_precision_of_matrix_products(asked: str, set_to: str) -> None:
-    before = torch.get_float32_matmul_precision()
-    try:
-        assembled(f"++trainer.matmul_precision={asked}")
-        assert torch.get_float32_matmul_precision() == set_to
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 # -- the data

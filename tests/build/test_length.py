@@ -219,24 +219,6 @@ def test_the_steps_are_those_that_lightning_counts(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("own_project")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"accumulate_grad_batches": 4},
-        {"limit_train_batches": 0.5},
-        {"limit_train_batches": 3},
-        {"max_steps": 11},
-        {"accumulate_grad_batches": 3, "limit_train_batches": 5, "max_epochs": 2},
-    ],
-    ids=str,
-)
-def test_limits_and_accumulation_count(options: dict[str, Any]) -> None:
-    typed = [f"trainer.{name}={value}" for name, value in options.items()]
-    assert check("plain", *typed).spec["total_steps"] == by_lightning("plain", **options)
-
-
-@pytest.mark.usefixtures("own_project")
 @pytest.mark.parametrize("kind", ["stream", "needs_trainer"])
 def test_an_unknown_number_of_batches_is_said_where_it_is_needed(kind: str) -> None:
     with pytest.raises(ConfigError, match="how many batches") as refused:

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 from tests.check.jobs import prove
 
-from assay.check.callbacks import check_callbacks, check_checkpoint_names, check_monitors, notes_on
+from assay.check.callbacks import check_checkpoint_names, notes_on
 from assay.check.signature import check_signatures
 from assay.check.trainer import check_loggers
 from assay.compose.compose import compose, job_config
@@ -26,40 +26,11 @@ EMA = {"_target_": "assay.callbacks.ema.EMA", "decay": 0.99}
 SLOW = EMA | {"update_every_n_steps": 6}
 CHECKPOINT = {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint"}
 CSV = {"_target_": "lightning.pytorch.loggers.CSVLogger", "name": "x", "version": "y"}
-GROWING = {
-    "_target_": "lightning.pytorch.callbacks.GradientAccumulationScheduler",
-    "scheduling": {4: 2},
-}
-COSINE = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "T_max": "${spec.total_steps}"}
 
 
 def job(total_steps: int = 10_000, **groups: Any) -> DictConfig:
     base = {"run_dir": "/run", "spec": {"total_steps": total_steps, "num_val": 10}}
     return OmegaConf.create({**base, "trainer": {}, "callbacks": {}, "logger": {}} | groups)
-
-
-@pytest.mark.parametrize(
-    ("config", "key", "says"),
-    [
-        (job(callbacks={"ema": EMA, "best": CHECKPOINT}), "", ""),
-        (job(logger={"a": CSV | {"save_dir": "/a"}, "b": CSV | {"save_dir": "/b"}}), "", ""),
-        (job(logger={"a": CSV | {"save_dir": "/a"}, "b": CSV | {"save_dir": "/a"}}), "logger.b", "already"),
-        (job(logger={"a": CSV | {"save_dir": "/", "name": "run", "version": ""}}), "logger.a", "assay"),
-        (job(callbacks={"more": GROWING}), "", ""),
-        (job(callbacks={"more": GROWING}, scheduler=COSINE), "callbacks.more", "T_max is computed from"),
-        (job(callbacks={"more": GROWING}, optimizer={"_target_": "torch.optim.LBFGS"}), "callbacks.more",
-         "LBFGS cannot accumulate"),
-        (job(60, callbacks={"ema": SLOW}), "", ""),
-        (job(50, callbacks={"ema": SLOW}), "callbacks.ema.update_every_n_steps", "6"),
-    ],
-)  # fmt: skip
-def test_what_goes_together(config: DictConfig, key: str, says: str) -> None:
-    if not key:
-        check_callbacks(config)
-        return
-    with pytest.raises(ConfigError, match=says) as caught:
-        check_callbacks(config)
-    assert caught.value.key == key
 
 
 @pytest.mark.parametrize(
@@ -97,85 +68,7 @@ def test_names_that_lightning_writes(filename: str, tmp_path: Path) -> None:
     assert callback.format_checkpoint_name(values).endswith(".ckpt")
 
 
-@pytest.mark.parametrize(
-    ("filename", "message"),
-    [
-        ("{val/acuracy}", "val/acuracy"),
-        ("{epoch:q}", "was given"),
-        ("{epoch", "was given"),
-        ("{}", "cannot be filled in"),
-        ("{epoch!r}", "cannot be filled in"),
-        ("{epoch:0100000000d}", "cannot be filled in"),
-        ("../{epoch}", "is not a name of a file in the run's folder"),
-        ("/home/{epoch}", "is not a name of a file in the run's folder"),
-        ("x" * 300, "was given"),
-    ],
-)
-def test_names_that_no_checkpoint_can_have(filename: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as error:
-        check_checkpoint_names(job(callbacks={"mine": named(filename)}), NAMES)
-    assert error.value.key == "callbacks.mine.filename"
-    assert len(error.value.message) < 400
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "key", "hint"),
-    [
-        (CHECKPOINT, CHECKPOINT | {"monitor": "val/loss"}, "", ""),  # Lightning counts: …-v1.ckpt
-        (named("best"), named("{epoch}"), "", ""),
-        (named("{epoch}"), named("{step}"), "", ""),
-        (named("{val/loss:.3f}") | PLAIN, named("{val/accuracy:.3f}") | PLAIN, "", ""),
-        (BEST | {"save_last": True}, named("each"), "", ""),
-        (BEST | {"save_last": False}, LAST, "", ""),
-        (BEST | {"filename": "last"}, named("each"), "one.filename", "callbacks.one.filename=best"),
-        (named("best"), named("./best"), "other.filename", "callbacks.other.filename='best-{epoch:02d}'"),
-        (named("{epoch}"), named("{epoch:d}"), "other.filename", "callbacks.other.filename='best-{epoch:02d"),
-        (CHECKPOINT | {"enable_version_counter": False}, CHECKPOINT | {"monitor": "val/loss"},
-         "other.filename", "+callbacks.other.filename='best-{epoch:02d}'"),
-        (BEST | {"save_last": True}, LAST, "one.save_last", "callbacks.one.save_last=null"),
-        (LAST, BEST | {"save_last": "link"}, "other.save_last", "callbacks.other.save_last=null"),
-        (LAST | {"save_last": True}, named("each"), "one.save_last", "callbacks.one.save_last=null"),
-        (CHECKPOINT | {"save_last": True}, BEST | {"save_last": True}, "other.save_last", "save_last=null"),
-    ],
-)  # fmt: skip
-def test_checkpoints_that_take_each_others_place(one: Any, other: Any, key: str, hint: str) -> None:
-    config = job(callbacks={"one": one, "other": other})
-    if not key:
-        check_checkpoint_names(config, NAMES)
-        return
-    with pytest.raises(ConfigError) as error:
-        check_checkpoint_names(config, NAMES)
-    assert error.value.key == f"callbacks.{key}"
-    assert hint in error.value.hint
-
-
 # -- what is followed
-
-
-@pytest.mark.parametrize(
-    ("monitor", "change", "message", "hint"),
-    [
-        ("val/accuracy", {}, "", ""),
-        ("train/loss", {"spec": {"num_val": 0}}, "", ""),
-        ("lr-AdamW", {}, "", ""),
-        ("epoch", {}, "", ""),
-        ("val/acc", {}, "did you mean 'val/accuracy'?", "train/accuracy"),
-        ("test/loss", {}, "no metric 'test/loss'", "val/loss"),
-        ("val/loss", {"spec": {"num_val": 0}}, "no validation subset", "data.split.val=0.1"),
-        ("val/loss", {"trainer": {"limit_val_batches": 0}}, "limit_val_batches=0", "train/loss"),
-    ],
-)
-def test_monitors(monitor: str, change: dict[str, Any], message: str, hint: str) -> None:
-    config = job(callbacks={"a": {"_target_": "x.Y", "monitor": monitor}}, **change)
-    names = {"train": ["train/loss", "train/accuracy"], "val": NAMES}
-    if not message:
-        check_monitors(config, names)
-        return
-    with pytest.raises(ConfigError) as caught:
-        check_monitors(config, names)
-    assert caught.value.key == "callbacks.a.monitor"
-    assert message in caught.value.message
-    assert hint in caught.value.hint
 
 
 IRIS = ("data=iris", "model=linear", "data.batch_size=12", "data.drop_last=true", "device=cpu")

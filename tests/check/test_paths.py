@@ -1,10 +1,10 @@
-"""Where a run reads and writes is judged by `check` and `train` before a run directory exists."""
+"""Where a run writes is judged by `check` and `train` before a run directory exists."""
 
 from __future__ import annotations
 
 import os
 from contextlib import chdir
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from omegaconf import OmegaConf
@@ -12,7 +12,7 @@ from tests.check.jobs import prove
 from tests.mounting import mounted
 from typer.testing import CliRunner
 
-from assay.check.output_paths import check_data_root, check_output_paths
+from assay.check.output_paths import check_output_paths
 from assay.cli.app import app
 from assay.errors import ConfigError
 
@@ -140,72 +140,3 @@ def test_a_checkpoint_callback_without_a_folder_would_write_beside_a_logger() ->
     own = {"own": {"_target_": "lightning.pytorch.callbacks.ModelCheckpoint", "monitor": "val/loss"}}
     with pytest.raises(ConfigError, match=r"callbacks\.own\.dirpath"):
         check_output_paths(OmegaConf.create({"run_dir": "run", "callbacks": own}))
-
-
-# -- what is read
-
-IMAGES = {"_target_": "assay.data.image_folder.ImageFolder"}
-ARRAYS = {"_target_": "assay.data.arrays.Arrays"}
-TABLE = {"_target_": "assay.data.table.Table"}
-CIFAR = {"_target_": "assay.data.torchvision_images.TorchvisionImages"}
-MNIST = {"_target_": "torchvision.datasets.MNIST"}
-LOAD = {"_target_": "assay.load"}
-
-
-@pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each kind one, in the current directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for folder in ("photos/cat", "run", "empty", "x.csv"):
-        (tmp_path / folder).mkdir(parents=True)
-    for file in ("table.csv", "rest.CSV.gz", "a.npz", "note.txt", "table.parquet", "run/config.yaml"):
-        (tmp_path / file).touch()
-
-
-@pytest.mark.parametrize(
-    ("node", "name", "says", "hint"),
-    [
-        (IMAGES | {"root": "photos"}, "", "", ""),
-        (IMAGES | {"root": None}, "", "", ""),
-        (IMAGES | {"root": "${nothing}"}, "", "", ""),
-        (ARRAYS | {"root": "photos"}, "", "", ""),
-        (TABLE | {"path": "table.csv", "test_path": "rest.CSV.gz"}, "", "", ""),
-        (CIFAR | {"root": "to/come", "download": True}, "", "", ""),
-        (MNIST | {"root": "~/photos"}, "", "", ""),
-        (MNIST | {"root": "to/come", "_partial_": True}, "", "", ""),
-        ({"_target_": "my_project.Data", "root": "nowhere"}, "", "", ""),
-        (LOAD | {"run": "run/"}, "", "", ""),
-        (IMAGES | {"root": "photo"}, "root", "did you mean 'photos'?", "root/<class>/*.jpg"),
-        (IMAGES | {"root": "photos/train/x"}, "root", "photos has no 'train'", "one folder per class"),
-        (IMAGES | {"root": "note.txt"}, "root", "note.txt is not a folder", "root=FOLDER"),
-        (IMAGES | {"root": "~/photos"}, "root", "has no '~'", ""),
-        (ARRAYS | {"root": "b.npz"}, "root", "did you mean 'a.npz'?", ".npz archive"),
-        (TABLE | {"path": "tabel.csv"}, "path", "did you mean 'table.csv'?", ".csv, .tsv, .jsonl"),
-        (TABLE | {"path": "table.csv", "test_path": "no.csv"}, "test_path", "no such file", ".csv"),
-        (TABLE | {"path": "note.txt"}, "path", ".feather or .xlsx file was expected", "convert"),
-        (TABLE | {"path": "x.csv"}, "path", "is a folder", ""),
-        (CIFAR | {"root": "no", "download": False}, "root", "no such folder", "data.source.download=true"),
-        (MNIST | {"root": "no"}, "root", "no such folder", "download=true"),
-        (LOAD | {"run": "rum"}, "run", "did you mean 'run'?", "outputs/<name>"),
-        (LOAD | {"run": "empty"}, "run", "no config.yaml", "outputs/<name>"),
-    ],
-    ids=str,
-)
-@pytest.mark.usefixtures("sources")
-def test_sources_that_are_not_there(node: dict[str, Any], name: str, says: str, hint: str) -> None:
-    config = OmegaConf.create({"data": {"source": node}})
-    if not name:
-        check_data_root(config)
-        return
-    with pytest.raises(ConfigError) as caught:
-        check_data_root(config)
-    assert caught.value.key == f"data.source.{name}"
-    assert says in caught.value.message
-    assert hint in caught.value.hint
-
-
-def test_a_run_deep_inside_is_found() -> None:
-    config = {"augment": {"_target_": "x.Teacher", "models": [{"_target_": "assay.load", "run": "gone"}]}}
-    with pytest.raises(ConfigError, match=r"^augment\.models\[0\]\.run: "):
-        check_data_root(OmegaConf.create(config))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,21 +75,6 @@ def test_a_job_is_told_in_words_and_numbers() -> None:
     ):
         assert part in text
     assert "\x1b" not in text
-
-
-@pytest.mark.parametrize("width", [60, 200])
-def test_the_learning_rate_is_drawn_to_scale(width: int) -> None:
-    console = printed(width)
-    show_job(console, replace(report(), lr=[0.001 * step for step in range(1001)]))
-    lines = said(console).splitlines()
-    first = next(index for index, line in enumerate(lines) if "lr over the steps" in line) + 1
-    *rows, axis, steps = lines[first : first + 10]
-    columns = len(axis.rstrip()) - 12
-    assert all(len(line) <= min(width, 72) for line in (*rows, axis, steps))
-    assert [row[:12].strip() for row in rows] == ["1┤", "│", "0.75┤", "│", "0.5┤", "│", "0.25┤", "│"]
-    assert steps.split() == ["0", "500", "1,000"]
-    drawn = [sum(" ▁▂▃▄▅▆▇█".index(row.ljust(200)[12 + column]) for row in rows) for column in range(columns)]
-    assert drawn == [round(64 * round(1000 * column / (columns - 1)) / 1000) for column in range(columns)]
 
 
 def test_a_sweep_is_a_row_a_job() -> None:

@@ -25,14 +25,11 @@ api_key: ???
 """
 MODULE = """\
 from lightning.pytorch.loggers import CSVLogger
-
-
+given = []
 class Keyed(CSVLogger):
-    given = []
-
     def __init__(self, save_dir, api_key):
         super().__init__(save_dir)
-        self.given.append(api_key)
+        given.append(api_key)
 """
 TYPED = "typed-in-plain-sight"
 
@@ -53,7 +50,7 @@ def test_a_typed_key_reaches_the_logger_and_no_file(project: Path) -> None:
     result = assay.train([*overrides, "trainer.max_epochs=1", "hydra.run.dir=run"])
     import keyed_logger  # type: ignore[import-not-found]  # made by the fixture
 
-    assert keyed_logger.Keyed.given == [TYPED]
+    assert keyed_logger.given == [TYPED]
     for path in result.run_dir.rglob("*"):
         if path.is_file():
             assert TYPED.encode() not in path.read_bytes(), path

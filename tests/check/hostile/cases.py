@@ -8,17 +8,18 @@ import json
 import os
 import pickle
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from PIL import Image
+from yaml import safe_load as load_yaml
 
 from assay.files.checksum import write_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 Node = dict[str, Any]
 MARKER = "MARKER"
@@ -93,48 +94,9 @@ def run_directory(model: Any, checkpoint: str = "!torch", **more: Any) -> dict[s
     }
 
 
-_PICKLE = call("io.open", "evil.pkl", "rb")
-_UNSAFE = {"weights_only": False}
-PAYLOADS: dict[str, Node] = {
-    **{f"{at}.system": call(f"{at}.system", TOUCH) for at in ("os", "posix", "torch.os", "torchmetrics.os")},
-    **{f"{at}.system": call(f"{at}.system", TOUCH) for at in ("assay.run.ranks.os", "assay.files.atomic.os")},
-    "torchvision-os": call("torchvision.datasets.utils.os.system", TOUCH),
-    "lightning-os": call("lightning.pytorch.callbacks.model_checkpoint.os.system", TOUCH),
-    "subprocess.run": call("subprocess.run", args=["touch", MARKER]),
-    "shell": call("subprocess.check_output", args=TOUCH, shell=True),  # noqa: S604 - the point
-    "lightning-subprocess": call(
-        "lightning.pytorch.strategies.launchers.subprocess_script.subprocess.check_call", ["touch", MARKER]
-    ),
-    "open": call("builtins.print", "x", file=call("builtins.open", MARKER, "w")),
-    "FileHandler": FILE,
-    "torch.save": call("torch.save", {}, MARKER),
-    "numpy.savetxt": call("numpy.savetxt", MARKER, [1]),
-    "numpy-dump": call("numpy.ndarray.dump", call("numpy.zeros", 3), MARKER),
-    "torchvision-shutil": call("torchvision.datasets.mnist.shutil.copy", "/etc/passwd", MARKER),
-    "touch": call("pathlib.Path.touch", call("pathlib.Path", MARKER)),
-    "assay-write": call("assay.files.atomic.write_text", call("pathlib.Path", MARKER), "x"),
-    "assay-run": call("assay.record.run_directory.RunDirectory.create", call("pathlib.Path", MARKER)),
-    "exec": call("builtins.exec", CODE),
-    "torchmetrics-exec": call("torchmetrics.metric.builtins.exec", CODE),
-    "map": call("builtins.list", call("builtins.map", call("os.system", _partial_=True), [TOUCH])),
-    "operator.call": call("operator.call", LATER),
-    "hydra-call": call("hydra.utils.call", call("os.mkdir", path=MARKER), _recursive_=False, _convert_="all"),
-    "lightning-class": call("lightning.pytorch.cli.instantiate_class", TOUCH, {"class_path": "os.system"}),
-    "torch.load": call("torch.load", "evil.pt", **_UNSAFE),
-    "torch.hub.load": call("torch.hub.load", repo_or_dir="hub", model="evil", source="local"),
-    "numpy.load": call("numpy.load", file="evil.npy", allow_pickle=True),
-    "pickle.load": call("pickle.load", _PICKLE),
-    "torchvision-pickle": call("torchvision.datasets.cifar.pickle.load", _PICKLE),
-    "pandas.read_pickle": call("pandas.read_pickle", "evil.pkl"),
-    "lightning-load": call("lightning.fabric.utilities.cloud_io._load", "evil.pt", **_UNSAFE),
-    "load_from_checkpoint": call("lightning.LightningModule.load_from_checkpoint", "evil.pt", **_UNSAFE),
-    "import": call("importlib.import_module", IMPORTED),
-    "torch-import": call("torch.nn.functional.importlib.import_module", IMPORTED),
-    "assay-import": call("assay.targets.resolve.importlib.import_module", IMPORTED),
-    "hydra-import": call("hydra.utils.get_class", f"{IMPORTED}.Net"),
-    "itself": call(f"{IMPORTED}.Net"),
-}
-"""Each leaves the marker in the current directory if it is ever called."""
+NODES: dict[str, dict[str, Any]] = load_yaml(
+    (Path(__file__).parent / "nodes.yaml").read_text(encoding="utf-8")
+)
 
 
 class _Payload:

@@ -18,7 +18,7 @@ from tests.check.hostile.cases import (
     LATER,
     LINEAR,
     MARKER,
-    PAYLOADS,
+    NODES,
     QUICK,
     SEQUENTIAL,
     SYSTEM,
@@ -38,7 +38,6 @@ from assay.record.run_record import RunRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.check.hostile.cases import Node
 
 PACKAGE = {"evil_package/__init__.py": EVIL}
 EVIL_MODEL = {"model": {"_target_": "evil_package.Net"}}
@@ -75,7 +74,7 @@ SLOTS: tuple[str, ...] = (
 def payloads_in_slots() -> Iterator[Case]:
     """Each payload somewhere, every slot in turn; as it is, partial, in a list, deep inside."""
     slots = itertools.cycle(SLOTS)
-    for number, (name, node) in enumerate(PAYLOADS.items()):
+    for number, (name, node) in enumerate(NODES["payloads"].items()):
         slot = next(slots)
         shapes: tuple[Any, ...] = (
             node,
@@ -148,45 +147,9 @@ def option_files() -> Iterator[Case]:
 
 
 def interpolations() -> Iterator[Case]:
-    model = {"_target_": "${evil}", "_args_": [TOUCH]}
     created = "${oc.create:" + IN_WORDS + "}"
-    late = "${oc.select:spec.nothing," + created + "}"
-
-    def target(text: str) -> dict[str, Any]:
-        return {"model": {**model, "_target_": text}, "evil": "os.system"}
-
-    trees: dict[str, dict[str, Any]] = {
-        "plain-key": target("${evil}"),
-        "relative-key": {"model": {**model, "_target_": "${.name}", "name": "os.system"}},
-        "chain": {"model": model, "evil": "${evil2}", "evil2": "os.system"},
-        "concatenation": {**target("${a}.system"), "a": "os"},
-        "environment": target("${oc.env:EVIL}"),
-        "decode": target("${oc.decode:${oc.env:EVIL}}"),
-        "decode-node": {"loss": "${oc.decode:${oc.env:NODE}}"},
-        "create-node": {"loss": created},
-        "create-in-list": {"model": call(SEQUENTIAL, created)},
-        "create-deep": {"mine": {"a": {"b": ["${oc.create:{x:[" + IN_WORDS + "]}}"]}}},
-        "select-default": target("${oc.select:nothing,os.system}"),
-        "select-spec": target("${oc.select:spec.task,os.system}"),
-        "spec-target": target("${spec.class_names.0}"),
-        "deprecated": target("${oc.deprecated:evil}"),
-        "dict-values": {"callbacks": {"evil": "${oc.dict.values:mine}"}, "mine": {"a": SYSTEM}},
-        "node": {"loss": "${mine}", "mine": SYSTEM},
-        "node-of-lists": {"model": {"_target_": SEQUENTIAL, "_args_": "${mine}"}, "mine": [SYSTEM]},
-        "resolver-in-key": {
-            "model": {**model, "_target_": "${evil.${oc.env:W}}"},
-            "evil": {"a": "os.system"},
-        },
-        "target-of-another": {"model": {**model, "_target_": "${loss._target_}"}, "loss": SYSTEM},
-        "escaped": {"model": call(SEQUENTIAL, "\\" + created)},
-        "waits-for-the-data": {"model": call(SEQUENTIAL, late)},
-        "waits-in-loss": {"loss": call("torch.nn.CrossEntropyLoss", weight=late)},
-        "waits-in-augment": {"augment": call("torchvision.transforms.v2.Compose", transforms=[late])},
-        "not-text": {"model": {"_target_": ["os.system"]}},
-        "not-text-mapping": {"model": {"_target_": SYSTEM}},
-    }
     environment = {"EVIL": "os.system", "NODE": IN_WORDS, "W": "a"}
-    for name, tree in trees.items():
+    for name, tree in NODES["interpolations"].items():
         yield experiment(f"interpolation/{name}", tree, environment=environment)
     images = {f"{folder}/{n}.png": "!png" for folder in (f"photos/{created}", "photos/b") for n in range(20)}
     typed = ("data=image_folder", "data.source.root=photos", "data.num_workers=0", "data.batch_size=4")
@@ -214,40 +177,12 @@ def tags() -> Iterator[Case]:
 
 
 def hydra_node() -> Iterator[Case]:
-    handler = {"class": "logging.FileHandler", "filename": MARKER}
-    stream = {"class": "logging.StreamHandler"}
-    logs: dict[str, dict[str, Any]] = {
-        "factory": {"handlers": {"x": {"()": "os.mkdir", "path": MARKER}}},
-        "formatter": {"formatters": {"x": {"()": "os.mkdir", "path": MARKER}}},
-        "filter": {"filters": {"x": {"()": f"{IMPORTED}.Net"}}},
-        "class": {"handlers": {"x": {"class": f"{IMPORTED}.Net"}}},
-        "ext": {"handlers": {"x": {**stream, "stream": f"ext://{IMPORTED}.x"}}},
-        "cfg": {"mine": {"()": "os.mkdir", "path": MARKER}, "handlers": {"x": "cfg://mine"}},
-        "file": {"handlers": {"x": {**handler, "filename": UP}}, "root": {"handlers": ["x"]}},
-        "socket": {"handlers": {"x": {"class": "logging.handlers.SocketHandler", "host": "x", "port": 1}}},
-        "interpolated": {"handlers": {"x": {"class": "${evil}"}}},
-    }
-    for (name, node), part in zip(logs.items(), itertools.cycle(("job_logging", "hydra_logging"))):
+    for (name, node), part in zip(
+        NODES["logging"].items(), itertools.cycle(("job_logging", "hydra_logging"))
+    ):
         tree = {"evil": f"{IMPORTED}.Net", "hydra": {part: {"version": 1, **node}}}
         yield experiment(f"hydra/{part}-{name}", tree, *(SWEEP if part == "job_logging" else ()))
-    nodes: dict[str, dict[str, Any]] = {
-        "callback": {"callbacks": {"evil": SYSTEM}},
-        "callback-import": {"callbacks": {"evil": call(f"{IMPORTED}.Net")}},
-        "callback-interpolated": {"callbacks": "${mine}"},
-        "callback-nested": {
-            "callbacks": {"e": call("hydra.experimental.callbacks.LogJobReturnCallback", x=FILE)}
-        },
-        "launcher": {"launcher": {"_target_": f"{IMPORTED}.Net"}},
-        "launcher-nested": {"launcher": {"evil": FILE}},
-        "launcher-plugin": {"launcher": {"_target_": "hydra_plugins_evil.Launcher"}},
-        "sweeper": {"sweeper": {"_target_": "os.system"}},
-        "sweeper-sampler": {"sweeper": {"sampler": call("optuna.samplers.os.system", TOUCH)}},
-        **{
-            f"env-{name}": {"job": {"env_set": {name: value}}}
-            for name, value in (("LD_PRELOAD", "evil.so"), ("PATH", "."), ("GIT_SSH_COMMAND", TOUCH))
-        },
-    }
-    for name, tree in nodes.items():
+    for name, tree in NODES["hydra"].items():
         top = {"mine": {"evil": SYSTEM}, "evil": "os.system"}
         yield experiment(f"hydra/{name}", {**top, "hydra": tree}, *SWEEP)
     package = {"evil_configs/__init__.py": CODE, "evil_configs/model/x.yaml": f"# X.\n{yaml(SYSTEM)}\n"}
@@ -279,49 +214,18 @@ PROJECT = {
 
 def re_exports() -> Iterator[Case]:
     """What a trusted package imports is not its own."""
-    cases: dict[str, Node] = {
-        "module": call("my_project.os.system", TOUCH),
-        "function": call("my_project.run", TOUCH),
-        "partial-object": call("my_project.shell", TOUCH),
-        "exec": call("my_project.builtins.exec", CODE),
-        "pickle": call("my_project.decode", "x"),
-        "sys-modules": call("my_project.sys.modules.get", "os"),
-        "torch": call("my_project.torch.load", "evil.pt", weights_only=False),
-        "path": call("my_project.Net2.touch", call("my_project.Net2", MARKER)),
-        "star": call("my_project.nets.mkdir", MARKER),
-        "read": call("my_project.nets.read", "evil.pt", weights_only=False),
-        "inherited": call("my_project.Net.load_from_checkpoint", "evil.pt", weights_only=False),
-        "dunder": call("my_project.Net.__init__.__globals__.get", "os"),
-        "globals": call("my_project.__builtins__.get", "exec"),
-        "class-of": call("my_project.Net.__subclasses__"),
-        "untrusted-first": {"_target_": "my_project.Net", "x": call(f"{IMPORTED}.Net")},
-    }
     slots = itertools.cycle(("model", "loss", "callbacks.evil", "augment", "data.source", "module"))
-    for name, node in cases.items():
+    for name, node in NODES["re_exports"].items():
         trusted = () if name in ("untrusted-first", "dunder", "globals", "class-of") else ("my_project",)
         yield experiment(f"re-export/{name}", put(next(slots), node), files=PROJECT, trusted=trusted)
 
 
 def trust() -> Iterator[Case]:
     """Only who types, and `conf/project.yaml`, say whom to trust."""
-    listed = {"trusted_packages": ["evil_package"]}
-    preset = {"hydra": {"overrides": {"task": ["trusted_packages=[evil_package]"]}}}
-    in_load = {"_target_": "assay.load", "run": "evil_run", **listed}
-    trees: dict[str, dict[str, Any]] = {
-        "none": EVIL_MODEL,
-        "experiment": {**EVIL_MODEL, **listed},
-        "interpolation": {**EVIL_MODEL, "trusted_packages": "${mine}", "mine": ["evil_package"]},
-        "resolver": {**EVIL_MODEL, "trusted_packages": ["${oc.env:E}"]},
-        "text": {**EVIL_MODEL, "trusted_packages": "evil_package"},
-        "mapping": {**EVIL_MODEL, "trusted_packages": {"0": "evil_package"}},
-        "preset-overrides": {**EVIL_MODEL, **listed, **preset},
-        "inside-the-model": {"model": {**EVIL_MODEL["model"], **listed}},
-        "argument-of-load": {"augment": call("assay.augment.teacher.Teacher", model=in_load)},
-    }
     files, environment = {**PACKAGE, **run_directory(EVIL_MODEL["model"])}, {"E": "evil_package"}
-    for name, tree in trees.items():
+    for name, tree in NODES["trust"].items():
         yield experiment(f"trust/{name}", tree, files=files, environment=environment)
-    yield experiment("trust/sweep", trees["preset-overrides"], *SWEEP, files=files)
+    yield experiment("trust/sweep", NODES["trust"]["preset-overrides"], *SWEEP, files=files)
     option = {"conf/trusted_packages/x.yaml": "# @package _global_\ntrusted_packages: [evil_package]\n"}
     for typed in ("x", "[x]"):
         words = f"+trusted_packages={typed}"
@@ -408,47 +312,9 @@ def run_directories() -> Iterator[Case]:
 
 # -- where to write, whom to contact, what to execute
 
-_CHECKPOINT, _CSV = "lightning.pytorch.callbacks.ModelCheckpoint", "lightning.pytorch.loggers.CSVLogger"
-_NOWHERE = "127.0.0.1:9"
-PLACES: dict[str, Any] = {
-    "logger.csv.path": UP,
-    "logger.x": call(_CSV, save_dir="..", name=MARKER),
-    "logger.y": call(_CSV, save_dir="${run_dir}", version=f"../../{MARKER}"),
-    "logger.z": call("lightning.pytorch.loggers.TensorBoardLogger", save_dir=f"$PWD/{UP}"),
-    "callbacks.x": call(_CHECKPOINT, dirpath=UP),
-    "callbacks.y": call(_CHECKPOINT, dirpath="${run_dir}", filename=f"../{UP}"),
-    "callbacks.z": call("lightning.pytorch.callbacks.OnExceptionCheckpoint", dirpath=f"~/{MARKER}"),
-    "trainer.default_root_dir": UP,
-    "trainer.profiler": call("lightning.pytorch.profilers.SimpleProfiler", dirpath="..", filename=MARKER),
-    "hydra.run.dir": UP,
-    "name": f"../../../{MARKER}",
-}
-ADDRESSES: dict[str, Any] = {
-    "logger.x": call(
-        "lightning.pytorch.loggers.MLFlowLogger", tracking_uri=f"http://{_NOWHERE}/${{oc.env:HOME}}"
-    ),
-    "logger.y": call("lightning.pytorch.loggers.WandbLogger", settings={"base_url": f"http://{_NOWHERE}"}),
-    "logger.z": call("lightning.pytorch.loggers.WandbLogger", entity="evil", save_dir="${run_dir}"),
-    "callbacks.x": call(_CHECKPOINT, dirpath=f"http://{_NOWHERE}/${{oc.env:HOME}}"),
-    "trainer.strategy": call("lightning.pytorch.strategies.DDPStrategy", init_method=f"tcp://{_NOWHERE}"),
-    "data.source.root": f"http://{_NOWHERE}/rows.csv",
-}
-LAUNCHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "setup": ("hydra/launcher=slurm", {"launcher": {"setup": [TOUCH]}}),
-    "sbatch": ("hydra/launcher=slurm", {"launcher": {"additional_parameters": {"wrap": TOUCH}}}),
-    "line-break": ("hydra/launcher=slurm", {"launcher": {"partition": f"x\n{TOUCH}"}}),
-    "address": ("hydra/launcher=ray", {"launcher": {"address": f"ray://{_NOWHERE}"}}),
-    "storage": ("hydra/sweeper=optuna", {"sweeper": {"storage": f"sqlite:///{UP}"}}),
-    "sweep-dir": ("", {"sweep": {"dir": UP}}),
-    "subdir": ("", {"sweep": {"subdir": f"../../{MARKER}"}}),
-    "guard": ("", {"launcher": call("assay.process.orphans.guard", mark="x", folder=MARKER)}),
-    "plugin": ("", {"launcher": {"_target_": "hydra_plugins.evil.Launcher"}}),
-    "sweeper": ("", {"sweeper": call("assay.sweep.session.plan", overrides=[])}),
-}
-
 
 def outside_configs() -> Iterator[Case]:
-    for kind, nodes in (("place", PLACES), ("address", ADDRESSES)):
+    for kind, nodes in (("place", NODES["places"]), ("address", NODES["addresses"])):
         for key, node in nodes.items():
             typed = () if key == "hydra.run.dir" else QUICK[-1:]
             words = (*QUICK[:-1], *typed, "logger=[csv]", "experiment=evil")
@@ -457,7 +323,8 @@ def outside_configs() -> Iterator[Case]:
             if "." in key and not key.startswith("hydra") and isinstance(node, str):
                 indirect = experiment("", {"mine": node}).files
                 yield Case(f"outside/typed-{kind}-{key}", (*words, f"{key}=${{mine}}"), indirect)
-    for name, (option, node) in LAUNCHERS.items():
+    for name, launcher in NODES["launchers"].items():
+        option, node = launcher["option"], launcher["node"]
         typed = () if name == "sweep-dir" else ("hydra.sweep.dir=sweep",)
         more = (option, "optimizer.lr=interval(0.1,1)") if option else ()
         yield experiment(f"outside/launcher-{name}", {"hydra": node}, *SWEEP, *typed, *more)
@@ -494,7 +361,7 @@ def hostile_runs() -> Iterator[Case]:
     for name, (config, written) in interpolated.items():
         files = {**trusted, **_run(config, interpolations=written)}
         yield Case(f"resume/interpolated-trust-{name}", ("evil_run",), files, "resume")
-    for kind, nodes in (("place", PLACES), ("address", ADDRESSES)):
+    for kind, nodes in (("place", NODES["places"]), ("address", NODES["addresses"])):
         for key, node in nodes.items():
             if not key.startswith("hydra"):
                 yield Case(f"resume/{kind}-{key}", ("evil_run",), _run(put(key, node)), "resume")

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.check.hostile.cases import IMPORTED, MARKER, PAYLOADS, QUICK, Case, call, fill, run_directory
+from tests.check.hostile.cases import IMPORTED, MARKER, NODES, QUICK, Case, call, fill, run_directory
 from tests.check.hostile.corpus import CASES
 from typer.testing import CliRunner
 
@@ -151,7 +151,7 @@ def make(node: Any) -> Any:
 
 
 def naive(folder: Path) -> None:
-    for number, (name, node) in enumerate(PAYLOADS.items()):
+    for number, (name, node) in enumerate(NODES["payloads"].items()):
         place = folder / str(number)
         fill(place, {})
         sys.modules.pop(IMPORTED, None)

@@ -55,34 +55,29 @@ class Own(L.LightningDataModule):
 
     def __init__(self, kind: str = "plain") -> None:
         super().__init__()
-        self.kind = kind
-        self.spec = Spec(
-            task="multiclass", input_shape=(4,), num_classes=3, class_counts=(34, 33, 33), num_train=SAMPLES
-        )
+        counts: Any = {"class_counts": (34, 33, 33), "num_train": SAMPLES}
+        self.kind, self.spec = kind, Spec(task="multiclass", input_shape=(4,), num_classes=3, **counts)
         self.samples = TensorDataset(torch.randn(SAMPLES, 4), torch.arange(SAMPLES) % 3)
 
     def train_dataloader(self) -> Any:
         data: Any = self.samples
         if self.kind == "needs_trainer":
             assert self.trainer is not None
-        sampler = RandomSampler(data)
+        weighted = WeightedRandomSampler([1.0] * SAMPLES, 40)
+        two = {"a": DataLoader(data, batch_size=16), "b": DataLoader(data, batch_size=10)}
         loaders: dict[str, Callable[[], Any]] = {
             "plain": lambda: DataLoader(data, batch_size=16, shuffle=True),
             "needs_trainer": lambda: DataLoader(data, batch_size=16),
             "drop_last": lambda: DataLoader(data, batch_size=16, shuffle=True, drop_last=True),
-            "weighted": lambda: DataLoader(
-                data, batch_size=8, sampler=WeightedRandomSampler([1.0] * SAMPLES, 40)
-            ),
+            "weighted": lambda: DataLoader(data, batch_size=8, sampler=weighted),
             "batch_sampler": lambda: DataLoader(
-                data, batch_sampler=BatchSampler(sampler, 30, drop_last=True)
+                data, batch_sampler=BatchSampler(RandomSampler(data), 30, drop_last=True)
             ),
             "one_by_one": lambda: DataLoader(data, batch_size=None),
             "counted": lambda: DataLoader(Counted(), batch_size=16),
             "stream": lambda: DataLoader(Stream(), batch_size=16),
-            "two": lambda: [DataLoader(data, batch_size=16), DataLoader(data, batch_size=10)],
-            "shortest": lambda: CombinedLoader(
-                {"a": DataLoader(data, batch_size=16), "b": DataLoader(data, batch_size=10)}, "min_size"
-            ),
+            "two": lambda: list(two.values()),
+            "shortest": lambda: CombinedLoader(two, "min_size"),
             "batches": lambda: [(torch.randn(5, 4), torch.zeros(5, dtype=torch.int64))] * 9,
         }
         return loaders[self.kind]()
