@@ -126,19 +126,6 @@ def test_validation_and_test_have_no_weights() -> None:
     assert loss.seen[14:] == [None] * 4
 
 
-@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before")
-@pytest.mark.parametrize("step", [2, 3, 4, 5, 6])
-def test_a_resumed_run_has_the_same_weights(step: int, tmp_path: Path) -> None:
-    class Save(L.Callback):
-        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-            if trainer.global_step == step:
-                trainer.save_checkpoint(tmp_path / "at.ckpt")
-
-    whole = fit(DeferredReweighting(COUNTS, start_epoch=2), Save(), max_epochs=4)
-    resumed = fit(DeferredReweighting(COUNTS, start_epoch=2), max_epochs=4, ckpt_path=tmp_path / "at.ckpt")
-    assert resumed.seen == whole.seen[step:]
-
-
 def test_needs_a_loss_that_can_be_reweighted() -> None:
     message = "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
     callback = DeferredReweighting(COUNTS, start_epoch=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.record import predictions_file, samples_file
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -120,20 +118,6 @@ def test_it_draws_pictures_and_is_exported(short: Path, tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     (drawn,) = session.run(None, {"inputs": noise})
     assert drawn.shape == (5, 1, 8, 8)
-
-
-def test_its_report_shows_what_it_draws(short: Path, tmp_path: Path) -> None:
-    kept = predictions_file.read(short / predictions_file.FILE)
-    assert kept.outputs.shape == (300, 64)
-    samples = samples_file.read(short / samples_file.FILE)
-    assert {one.reason for one in samples} == {"random"}
-    with Image.open(io.BytesIO(samples[0].picture or b"")) as picture:
-        assert picture.size == (128, 128)
-    typed("report", str(short), "--out", str(tmp_path / "page.html"))
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Which digits are drawn" in page
-    assert "most like a" in page
-    assert "cannot be judged" not in page
 
 
 @pytest.mark.parametrize("word", ["trainer.accumulate_grad_batches=2", "trainer.gradient_clip_val=1.0"])

@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
-from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # no types
-from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no types
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # no types
-from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # no types
 
 from assay.compose.listing import list_options
 from assay.data.digits import Digits
 from assay.data.splits import read_splits
-from assay.data.stdlib_docs import StdlibDocs
 from assay.data.subset import Split
 from assay.run.train import train
 
@@ -100,35 +95,9 @@ def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: E
     assert experiment("digits_distillation").metrics["test/accuracy"] > alone.metrics["test/accuracy"]
 
 
-@pytest.mark.long
-def test_topics_of_texts_are_told_better_than_by_tfidf_and_logistic_regression(
-    experiment: Experiment,
-) -> None:
-    """scikit-learn's usual way on the same split, by its defaults."""
-    source = StdlibDocs(tokenizer="word")
-    split = Split(val=0.1, test=0.2, seed=0)
-    parts = read_splits(source, split, None)
-    texts, targets = source.read()["all"].raw["text"].to_numpy(), parts.data["train"].targets.numpy()
-    train, test = parts.rows["train"], parts.rows["test"]
-    baseline = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))
-    baseline.fit(texts[train], targets[train])
-    assert (
-        experiment("text_topics").metrics["test/accuracy"] > baseline.score(texts[test], targets[test]) + 0.01
-    )
-
-
 def digits(subset: str) -> tuple[Any, Any]:
     """Grey levels and labels of the digits that the experiments train and test on."""
     parts = read_splits(Digits(), Split(val=0.1, test=0.2, seed=0), None)
     data: Any = parts.data[subset]
     rows = parts.rows[subset]
     return data.inputs[rows].flatten(1).numpy(), data.targets[rows]
-
-
-def test_an_autoencoder_loses_half_of_what_a_pca_does(experiment: Experiment) -> None:
-    """scikit-learn's, with as many components, fitted to the same digits."""
-    train_digits, test_digits = digits("train")[0], digits("test")[0]
-    pca = PCA(8, random_state=0).fit(train_digits)
-    lost = ((pca.inverse_transform(pca.transform(test_digits)) - test_digits) ** 2).mean()
-    assert 4.0 < lost < 8.0
-    assert experiment("digits_autoencoder").metrics["test/mse"] < 0.55 * lost

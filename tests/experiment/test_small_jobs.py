@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from omegaconf import OmegaConf
-from tests.check.generated import as_typed
 from tests.conftest import unchanged_process
 from tests.experiment.small_jobs import NAMES, SMALLER, WITHOUT_EXPERIMENT
 from tests.interrupting import Hook, Interrupt, outcome
@@ -120,36 +118,6 @@ def test_raw_samples_are_predicted_as_in_the_test_of_the_run(small: Small, name:
     again, _ = task.kept(torch.from_numpy(outputs), right, predictor.kind)
     again = again[:, : kept.outputs.shape[1]]  # what is reconstructed follows, and is not kept
     np.testing.assert_allclose(again.numpy(), kept.outputs, atol=1e-6, rtol=1e-6)
-
-
-DECLARED = ("task", "input_shape", "vocab_size", "num_classes", "num_targets", "class_names")
-
-
-def stated(run: Trained) -> str:
-    """What a user would declare of the run's data."""
-    spec: Any = OmegaConf.to_container(run.config.spec)
-    known = {name: spec[name] for name in DECLARED if spec[name]}
-    parts = {part: spec[f"num_{part}"] for part in ("train", "val", "test")}
-    return as_typed({**known, "dtype": spec["input_dtype"], "num_samples": parts})
-
-
-@pytest.mark.always("digits_segmentation", "text_topics", "wine_multitask")
-@each
-def test_a_declared_job_is_proved_without_reading_its_data(
-    small: Small, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = small(name)
-    source = type(run.datamodule.source)
-
-    def read(*_: object) -> None:
-        raise AssertionError("the data is read")
-
-    monkeypatch.setattr(source, "read", read)
-    monkeypatch.setattr(source, "prepare", read, raising=False)  # a source may have none
-    declared = () if "spec" in run.config.data else (f"+data.spec={stated(run)}",)
-    said = json.loads(typed("check", *small.words(name), "device=cpu", *declared, "--json"))
-    assert said["step"]
-    assert not said["data_read"]
 
 
 @each_seldom

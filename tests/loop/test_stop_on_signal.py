@@ -88,17 +88,6 @@ def test_a_validation_that_is_due_waits_for_the_resumed_run(train: Train) -> Non
     assert run.checkpoint("last")["global_step"] == 5
 
 
-@pytest.mark.parametrize("limit", [1.0, 0], ids=["validation", "no-validation"])
-def test_at_the_last_batch_of_an_epoch(train: Train, limit: float) -> None:
-    run = train(
-        *(*DIGITS, "trainer.limit_train_batches=3", f"trainer.limit_val_batches={limit}"),
-        callbacks=[Send("batch")],
-    )
-    assert run.result.status == "interrupted"
-    # Without a validation there is no safe place before the next epoch's first step.
-    assert run.checkpoint("last")["global_step"] == (3 if limit else 4)
-
-
 def test_a_test_is_broken_off(train: Train) -> None:
     send = Send("test", epoch=2)
     run = train(*DIGITS, "data.eval_batch_size=16", "callbacks=[last_checkpoint]", callbacks=[send])

@@ -354,16 +354,12 @@ def test_what_is_not_trusted_here(made: tuple[Lab, Path, Path, str]) -> None:
 
 # -- the long proof ------------------------------------------------------------------------------------------
 
-TWENTY = [
+MANY = [
     ("data=iris",),
-    ("data=wine", "optimizer=sgd"),
-    ("data=digits", "trainer.limit_train_batches=5"),
-    ("data=breast_cancer", "loss=cross_entropy", "metrics=multiclass"),
     ("data=digits", "augment=mixup", "trainer.limit_train_batches=5"),
     ("data=iris", "callbacks=[default,ema]"),
     ("data=iris", "callbacks=[default,swa]", "scheduler=none"),
     ("data=digits", "data.num_workers=2", "trainer.limit_train_batches=3"),
-    ("data=iris", "seed=7", "scheduler=plateau"),
     ("data=wine", "trainer.accumulate_grad_batches=3", "trainer.deterministic=true"),
     ("data=digits", "model=vit", "model.network.num_layers=1", "trainer.limit_train_batches=2"),
 ]
@@ -372,18 +368,18 @@ TWENTY = [
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("dirty", [False, True])
-def test_twenty_runs_from_a_fresh_clone(tmp_path: Path, dirty: bool) -> None:
+def test_many_runs_from_a_fresh_clone(tmp_path: Path, dirty: bool) -> None:
     lab = make_lab(tmp_path)
     if dirty:
         lab.write("lab/net.py", NET.replace("{activation}", "GELU"))
         lab.write("lab/more.py", "")
-    runs = [lab.train(str(number), *overrides) for number, overrides in enumerate(TWENTY)]
+    runs = [lab.train(str(number), *overrides) for number, overrides in enumerate(MANY)]
     lab.write("lab/net.py", NET.replace("{activation}", "Tanh"))
     lab.git("add", "--all")
     lab.git("commit", "-m", "the work went on")
     clone = lab.clone("fresh")
     results = [clone.reproduce(run_dir, trust_code=True) for run_dir in runs]
-    assert [result.identical for result in results] == [True] * len(TWENTY), results
+    assert [result.identical for result in results] == [True] * len(MANY), results
 
 
 def test_what_was_trained_with_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

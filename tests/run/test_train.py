@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,27 +50,6 @@ def test_a_run_trains_with_what_was_built_and_read_for_its_check(assemblies: lis
     assert proof.trainer is not None
     assert assemblies[0].trainer is proof.trainer[0]
     assert assemblies[0].datamodule is proof.datamodule
-
-
-def test_what_a_callback_says_when_it_is_built_is_said_once_by_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "talking.py").write_text(
-        "import warnings\n\nfrom lightning.pytorch.callbacks import Callback\n\n\n"
-        "class Talking(Callback):\n"
-        "    def __init__(self):\n"
-        "        warnings.warn('a word', UserWarning, stacklevel=1)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    checker = Checker()
-    job = checker.job([*JOB, "trusted_packages=[talking]", "+callbacks.own._target_=talking.Talking"])
-    with warnings.catch_warnings(record=True) as checked:
-        warnings.simplefilter("always")
-        proof = checker.check(job)
-    with warnings.catch_warnings(record=True) as run:
-        warnings.simplefilter("always")
-        run_job(job.to_config(), job.overrides, job.choices, proof, raise_errors=True)
-    assert [sum(str(one.message) == "a word" for one in said) for said in (checked, run)] == [0, 1]
 
 
 TINY = ("data=iris", "model=linear", "device=cpu", "trainer.max_epochs=1", "hydra.run.dir=run")

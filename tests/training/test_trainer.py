@@ -72,16 +72,6 @@ def test_accumulation_takes_the_step_of_the_larger_batch(train: Train) -> None:
         torch.testing.assert_close(halves.weights[name], value, rtol=1e-5, atol=1e-6)
 
 
-def test_limits(train: Train) -> None:
-    run = train(
-        *(*DIGITS, "data.eval_batch_size=16", "trainer.max_epochs=2"),
-        *("trainer.limit_train_batches=3", "trainer.limit_val_batches=4", "trainer.limit_test_batches=5"),
-        callbacks=[count := Count()],
-    )
-    assert count.batches == {"train": 6, "val": 8, "test": 5}
-    assert run.trainer.global_step == 6
-
-
 def test_max_steps_ends_in_mid_epoch(train: Train) -> None:
     run = train(*DIGITS, "trainer.max_steps=5", "trainer.max_epochs=3")
     assert run.trainer.global_step == 5 == len(run.watch.losses)
