@@ -19,12 +19,12 @@ from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.load import checkpoint_path, read_predictor
 from assay.run.predict.predict import predict
-from assay.run.saved_config import read_config, unfinished
+from assay.run.saved_config import unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_OF = "the run was interrupted after 2 of 10 epochs: these are the weights of its"
+_OF = "the run was interrupted: these are the weights of its"
 BEST = f"{_OF} best checkpoint so far (epoch 2)"
 LAST = f"{_OF} last checkpoint"
 
@@ -64,22 +64,21 @@ def test_each_verb_says_which_weights_it_uses(
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ("failed", "the run failed after"),
-        ("pruned", "the run was pruned after"),
-        ("running", "was killed after"),
+        ("failed", "the run failed:"),
+        ("pruned", "the run was pruned:"),
+        ("running", "was killed:"),
     ],
 )
 def test_other_ends(interrupted: Path, status: Any, said: str) -> None:
     before = (interrupted / "record.json").read_bytes()
     record = RunRecord.load(interrupted)
     record.status = status
-    config = read_config(interrupted)
     try:
         record.save(interrupted)
-        (note,) = unfinished(interrupted, config, interrupted / "checkpoints" / "best.ckpt")
+        (note,) = unfinished(interrupted, interrupted / "checkpoints" / "best.ckpt")
         assert said in note
         record.status = "finished"
         record.save(interrupted)
-        assert unfinished(interrupted, config, interrupted / "checkpoints" / "best.ckpt") == []
+        assert unfinished(interrupted, interrupted / "checkpoints" / "best.ckpt") == []
     finally:
         (interrupted / "record.json").write_bytes(before)

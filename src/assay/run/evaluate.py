@@ -206,7 +206,7 @@ def evaluate(
         raise AssayError(f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking}")
     path = checkpoint_path(run_dir, checkpoint)
     trained = _trained(config, run_dir)
-    ended = unfinished(run_dir, config, path)
+    ended = unfinished(run_dir, path)
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
     with _written(run_dir) as not_kept, quiet(), threads_of(record), of_config:

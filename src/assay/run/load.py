@@ -133,7 +133,7 @@ def read_predictor(
             loss.load_state_dict(_part_of(read.saved, "loss"))
         loss = loss.to(read.device, read.dtype)
     predictor = _with_data(read, run_dir, loss).eval().to(read.device)
-    predictor.notes = unfinished(run_dir, read.config, read.path)
+    predictor.notes = unfinished(run_dir, read.path)
     if checkpoint == "best":
         predictor.threshold = _threshold(run_dir)
     return predictor

@@ -181,7 +181,7 @@ def say_run(console: Console, result: RunResult) -> list[str]:
         score = format_score(monitor, result.best["value"])
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    for label, command in labelled(_in_short(commands, shlex.quote(str(result.run_dir)))):
+    for label, command in labelled(commands):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
     return commands
 
@@ -189,12 +189,6 @@ def say_run(console: Console, result: RunResult) -> list[str]:
 def _threshold_in_words(threshold: Mapping[str, Any]) -> str:
     scores = ", ".join(f"{name} {format_score(name, threshold[name])}" for name in ("precision", "recall"))
     return f"{threshold['value']:.4g}, by F1 on validation: {scores} of {threshold['class']!r} on the test"
-
-
-def _in_short(commands: Sequence[str], place: str) -> list[str]:
-    """Commands as the terminal shows them: a long place is not repeated, since it stands right above."""
-    first, *others = (command.replace(f" {place}", " …", 1) for command in commands)
-    return list(commands) if len(commands[0]) <= LONG else [f"{first}  (… is the run above)", *others]
 
 
 def _next_commands(result: RunResult) -> list[str]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from omegaconf import OmegaConf
 
-from assay.analysis.read_runs import read_curves
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
-from assay.quoting import counted
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.targets.allowed_targets import check_targets
@@ -84,8 +82,8 @@ def said_of(path: Path) -> Iterator[None]:
 _ENDED: Final = {"interrupted": "was interrupted", "failed": "failed", "pruned": "was pruned"}
 
 
-def unfinished(run_dir: Path, config: DictConfig, checkpoint: Path) -> list[str]:
-    """One sentence on where the run ended and which weights these are; none where it has finished."""
+def unfinished(run_dir: Path, checkpoint: Path) -> list[str]:
+    """One sentence on how the run ended and which weights these are; none where it has finished."""
     try:
         record = RunRecord.load(run_dir)
     except AssayError:  # of a run that was killed early: `checkpoint_path` has told it
@@ -93,27 +91,11 @@ def unfinished(run_dir: Path, config: DictConfig, checkpoint: Path) -> list[str]
     if record.status == "finished":
         return []
     ended = _ENDED.get(record.status, "has not ended" if is_written(run_dir) else "was killed")
-    epochs = _epochs(run_dir)
-    of = OmegaConf.select(config, "trainer.max_epochs")
-    if epochs is None:
-        when = ""
-    elif isinstance(of, int) and of > 0:
-        when = f" after {epochs} of {counted(of, 'epoch')}"
-    else:
-        when = f" after {counted(epochs, 'epoch')}"
     which = "last checkpoint"
     if checkpoint.name == record.checkpoints.get("best"):
         best = record.best.get("epoch")
         which = f"best checkpoint so far{f' (epoch {best})' if isinstance(best, int) else ''}"
-    return [f"the run {ended}{when}: these are the weights of its {which}"]
-
-
-def _epochs(run_dir: Path) -> int | None:
-    """How many were trained whole; None where metrics.csv does not tell."""
-    with suppress(AssayError):
-        curves = read_curves(run_dir).values()
-        return max((epoch for curve in curves for epoch in curve.epochs if epoch is not None), default=0)
-    return None
+    return [f"the run {ended}: these are the weights of its {which}"]
 
 
 _REFERENCES: Final = re.compile(r"(?:[^$]|\$\{[\w.]+\}|\$\{oc\.select:[\w.]+(?:,[\w.-]*)?\})+", re.ASCII)
