@@ -20,7 +20,7 @@ from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import seal_yaml
 from assay.record.run_record import RunRecord
-from assay.run.continuation import same_logs, threads_of
+from assay.run.continuation import reattach_loggers, threads_of
 from assay.run.resume import Change, change
 from assay.run.saved_config import as_written, interpolations, judged_config, read_config
 
@@ -205,7 +205,7 @@ def test_a_logger_goes_on_with_the_run_it_knows() -> None:
     )
     OmegaConf.set_struct(config, True)
     known = {"MLFlowLogger": "0a1b2c", "WandbLogger": "../../else where"}
-    same_logs(config, record(loggers=known, resumed=[{"from_step": 7}]))
+    reattach_loggers(config, record(loggers=known, resumed=[{"from_step": 7}]))
     assert config.logger.mlflow.run_id == "0a1b2c"
     assert "id" not in config.logger.wandb  # a record could say anything; an id is a short word
     assert config.logger.tensorboard.purge_step == 8

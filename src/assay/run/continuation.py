@@ -32,7 +32,7 @@ _MOST_THREADS: Final = 1024
 _ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
-def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
+def configure_resume(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
     """Have the trainer go on from where the last entry of `resumed` says."""
     if not record.resumed:
         return None
@@ -54,7 +54,7 @@ def pick_up(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None
     return run_dir / "checkpoints" / str(last["checkpoint"])
 
 
-def same_data(assembly: Assembly, record: RunRecord) -> str:
+def verify_data_hash(assembly: Assembly, record: RunRecord) -> str:
     """Digest of the data, which must be the one that the run began with, where that is known."""
     digest = getattr(assembly.datamodule, "digest", None)
     found: str = digest() if digest is not None else ""
@@ -66,7 +66,7 @@ def same_data(assembly: Assembly, record: RunRecord) -> str:
     return found
 
 
-def same_pieces(trainer: L.Trainer, record: RunRecord, run_dir: Path) -> None:
+def restore_micro_batch(trainer: L.Trainer, record: RunRecord, run_dir: Path) -> None:
     """Take steps in the pieces that the run took them in, and note what changes at once."""
     micro_batch = getattr(getattr(trainer.fit_loop, "epoch_loop", None), "micro_batch", None)
     if micro_batch is None:
@@ -86,7 +86,7 @@ def logger_ids(trainer: L.Trainer) -> dict[str, str]:
     return {type(logger).__name__: str(logger.version) for logger in known}
 
 
-def same_logs(config: DictConfig, record: RunRecord) -> None:
+def reattach_loggers(config: DictConfig, record: RunRecord) -> None:
     """Have other loggers go on with what they have of the run."""
     for node in (config.get("logger") or {}).values():
         kind = str(node.get("_target_")).rpartition(".")[2]

@@ -45,7 +45,7 @@ from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
-from assay.run.continuation import logger_ids, pick_up, same_data, same_pieces
+from assay.run.continuation import configure_resume, logger_ids, restore_micro_batch, verify_data_hash
 from assay.run.encoder_file import write_encoder
 from assay.run.result import OWN_LOOPS, say_start
 from assay.run.threshold import add_threshold
@@ -145,7 +145,7 @@ def execute(
     with log_file(run_dir / FILE):
         try:
             record.model = _parameters(assembly.module)
-            record.data_sha256 = same_data(assembly, record)
+            record.data_sha256 = verify_data_hash(assembly, record)
             kept_predictions.remove(run_dir)
             record.warnings, record.baseline, record.threshold = [], {}, {}
             record.directions = _directions(assembly)
@@ -160,7 +160,7 @@ def execute(
                 log.warning("%s", warning)
             record.notes = [*warnings, *_notes(assembly)]
             say_start(assembly, record, record.notes[len(warnings) :])
-            with signals(assembly):
+            with stop_on_signals(assembly):
                 fit_and_test(assembly, record, run_dir)
             record.status = "finished"
         except StoppedBySignal as stop:
@@ -181,13 +181,13 @@ def execute(
             began = [record.started, *(entry["at"] for entry in record.resumed)]
             record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
-                _noting(_note_checkpoints, assembly, record, run_dir)
+                _best_effort(_note_checkpoints, assembly, record, run_dir)
             if record.status == "interrupted" and record.checkpoints and _has_own_loops(assembly.trainer):
                 record.reason += f"; {OWN_LOOPS}"
             _note_lost_rows(assembly.trainer, record)
-            _noting(end_wandb, record)
+            _best_effort(end_wandb, record)
             log.info("%s after %.1f s %s", record.status, seconds, record.reason)
-            record.files = _noting(files_of, run_dir) or {}
+            record.files = _best_effort(files_of, run_dir) or {}
             _save(record, run_dir)
 
 
@@ -215,8 +215,8 @@ def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
         log.error("%s", "".join(traceback.format_exception(stop)))
 
 
-def _noting(take: Callable[..., Any], *arguments: Any) -> Any:
-    """Take something down for the record, which is saved whether or not that can be."""
+def _best_effort(take: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `take`; log failures and continue."""
     try:
         return take(*arguments)
     except Exception as error:
@@ -244,8 +244,8 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     record.loggers = logger_ids(trainer)
     if record.loggers and trainer.is_global_zero:
         record.save(run_dir)  # now, for a run that is killed says nothing later
-    checkpoint = pick_up(assembly, record, run_dir)
-    same_pieces(trainer, record, run_dir)
+    checkpoint = configure_resume(assembly, record, run_dir)
+    restore_micro_batch(trainer, record, run_dir)
     with _picking_up(trainer, checkpoint):
         trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
@@ -294,7 +294,7 @@ def _can_test(assembly: Assembly) -> bool:
     )
 
 
-def signals(assembly: Assembly) -> AbstractContextManager[None]:
+def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
     """Stop after a step, with a checkpoint, when told to."""
     callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))

@@ -137,7 +137,7 @@ def _apply(config: DictConfig, override: Override) -> None:
     fixed = root in _FIXED and key not in _FREE
     if fixed or key.endswith("_target_"):
         raise ConfigError(
-            "this is what the run is made of; it cannot be changed in a run that has begun",
+            "cannot be changed in a run that has begun",
             key=key,
             hint="assay train with it, in a run of its own",
         )
@@ -212,8 +212,8 @@ def _notes(changed: Mapping[str, tuple[Any, Any]], dependent: Mapping[str, str])
     if dependent:
         keys = ", ".join(f"{key} ({text})" for key, text in dependent.items())
         notes.append(
-            f"the length of the run decides {keys}: what comes out is not what a run of the new length would "
-            "have come to"
+            f"the length of the run decides {keys}: results differ from a run that had the new length from "
+            "the start"
         )
     return notes
 
@@ -261,7 +261,7 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     changed = [*code_changes(before, here), *machine_changes(before, here)]
     entry["notes"] += [f"not as before: {one}" for one in changed]
     if changed:
-        entry["notes"].append("what comes out is perhaps not what the run would have come to")
+        entry["notes"].append("results may differ from an uninterrupted run")
     entry |= shortened(here, before)
     console = Console(highlight=False, soft_wrap=True)
     for note in entry["notes"]:

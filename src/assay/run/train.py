@@ -43,8 +43,8 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
 from assay.run import ranks
-from assay.run.continuation import same_data, same_logs
-from assay.run.execute import execute, fit_and_test, signals
+from assay.run.continuation import reattach_loggers, verify_data_hash
+from assay.run.execute import execute, fit_and_test, stop_on_signals
 from assay.run.result import RunResult, say_warnings
 from assay.run.saved_config import as_written, interpolations, read_config
 from assay.targets.allowed_targets import trusted_in
@@ -244,12 +244,12 @@ def continue_run(config: DictConfig, record: RunRecord, *, patch: str, raise_err
     before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
     record.config_fingerprint = config_fingerprint(before)
-    same_logs(config, record)
+    reattach_loggers(config, record)
 
     @contextmanager
     def opened(assembly: Assembly | None) -> Iterator[RunRecord]:
         if assembly is not None:
-            same_data(assembly, record)
+            verify_data_hash(assembly, record)
         with _refusal(run_dir, hint=_ROOM):
             plain = known(config) if assembly is None else assembly.plain
             _write_again(RunDirectory(run_dir), plain, record, patch)
@@ -404,7 +404,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
                 write_config(RunDirectory(run_dir), assembly.plain)
                 execute(assembly, record, run_dir, raise_errors=False)
             else:
-                with signals(assembly):
+                with stop_on_signals(assembly):
                     fit_and_test(assembly, record, run_dir)
     except (StoppedBySignal, Pruned):
         return 0  # as all others do: one that fails would have the launcher end the rest
