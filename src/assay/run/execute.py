@@ -345,16 +345,10 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
         elif isinstance(callback, ModelCheckpoint):
             role = "last" if callback.monitor is None else "best"
             for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
-                inside = (
-                    Path(kept).resolve().is_relative_to(folder)
-                )  # one given as an object may save elsewhere
-                if (
-                    kept
-                    and inside
-                    and Path(kept).is_file()
-                    and not (name == "best" and damage_of(Path(kept)))
-                ):
-                    found[name] = Path(kept).resolve().relative_to(folder).as_posix()
+                path = Path(kept).resolve()  # one given as an object may save elsewhere
+                usable = kept and path.is_relative_to(folder) and path.is_file()
+                if usable and not (name == "best" and damage_of(path)):
+                    found[name] = path.relative_to(folder).as_posix()
     if not found:
         return
     record.checkpoints, record.best = found, {}
@@ -385,17 +379,11 @@ def _notes(assembly: Assembly) -> list[str]:
     if task_of(spec.task).has_real_targets and not spec.target_mean and isinstance(assembly.module, Module):
         far = far_from_targets(assembly.module.model, spec.input_shape, *target_statistics(data.splits))
     module = assembly.module
-    of_model = (
+    notes_of_model = (
         notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []
     )
-    return [
-        *data.notes,
-        *notes_on_length(assembly.config),
-        *notes_on_pictures(assembly.config),
-        *of_model,
-        *([far] if far else []),
-        *notes,
-    ]
+    of_config = [*notes_on_length(assembly.config), *notes_on_pictures(assembly.config)]
+    return [*data.notes, *of_config, *notes_of_model, *([far] if far else []), *notes]
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
