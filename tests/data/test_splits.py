@@ -354,10 +354,7 @@ def samples(targets: Tensor = HALVES) -> Samples:
 @pytest.fixture
 def divided(given_source: Any) -> Callable[..., Splits]:
     def read(
-        subsets: Any,
-        task: str = "multiclass",
-        names: tuple[str, ...] = AB,
-        thin_classes: float | None = None,
+        subsets: Any, task: str = "multiclass", names: tuple[str, ...] = AB, thin_classes: float | None = None
     ) -> Splits:
         divided = read_splits(given_source(subsets, task, names), PLAIN, thin_classes)
         divided.check(1)
@@ -411,22 +408,10 @@ BAD = [
     ({"all": samples(HALVES)}, "multilabel", "shape (100,)"),
     ({"all": samples(HALVES)}, "regression", "shape (100,)"),
     ({"all": samples(HALVES + 1)}, "multiclass", "from 1 to 2; indices of the 2 classes go from 0 to 1"),
-    (
-        {"all": samples(torch.full((100, 2), 3))},
-        "multilabel",
-        "from 3 to 3; multi-hot targets",
-    ),
-    (
-        {"train": samples(), "test": samples(torch.tensor([0, 2]))},
-        "multiclass",
-        "targets from 0 to 2",
-    ),
+    ({"all": samples(torch.full((100, 2), 3))}, "multilabel", "from 3 to 3; multi-hot targets"),
+    ({"train": samples(), "test": samples(torch.tensor([0, 2]))}, "multiclass", "targets from 0 to 2"),
     ({"train": samples(HALVES * 0), "test": samples()}, "multiclass", "classes that training lacks: b"),
-    (
-        {"train": samples(HALVES * 0), "test": samples(HALVES * 0)},
-        "multiclass",
-        "no training sample of",
-    ),
+    ({"train": samples(HALVES * 0), "test": samples(HALVES * 0)}, "multiclass", "no training sample of"),
     ({"all": samples(HALVES[:1])}, "multiclass", "data.split.test: of 1 sample"),
     ({"train": samples(HALVES[:1]), "val": samples(), "test": samples()}, "multiclass", "1 training sample"),
     ({"all": Samples(torch.rand(100), HALVES)}, "multiclass", "or [N, channels, …], got [100] in the train"),

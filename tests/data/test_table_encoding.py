@@ -133,13 +133,7 @@ def test_what_is_learned_is_plain_and_comes_back_to_the_bit(impute: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"kind": "formula"},
-        {"name": 3},
-        {"span": [1.0]},
-        {"parts": ["__class__"]},
-    ],
+    "wrong", [{"kind": "formula"}, {"name": 3}, {"span": [1.0]}, {"parts": ["__class__"]}]
 )
 def test_what_no_encoder_has_written_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not what a table's encoder has learned"):

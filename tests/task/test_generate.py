@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.data.alphabet import Alphabet
+from assay.data.tokenizer import Alphabet
 from assay.errors import ConfigError
 from assay.task.generate import Sampling, generate
 

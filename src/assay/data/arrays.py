@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-_LAYOUTS = ("NHW", "NHWC")
-
 
 @final
 class Arrays:
@@ -77,15 +75,11 @@ class Arrays:
         test_targets: str | None = None,
         task: TaskName | Literal["auto"] = "auto",
         class_names: Sequence[str] | None = None,
-        layout: str | None = None,
-        dtype: str | None = None,
+        layout: Literal["NHW", "NHWC"] | None = None,
+        dtype: Literal["float32"] | None = None,
     ) -> None:
-        if dtype not in (None, "float32"):
-            raise ValueError(f"dtype={dtype!r}: null or float32 was expected")
         if task != "auto":
             task_of(task)
-        if layout not in (None, *_LAYOUTS):
-            raise ValueError(f"layout={layout!r}: null or one of {', '.join(_LAYOUTS)} was expected")
         if targets is None and task != "auto" and not task_of(task).learns_from_inputs:
             raise ValueError(f"targets=None: the name of an array was expected for task={task!r}")
         self._names: dict[str, tuple[str, str | None]] = {"train": (inputs, targets)}
@@ -192,8 +186,7 @@ def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:
         )
     if array.ndim == 0:
         raise DataError(
-            f"{said_of}: a single number; one per sample was expected",
-            hint="save the whole array",
+            f"{said_of}: a single number; one per sample was expected", hint="save the whole array"
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

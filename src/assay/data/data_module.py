@@ -201,12 +201,15 @@ class DataModule(L.LightningDataModule):
                 num_workers=self._num_workers,
             )
         self.encoder, self.normalize = splits.encoder, Normalize(mean, std)
-        targets = target_statistics(splits) if self._standardize_targets else ((), ())
+        target_mean, target_std = target_statistics(splits) if self._standardize_targets else ((), ())
+        if splits.task.reconstructs:
+            target_mean, target_std = mean, std
         self.spec = splits.describe(
             first,
             mean,
             std,
-            *((mean, std) if splits.task.reconstructs else targets),
+            target_mean=target_mean,
+            target_std=target_std,
             train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
             value_range=value_range,
             image_size=getattr(self.source, "image_size", None),

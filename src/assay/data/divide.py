@@ -54,9 +54,7 @@ def cut_fold(
         raise DataError(f"{key}={folds}: only {count} {what}", hint=_fewer_folds(key, count))
     seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # about a class in fewer groups than folds: see the notes
+        warnings.simplefilter("ignore", UserWarning)  # about a class in fewer groups than folds
         try:
             if groups is not None:
                 cuts = StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices])
@@ -226,11 +224,7 @@ def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
 
 
 def divide(  # noqa: PLR0912 - a branch for each key of data.split
-    whole: Data,
-    given: Mapping[str, Data],
-    split: Split,
-    labels: Rows | None,
-    class_names: Sequence[str] = (),
+    whole: Data, given: Mapping[str, Data], split: Split, labels: Rows | None, class_names: Sequence[str] = ()
 ) -> tuple[dict[str, Rows], list[str]]:
     """Divide samples into train, val and test."""
     notes: list[str] = []
@@ -251,7 +245,6 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
         rows["train"], rows["test"] = cut_fold(train, split, labels, groups, class_names)
         if groups is not None and labels is not None:
             how += " as far as groups allow"
-            notes += _classes_in_few_groups(split, labels[train], groups[train], class_names)
         notes.append(
             f"fold {split.fold} of {split.folds} is tested: {len(rows['test']):,} of {len(train):,} "
             f"samples{how} (data.split.test is not used)"
@@ -324,10 +317,8 @@ def _find_groups(whole: Data, given: Mapping[str, Data], name: str, notes: list[
     """Number the groups; those of subsets that the source has of its own may not be among them."""
     key = "data.split.group"
     values = values_of(whole, key, name)
-    for subset, data in given.items():
-        if not _has_values(data, name):
-            notes.append(f"{key}={name}: the source's own {subset} subset does not say its groups")
-        elif shared := sorted(set(map(str, values)) & set(map(str, values_of(data, key, name)))):
+    for subset, own in _values_of_own(given, key, name, notes).items():
+        if shared := sorted(set(map(str, values)) & set(map(str, own))):
             raise DataError(
                 f"{key}={name}: {len(shared)} groups are in the source's {subset} subset and in its training "
                 f"subset, such as {shared[0]!r}",
@@ -339,10 +330,8 @@ def _find_groups(whole: Data, given: Mapping[str, Data], name: str, notes: list[
 def _find_times(whole: Data, given: Mapping[str, Data], name: str, notes: list[str]) -> pd.Series[Any]:
     key = "data.split.time"
     times = times_of(values_of(whole, key, name), key, name)
-    for subset, data in given.items():
-        if not _has_values(data, name):
-            notes.append(f"{key}={name}: the source's own {subset} subset does not say its times")
-        elif (begin := times_of(values_of(data, key, name), key, name).min()) <= times.max():
+    for subset, own in _values_of_own(given, key, name, notes).items():
+        if (begin := times_of(own, key, name).min()) <= times.max():
             notes.append(
                 f"{key}={name}: the source's own {subset} subset begins at {_time_text(begin)}, before the "
                 f"training subset ends ({_time_text(times.max())})"
@@ -350,18 +339,17 @@ def _find_times(whole: Data, given: Mapping[str, Data], name: str, notes: list[s
     return times
 
 
-def _classes_in_few_groups(split: Split, labels: Rows, groups: Rows, class_names: Sequence[str]) -> list[str]:
-    pairs = np.unique(np.column_stack([labels, groups]), axis=0)
-    classes, counts = np.unique(pairs[:, 0], return_counts=True)
-    rare = [class_names[int(label)] for label in classes[counts < int(split.folds or 0)]]
-    return rare and [
-        f"data.split.folds={split.folds}: not every fold can have samples of each class, as fewer groups "
-        f"than folds have: {', '.join(rare[:5])}"
-    ]
-
-
-def _has_values(data: Data, name: str) -> bool:
-    return name in data.split_values or (not isinstance(data, Unfitted) and bool(data.names))
+def _values_of_own(
+    given: Mapping[str, Data], key: str, name: str, notes: list[str]
+) -> dict[str, pd.Series[Any]]:
+    """Of each subset that the source has of its own, where it has them."""
+    values = {}
+    for subset, data in given.items():
+        if name in data.split_values or (not isinstance(data, Unfitted) and data.names):
+            values[subset] = values_of(data, key, name)
+        else:
+            notes.append(f"{key}={name}: the source's own {subset} subset does not have it")
+    return values
 
 
 def _time_text(time: Any) -> str:

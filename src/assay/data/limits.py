@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from assay.errors import ConfigError
 
@@ -35,32 +35,26 @@ def check_limits(values: Mapping[str, Any]) -> None:
         _check(f"data.{name}", value, fits, f"a whole number {bounds}", least)
     if values.get("num_workers"):
         _check_temporary_folder()
-    shares = [values.get(name) for name in _SHARES]
+    val, test = shares = [values.get(name) for name in _SHARES]
     for name, share in zip(_SHARES, shares, strict=True):
         fits = isinstance(share, int | float) and 0 <= share < 1
         _check(f"data.{name}", share, fits, "a share from 0 to below 1", 0.1)
     _check_columns(values)
     _check_folds("data.split.folds", *(values.get(name) for name in _FOLDS[:2]))
     _check_folds("data.split.inner_folds", *(values.get(name) for name in _FOLDS[2:]))
-    if values.get("split.inner_folds") and not values.get("split.folds"):
-        raise ConfigError(
+    folds = values.get("split.folds")
+    if values.get("split.inner_folds") and not folds:
+        _refuse(
+            "data.split.inner_folds",
             "inner folds divide what a fold leaves, and there are no folds",
-            key="data.split.inner_folds",
-            hint="data.split.folds=5 fold=0, or data.split.inner_folds=null inner_fold=null",
+            "data.split.folds=5 fold=0, or data.split.inner_folds=null inner_fold=null",
         )
-    if folds := values.get("split.folds"):
-        if (shares[0] or 0) >= 1 - 1 / folds:
-            raise ConfigError(
-                f"{shares[0]} was given; beside one of {folds} folds that leaves nothing to train on",
-                key="data.split.val",
-                hint="data.split.val=0.1",
-            )
-    elif sum(share or 0 for share in shares) >= 1:
-        raise ConfigError(
-            f"{' and '.join(map(str, shares))} leave nothing to train on",
-            key="data.split.val, data.split.test",
-            hint="data.split.val=0.1 data.split.test=0.2",
-        )
+    if folds and (val or 0) >= 1 - 1 / folds:
+        nothing = f"{val} was given; beside one of {folds} folds that leaves nothing to train on"
+        _refuse("data.split.val", nothing, "data.split.val=0.1")
+    if not folds and (val or 0) + (test or 0) >= 1:
+        nothing = f"{val} and {test} leave nothing to train on"
+        _refuse("data.split.val, data.split.test", nothing, "data.split.val=0.1 data.split.test=0.2")
     ratio = values.get("thin_classes")
     fits = isinstance(ratio, int | float) and 0 < ratio <= 1
     wanted = "a number above 0 and at most 1, smallest class over largest,"
@@ -71,10 +65,10 @@ def _check_temporary_folder() -> None:
     """Workers hand samples over by sockets there; with too long a path they wait for each other for ever."""
     folder = tempfile.gettempdir()
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        raise ConfigError(
+        _refuse(
+            "data.num_workers",
             f"workers need a TMPDIR of at most {_LONGEST_FOLDER} characters for sockets; it is {folder}",
-            key="data.num_workers",
-            hint="TMPDIR=/tmp assay train …, or data.num_workers=0",
+            "TMPDIR=/tmp assay train …, or data.num_workers=0",
         )
 
 
@@ -82,45 +76,32 @@ def _check_columns(values: Mapping[str, Any]) -> None:
     given = {f"data.{name}": values[name] for name in _COLUMNS if values.get(name) is not None}
     for key, name in given.items():
         if not isinstance(name, str) or not name.strip():
-            raise ConfigError(
-                f"{name!r} was given; the name of a column was expected", key=key, hint=f"{key}=COLUMN"
-            )
+            _refuse(key, f"{name!r} was given; the name of a column was expected", f"{key}=COLUMN")
     if len(given) > 1:
         one, other = list(given)[:2]
-        raise ConfigError(
-            "samples are divided by one of group, time and column, not by several",
-            key=f"{one}, {other}",
-            hint=f"{other}=null, or {one}=null",
-        )
+        several = "samples are divided by one of group, time and column, not by several"
+        _refuse(f"{one}, {other}", several, f"{other}=null, or {one}=null")
     key = next((key for key in given if not key.endswith("group")), "")
     if key and values.get("split.folds") is not None:
         later = "a fold would train on what is later than its test"
         why = later if "time" in key else "the column names the subsets"
-        raise ConfigError(
-            f"folds cannot be divided by this: {why}",
-            key=key,
-            hint=f"{key}=null, or data.split.folds=null fold=null",
-        )
+        hint = f"{key}=null, or data.split.folds=null fold=null"
+        _refuse(key, f"folds cannot be divided by this: {why}", hint)
 
 
 def _check_folds(key: str, folds: Any, fold: Any) -> None:
     name = key.rpartition(".")[2].removesuffix("s")
     what = "folds" if name == "fold" else "inner folds"
-    if folds is None and fold is not None:
-        raise ConfigError(
-            f"{fold} was given, but not how many {what} there are", key=name, hint=f"{name}={fold} {key}=5"
-        )
     if folds is None:
+        if fold is not None:
+            _refuse(name, f"{fold} was given, but not how many {what} there are", f"{name}={fold} {key}=5")
         return
     fits = isinstance(folds, int) and folds >= 2
     _check(key, folds, fits, "a whole number of at least 2", "5; null divides the samples once")
     every = f"assay train -m '{name}=range({folds})'"
     if fold is None:
-        raise ConfigError(
-            f"there are {folds} {what}, and none is chosen",
-            key=name,
-            hint=f"{every} {key}={folds}; {name}=0 for one of them",
-        )
+        hint = f"{every} {key}={folds}; {name}=0 for one of them"
+        _refuse(name, f"there are {folds} {what}, and none is chosen", hint)
     fits = isinstance(fold, int) and 0 <= fold < folds
     wanted = f"with {key}={folds} a whole number from 0 to {folds - 1}"
     _check(name, fold, fits, wanted, f"{folds - 1}, or all: {every}")
@@ -128,4 +109,8 @@ def _check_folds(key: str, folds: Any, fold: Any) -> None:
 
 def _check(key: str, value: Any, fits: bool, wanted: str, instead: object) -> None:
     if value is not None and (isinstance(value, bool) or not fits):
-        raise ConfigError(f"{value} was given; {wanted} was expected", key=key, hint=f"{key}={instead}")
+        _refuse(key, f"{value} was given; {wanted} was expected", f"{key}={instead}")
+
+
+def _refuse(key: str, message: str, hint: str) -> NoReturn:
+    raise ConfigError(message, key=key, hint=hint)

@@ -59,10 +59,7 @@ class Samples:
 
     def digest(self) -> str:
         """SHA-256 over shapes, dtypes and contents (or the identity)."""
-        digest = hashlib.sha256(os.fsencode(self.identity))
-        for tensor in (self.targets,) if self.identity else (self.inputs, self.targets):
-            _add(digest, tensor)
-        return digest.hexdigest()
+        return _digest(self.identity, *([] if self.identity else [self.inputs]), self.targets)
 
 
 class IndexedDataset(Protocol):
@@ -101,9 +98,7 @@ class Stream:
 
     def digest(self) -> str:
         """SHA-256 over the identity and the targets."""
-        digest = hashlib.sha256(os.fsencode(self.identity))
-        _add(digest, self.targets)
-        return digest.hexdigest()
+        return _digest(self.identity, self.targets)
 
 
 class Encoder(Protocol):
@@ -177,7 +172,10 @@ class Source(Protocol):
         ...
 
 
-def _add(digest: hashlib._Hash, tensor: Tensor) -> None:
-    digest.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
-    for rows in tensor.split(4096):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        digest.update(rows.contiguous().flatten().view(torch.uint8).numpy())
+def _digest(identity: str, *tensors: Tensor) -> str:
+    digest = hashlib.sha256(os.fsencode(identity))
+    for tensor in tensors:
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype};".encode())
+        for rows in tensor.split(4096):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            digest.update(rows.contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

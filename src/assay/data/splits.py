@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from assay.task.task import Task
 
     Data = Samples | Stream | Unfitted
+    Numbers = tuple[float, ...]
 
 
 def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
@@ -156,18 +157,7 @@ class Splits:
                 hint=f"data.batch_size={num_train}, or data.drop_last=false",
             )
 
-    def describe(
-        self,
-        first: Tensor,
-        mean: tuple[float, ...],
-        std: tuple[float, ...],
-        target_mean: tuple[float, ...] = (),
-        target_std: tuple[float, ...] = (),
-        *,
-        train_shape: tuple[int, ...] = (),
-        value_range: tuple[float, ...] = (),
-        image_size: tuple[int, int] | None = None,
-    ) -> Spec:
+    def describe(self, first: Tensor, mean: Numbers, std: Numbers, **others: Any) -> Spec:
         """The spec of these subsets."""
         return Spec(
             task=self.task.name,
@@ -175,7 +165,6 @@ class Splits:
             input_dtype=stored_type(first.dtype),
             vocab_size=getattr(self.data["train"], "vocab_size", 0),
             token_bytes=getattr(self.data["train"], "token_bytes", ""),
-            train_shape=train_shape,
             **self.task.sizes(self.targets("train"), self.class_names),
             class_names=self.class_names,
             target_names=self.target_names,
@@ -185,10 +174,7 @@ class Splits:
             num_test=len(self.rows["test"]),
             mean=mean,
             std=std,
-            target_mean=target_mean,
-            target_std=target_std,
-            value_range=value_range,
-            image_size=image_size,
+            **others,
         )
 
     @cached_property
@@ -216,13 +202,11 @@ def read_splits(
 ) -> Splits:
     """Read a source and divide what it does not come divided."""
     given = dict(source.read())
-    _check_names(given)
+    _check_subsets(given)
     if trained is not None:
         given = trained.adapted(source, given, asked)
     task = own = _task_of(source, None if asked else trained)
     class_names = trained.spec.class_names if trained else tuple(source.class_names)
-    for subset, data in given.items():
-        _check_lengths(subset, data)
     if asked is not None:
         task = _in_place_of(own, asked)
         given = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in given.items()}
@@ -252,6 +236,10 @@ def read_splits(
                 hint="data.thin_classes=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
+    if task is not own:
+        use = f"its {len(class_names)} classes are only looked at"
+        use = use if class_names else "it does not see the targets"
+        notes.insert(0, f"data.task={task.name}: learnt from the inputs alone; {use}")
     every = {"train": whole, **given}
     if compare and trained is None:
         notes += find_copies(every, rows)
@@ -264,20 +252,10 @@ def read_splits(
     # A baseline is fitted to texts; of other data only the test is shown.
     wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
     shown = rows if wants_all else ("test",)
-    frames = {name: getattr(every.get(name, whole), "raw", None) for name in shown}
-    raw = {name: _take_rows(frame, rows[name]) for name, frame in frames.items()}
+    raw = {name: _raw_rows(every.get(name, whole), rows[name]) for name in shown}
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    return Splits(
-        task,
-        class_names,
-        shared,
-        rows,
-        encoder,
-        raw,
-        (*_describe_task(own, task, class_names), *notes),
-        names,
-    )
+    return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names)
 
 
 def _task_of(source: Source, trained: Trained | None) -> Task:
@@ -298,27 +276,6 @@ def _in_place_of(own: Task, asked: str) -> Task:
     return task
 
 
-def _describe_task(own: Task, task: Task, class_names: tuple[str, ...]) -> list[str]:
-    """A note where targets that the data has are not learnt."""
-    use = (
-        f"its {len(class_names)} classes are only looked at" if class_names else "it does not see the targets"
-    )
-    return [] if task is own else [f"data.task={task.name}: learnt from the inputs alone; {use}"]
-
-
-def _take_rows(frame: Any, rows: NDArray[np.int64]) -> Any:
-    return frame.iloc[rows] if hasattr(frame, "iloc") else None
-
-
-def _check_names(given: Mapping[str, object]) -> None:
-    """Refuse subsets that would be left out without a word."""
-    if ("all" in given) == ("train" in given) or not {*given} <= {"all", "train", "val", "test"}:
-        raise DataError(
-            f"data: expected the subsets all or train, and val and test, got {', '.join(given) or 'nothing'}",
-            hint="name them train, val and test",
-        )
-
-
 def _encode(given: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[str, Samples | Stream]:
     encoded: dict[str, Samples | Stream] = {}
     for subset, data in given.items():  # the training subset comes first
@@ -335,16 +292,28 @@ def _encode(given: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[
     return encoded
 
 
-def _check_lengths(subset: str, data: Data) -> None:
-    num_targets, what = len(data.targets), subset_in_words(subset)
-    if not num_targets:
-        raise DataError(f"data: {what} has no samples", hint="add some, or do not name it in data.source")
-    num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
-    if num_inputs != num_targets:
+def _raw_rows(data: Data, rows: NDArray[np.int64]) -> Any:
+    frame: Any = getattr(data, "raw", None)
+    return frame.iloc[rows] if hasattr(frame, "iloc") else None
+
+
+def _check_subsets(given: Mapping[str, Data]) -> None:
+    """Refuse subsets that would be left out without a word, and those of no or half of the samples."""
+    if ("all" in given) == ("train" in given) or not {*given} <= {"all", "train", "val", "test"}:
         raise DataError(
-            f"data: {what} has {num_inputs} inputs and {num_targets} targets",
-            hint="check which files or arrays data.source names",
+            f"data: expected the subsets all or train, and val and test, got {', '.join(given) or 'nothing'}",
+            hint="name them train, val and test",
         )
+    for subset, data in given.items():
+        num_targets, what = len(data.targets), subset_in_words(subset)
+        if not num_targets:
+            raise DataError(f"data: {what} has no samples", hint="add some, or do not name it in data.source")
+        num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
+        if num_inputs != num_targets:
+            raise DataError(
+                f"data: {what} has {num_inputs} inputs and {num_targets} targets",
+                hint="check which files or arrays data.source names",
+            )
 
 
 def check_inputs(subset: str, data: Samples) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from assay.task.task_name import TaskName
 
-_DTYPES = {"uint8": torch.uint8, "float32": torch.float32}
 _BLOCK = 1024
 
 
@@ -47,7 +46,7 @@ class Synthetic:
         input_shape: Sequence[int],
         num_classes: int,
         *,
-        dtype: str = "float32",
+        dtype: Literal["float32", "uint8"] = "float32",
         noise: float = 1.0,
         seed: int = 0,
     ) -> None:
@@ -59,14 +58,12 @@ class Synthetic:
                 f"num_samples={num_samples}, num_classes={num_classes}, input_shape={list(input_shape)}: "
                 "positive numbers were expected"
             )
-        if dtype not in _DTYPES or noise < 0:
-            raise ValueError(
-                f"dtype={dtype!r}, noise={noise}: uint8 or float32, and noise of at least 0, were expected"
-            )
+        if noise < 0:
+            raise ValueError(f"noise={noise}: at least 0 was expected")
         numbers = range(0 if self._task.has_real_targets else num_classes)
         self.class_names = tuple(f"class_{number}" for number in numbers)
         self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes
-        self._dtype, self._noise, self._seed = _DTYPES[dtype], noise, seed
+        self._dtype, self._noise, self._seed = getattr(torch, dtype), noise, seed
 
     def read(self) -> Mapping[str, Samples]:
         """All samples: inputs `[N, *input_shape]`, targets as the task has them."""

@@ -20,6 +20,7 @@ from assay.data.tabular.feature_choice import (
     Features,
     choose_features,
     is_real,
+    listed,
     task_of_columns,
     with_targets,
 )
@@ -63,79 +64,65 @@ class TableTargets:
             return tuple(map(str, self._classes[self._names[0]]))
         if not self._task.has_heads:
             return tuple(self._names)
-        for name in self._names:
-            if SIGN in name:
-                raise DataError(
-                    f"data.source.target: the column {name!r} holds {SIGN!r}, which stands between a "
-                    "target and its classes",
-                    hint="rename the column",
-                )
-        told, outputs = [], []
+        if signed := [name for name in self._names if SIGN in name]:
+            raise DataError(
+                f"data.source.target: the column {signed[0]!r} holds {SIGN!r}, which stands between a target "
+                "and its classes",
+                hint="rename the column",
+            )
+        kinds, outputs = [], []
         for name in self._names:
             classes = [str(value) for value in self._classes.get(name, ())]
-            told.append(f"{name} as one of {len(classes)} classes" if classes else f"{name} as a number")
+            kinds.append(f"{name} as one of {len(classes)} classes" if classes else f"{name} as a number")
             outputs += output_names(name, classes)
-        self.notes.append(f"predicted side by side: {', '.join(told)}")
+        self.notes.append(f"predicted side by side: {', '.join(kinds)}")
         return tuple(outputs)
 
     def _find_classes(self, column: pd.Series[Any], name: str) -> list[Any]:
         values: list[Any] = column.unique().tolist()
-        alike: dict[str, list[Any]] = {}
-        for value in values:
-            alike.setdefault(" ".join(str(value).split()).casefold(), []).append(value)
-        if several := next((same for same in alike.values() if len(same) > 1), None):
+        folded = pd.Series([" ".join(str(value).split()).casefold() for value in values])
+        if (alike := folded.duplicated(keep=False)).any():
             of = f" of {name}" if len(self._names) > 1 else ""
-            told = (
-                f"classes{of} that differ only in blanks or capital letters: {', '.join(map(repr, several))}"
-            )
-            self.notes.append(told)
+            same = ", ".join(repr(values[at]) for at in np.flatnonzero(alike)[:NAMED])
+            self.notes.append(f"classes{of} that differ only in blanks or capital letters: {same}")
         return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
 
     def encode(self, frame: pd.DataFrame) -> Tensor:
         """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else."""
+        columns = []
+        for name in self._names:
+            codes = {value: at for at, value in enumerate(self._classes.get(name, ()))}
+            column = frame[name].map(codes).to_numpy(np.int64, copy=True) if codes else None
+            columns.append(self._numbers(frame[name]) if column is None else column)
         if self._task.by_class:
-            return torch.from_numpy(self._indices(frame, self._names[0]))
-        numbers = [name for name in self._names if name not in self._classes]
-        exact = np.empty((len(frame), len(self._names)))
-        for at, name in enumerate(self._names):
-            exact[:, at] = self._indices(frame, name) if name in self._classes else self._numbers(frame, name)
-        with np.errstate(over="ignore"):
-            values = exact.astype(np.float32)
+            return torch.from_numpy(columns[0])
+        exact = np.column_stack([np.empty((len(frame), 0)), *columns])
         if self._task.has_real_targets or self._task.has_heads:
-            for name in numbers:
-                at = self._names.index(name)
-                _check_precision(name, exact[:, at], values[:, at])
-            return torch.from_numpy(values)
-        if not ((values == 0) | (values == 1)).all():
+            return torch.from_numpy(exact.astype(np.float32))
+        if not np.isin(exact, (0, 1)).all():
             raise DataError(
                 f"data.source.target: {', '.join(self._names)} hold more than 0 and 1, which labels are",
                 hint="data.source.task=multitask, or data.source.task=regression",
             )
-        return torch.from_numpy(values).to(torch.int64)
+        return torch.from_numpy(exact.astype(np.int64))
 
-    def _indices(self, frame: pd.DataFrame, name: str) -> NDArray[np.int64]:
-        index = {value: position for position, value in enumerate(self._classes[name])}
-        return np.array([index[value] for value in frame[name]], dtype=np.int64)
-
-    def _numbers(self, frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    def _numbers(self, column: pd.Series[Any]) -> NDArray[np.float64]:
         try:
-            return frame[name].to_numpy(dtype=np.float64)
+            exact = column.to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"data.source.target: {name} cannot be numbers ({self._task.name}): {error}",
+                f"data.source.target: {column.name} cannot be numbers ({self._task.name}): {error}",
                 hint="data.source.task=multiclass, or choose another target",
             ) from error
-
-
-def _check_precision(name: str, exact: NDArray[Any], stored: NDArray[Any]) -> None:
-    """Refuse numbers that differ by less than float32 can tell so far from 0."""
-    spread = exact.std()
-    if spread > 0 and not np.abs(exact - stored).max() <= 1e-2 * spread:
-        raise DataError(
-            f"data.source.target: the values of {name!r} differ too little for 32-bit numbers of their size "
-            f"(mean {exact.mean():.6g}, deviation {spread:.3g})",
-            hint="subtract a constant, or scale the column",
-        )
+        with np.errstate(over="ignore"):
+            lost = np.abs(exact - exact.astype(np.float32)).max()
+        if exact.std() > 0 and not lost <= 1e-2 * exact.std():
+            raise DataError(
+                f"data.source.target: the values of {column.name!r} differ too little for 32-bit numbers of "
+                f"their size (mean {exact.mean():.6g}, deviation {exact.std():.3g})",
+                hint="subtract a constant, or scale the column",
+            )
+        return exact
 
 
 @final
@@ -199,11 +186,11 @@ class Table:
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
         categories: Sequence[str] = (),
-        text: str = "exclude",
+        text: Literal["exclude", "hash"] = "exclude",
         text_features: int = 256,
         day_first: bool | None = None,
         task: TaskName | Literal["auto"] = "auto",
-        missing: str = "impute",
+        missing: Literal["impute", "error"] = "impute",
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
@@ -214,23 +201,16 @@ class Table:
         if task != "auto":
             task_of(task)
         # pandas would take a regular expression as the separator, and it may never end.
-        plain_separator = len(separator) == 1 or separator in (r"\s+", AUTO)
-        plain_decimal = decimal == AUTO or (len(decimal) == 1 and decimal != separator)
-        for name, value, is_right, wanted in (
-            ("separator", separator, plain_separator, r"one character, \s+ for white space, or auto"),
-            ("text", text, text in ("exclude", "hash"), "exclude or hash"),
-            ("text_features", text_features, 1 <= text_features <= MOST_BUCKETS, f"1 to {MOST_BUCKETS:,}"),
-            ("missing", missing, missing in ("error", "impute"), "error or impute"),
-            ("decimal", decimal, plain_decimal, "a character other than the separator"),
-            (
-                "max_categories",
-                max_categories,
-                max_categories is None or max_categories > 0,
-                "1 or more, or null",
-            ),
-        ):
-            if not is_right:
-                raise ValueError(f"{name}={value!r}: expected {wanted}")
+        if len(separator) != 1 and separator not in (r"\s+", AUTO):
+            raise ValueError(
+                rf"separator={separator!r}: expected one character, \s+ for white space, or auto"
+            )
+        if decimal != AUTO and (len(decimal) != 1 or decimal == separator):
+            raise ValueError(f"decimal={decimal!r}: expected a character other than the separator")
+        if not 1 <= text_features <= MOST_BUCKETS:
+            raise ValueError(f"text_features={text_features}: expected 1 to {MOST_BUCKETS:,}")
+        if max_categories is not None and max_categories < 1:
+            raise ValueError(f"max_categories={max_categories}: expected 1 or more, or null")
         try:
             codecs.lookup(encoding)
         except LookupError as error:
@@ -271,44 +251,45 @@ class Table:
         frames = {subset: self._read_subset(subset, path) for subset, path in self._paths.items()}
         first, path = next(iter(frames.values())), next(iter(self._paths.values()))
         self.task = self._find_task(first)
-        fitted = self.fitted.columns if self.fitted is not None else ()
-        chosen = Features(
-            [one.name for one in fitted], {one.name: one.form for one in fitted if one.kind == "date"}
-        )
-        if not fitted:
+        encoder = self.fitted
+        if encoder is not None:
+            forms = {one.name: one.form for one in encoder.columns if one.kind == "date"}
+            chosen = Features([one.name for one in encoder.columns], forms)
+        else:
             divide = self._check_split_columns(first, path)
             asked = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *divide])
             chosen = choose_features(first, asked, path)
-            self.notes = (*self.notes, *chosen.notes)
+            self._note(*chosen.notes)
+            encoder = TableEncoder(
+                self._impute,
+                self._max_categories,
+                forms=chosen.forms,
+                buckets=dict.fromkeys(chosen.texts, self._text_features),
+            )
+            if is_csv(path):
+                found = resolved(path, self.file_options)
+                encoder.csv = {key: str(found[key]) for key in ("separator", "decimal")}
         hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
-        features, divide_by = chosen.names, [*self.split_columns.values(), *hints]
         for subset, frame in frames.items():
-            check_columns(frame, features, self._paths[subset], _option(subset))
+            check_columns(frame, chosen.names, self._paths[subset], _option(subset))
             _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
-            if not fitted:
-                _check_size(frame, features)
-                self._look_at_gaps(subset, frame, chosen)
+            if self.fitted is None and self._impute:
+                self._describe_gaps(subset, frame, chosen)
         every = pd.concat([frame[self.targets] for frame in frames.values()])
         targets = TableTargets(self.task, self.targets, every)
         self._note(*targets.notes)
         self.class_names = targets.class_names
-        encoder = self.fitted or TableEncoder(
-            self._impute,
-            self._max_categories,
-            forms=chosen.forms,
-            buckets=dict.fromkeys(chosen.texts, self._text_features),
-        )
-        if not fitted and is_csv(path):
-            encoder.csv = {
-                key: str(resolved(path, self.file_options)[key]) for key in ("separator", "decimal")
-            }
         return {
             subset: Unfitted(
-                frame[features],
+                frame[chosen.names],
                 targets.encode(frame),
                 encoder,
                 _row_names(frame),
-                {name: self._as_times(frame[name]) for name in divide_by if name in frame},
+                {
+                    name: self._as_times(frame[name])
+                    for name in (*self.split_columns.values(), *hints)
+                    if name in frame
+                },
                 hints,
             )
             for subset, frame in frames.items()
@@ -333,35 +314,32 @@ class Table:
                 f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
                 hint="choose another column",
             )
-        if len(kept) < len(frame):
-            self._note(
-                f"{path}: {counted(len(frame) - len(kept), 'row')} of {len(frame):,} without a target "
-                f"{'are' if len(frame) - len(kept) > 1 else 'is'} left out"
-            )
-        _check_size(kept, self.targets)
-        _check_values(kept, self.targets, "target")
+        if number := len(frame) - len(kept):
+            left = f"{counted(number, 'row')} of {len(frame):,} without a target"
+            self._note(f"{path}: {left} {'are' if number > 1 else 'is'} left out")
+        for name in self.targets:
+            if (wrong := _missing(kept[name])).any():
+                row, number = int(kept.index[int(wrong.argmax())]), int(wrong.sum())
+                mend = "data.source.missing=impute, or " if kept[name].isna().any() else ""
+                raise DataError(
+                    f"data: the target column {name!r} has no finite value in row {row} (rows count from 0)",
+                    hint=f"{mend}leave such rows out ({number} of {len(wrong)})",
+                )
         return kept
 
-    def _look_at_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
-        """Refuse missing values, or say what is done about them."""
-        if not self._impute:
-            _check_values(frame, chosen.names, "feature")
+    def _describe_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
+        missing = {name: found for name in chosen.names if (found := _missing(frame[name])).any()}
+        if not missing:
             return
-        missing = {name: _missing(frame[name]) for name in chosen.names}
-        gaps = {name: int(found.sum()) for name, found in missing.items()}
         filled = [
-            f"{name} ({gaps[name]:,}, {_filled_with(frame[name], name in chosen.texts)})"
-            for name in chosen.names
-            if gaps[name]
+            f"{name} ({int(found.sum()):,}, {_filled_with(frame[name], name in chosen.texts)})"
+            for name, found in missing.items()
         ]
-        if filled:
-            more = f", and {len(filled) - NAMED} more columns" if len(filled) > NAMED else ""
-            rows = int(np.logical_or.reduce(list(missing.values())).sum())
-            of = f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''}"
-            self._note(
-                f"{of} have missing values, which are filled in: {', '.join(filled[:NAMED])}{more}; "
-                "data.source.missing=error refuses them"
-            )
+        rows = int(np.logical_or.reduce(list(missing.values())).sum())
+        self._note(
+            f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
+            f"values, which are filled in: {listed(filled)}; data.source.missing=error refuses them"
+        )
 
     def _as_times(self, column: pd.Series[Any]) -> pd.Series[Any]:
         """Dates written as 31.12.2024 as such, so that they can be ordered; anything else as it is."""
@@ -414,16 +392,11 @@ def _names(option: str, given: Any) -> list[str]:
 
 
 def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
-    """Dates as such, and categories as text, whatever they look like."""
+    """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in forms.items():
-        read = as_dates(frame[name], form)
-        if (wrong := (read.isna() & frame[name].notna()).to_numpy()).any():
-            raise DataError(
-                f"data: {str(frame[name][wrong].iloc[0])[:40]!r} in the column {name!r}, row "
-                f"{int(frame.index[int(wrong.argmax())])} (rows count from 0), is not a date like others",
-                hint=f"rewrite it, or {override('data.source.exclude', [name])}",
-            )
-        frame[name] = read
+        dates = as_dates(frame[name], form)
+        if (dates.isna() == frame[name].isna()).all():
+            frame[name] = dates
     for name in categories:
         if name in frame and is_number(frame[name]):
             frame[name] = category_texts(frame[name]).reindex(frame.index)
@@ -447,32 +420,3 @@ def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:
     if pd.api.types.is_float_dtype(column):
         missing = missing | np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return missing
-
-
-def _check_values(frame: pd.DataFrame, names: Sequence[str], what: str) -> None:
-    for name in names:
-        column = frame[name]
-        wrong = _missing(column)
-        if wrong.any():
-            row = int(frame.index[int(wrong.argmax())])
-            mend = "data.source.missing=impute, or " if what == "feature" or column.isna().any() else ""
-            raise DataError(
-                f"data: the {what} column {name!r} has no finite value in row {row} (rows count from 0)",
-                hint=f"{mend}leave such rows out ({int(wrong.sum())} of {len(wrong)})",
-            )
-
-
-def _check_size(frame: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse numbers that are infinite in the type that they will have."""
-    for name in names:
-        if pd.api.types.is_float_dtype(frame[name]):
-            values = np.abs(frame[name].to_numpy(dtype=np.float64, na_value=np.nan))
-            large = (values > np.finfo(np.float32).max) & np.isfinite(values)
-            if large.any():
-                row = int(frame.index[int(large.argmax())])
-                raise DataError(
-                    f"data: the column {name!r} has {values[large][0]:.3g} in row {row} (rows count from 0), "
-                    "too large for 32-bit numbers",
-                    hint="scale the column, leave such rows out, or "
-                    + override("data.source.exclude", [name]),
-                )

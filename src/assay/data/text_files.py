@@ -8,16 +8,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 import torch
 from typing_extensions import override
 
-from assay.data.alphabet import END, Alphabet
 from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.source_paths import check_path
-from assay.data.tokenizer import Tokenizer, check_tokenizer
+from assay.data.tokenizer import END, Alphabet, Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
 from assay.task.language_modelling import run_lengths
@@ -140,11 +139,8 @@ def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple
     return texts, digest.hexdigest(), notes
 
 
-TOKENS: Final = ("bytes", "characters", "bpe")
 _VOCAB_SIZE: Final = 1024
 _BLOCK: Final = 1 << 20
-_ON_BAD: Final = ("error", "skip")
-SPLITS: Final = ("auto", "files", "folders", "tail")
 _FEW_FILES: Final = 10
 """Below which a subset of them would be one file or none."""
 
@@ -194,19 +190,15 @@ class TextFiles:
         *,
         context_length: int = 128,
         pattern: str | None = None,
-        tokens: str = "bytes",
+        tokens: Literal["bytes", "characters", "bpe"] = "bytes",
         vocab_size: int | None = None,
-        split_by: str = "auto",
+        split_by: Literal["auto", "files", "folders", "tail"] = "auto",
         val: float = 0.1,
         test: float = 0.1,
         seed: int = 0,
         stride: int | None = None,
-        on_bad: str = "error",
+        on_bad: Literal["error", "skip"] = "error",
     ) -> None:
-        choices = {"tokens": (tokens, TOKENS), "split_by": (split_by, SPLITS), "on_bad": (on_bad, _ON_BAD)}
-        for name, (value, known) in choices.items():
-            if value not in known:
-                raise ValueError(f"{name}={value!r}: expected one of {', '.join(known)}")
         if tokens == "bpe":
             check_tokenizer(tokens, vocab_size or _VOCAB_SIZE)
         elif vocab_size is not None:
@@ -299,18 +291,15 @@ class TextFiles:
     ) -> Samples:
         kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
         encoded = [_encoded(codec, one.text, kind) for one in texts]
-        tokens = torch.empty(sum(len(one) + 1 for one in encoded), dtype=kind)
-        starts = [0]
-        for one in encoded:
-            end = starts[-1] + len(one)
-            tokens[starts[-1] : end] = one
-            tokens[end] = END
-            starts.append(end + 1)
-        if isinstance(codec, Alphabet) and (
-            number := int(torch.isin(tokens, torch.tensor(codec.never)).sum())
-        ):
+        end = torch.full((1,), END, dtype=kind)
+        tokens = torch.cat([part for one in encoded for part in (one, end)])
+        starts = [0, *accumulate(len(one) + 1 for one in encoded)]
+        unknown = (
+            int(torch.isin(tokens, torch.tensor(codec.never)).sum()) if isinstance(codec, Alphabet) else 0
+        )
+        if unknown:
             told = (
-                f"data.source.tokens=characters: {number:,} of {len(tokens):,} characters of the {subset} "
+                f"data.source.tokens=characters: {unknown:,} of {len(tokens):,} characters of the {subset} "
                 "subset are not in the training subset: each counts as the same unknown one, and as no byte; "
                 "data.source.tokens=bytes has none"
             )

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class TextTable:
         text_encoder: Makes token ids of the texts.
         text: As given.
         targets: Columns to predict.
+        file_options: As in `assay.data.table.Table`, and so `split_columns`.
         fitted: An encoder that has learned, set before `read()`.
 
     Raises:
@@ -69,15 +70,13 @@ class TextTable:
         vocab_size: int = 8192,
         max_length: int = 256,
         lowercase: bool = True,
-        missing: str = "error",
+        missing: Literal["error", "drop"] = "error",
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
         na_values: Sequence[str] = (),
         sheet: str | None = None,
     ) -> None:
-        if missing not in ("error", "drop"):
-            raise ValueError(f"missing={missing!r}: expected error or drop")
         self._table = Table(
             path,
             target,
@@ -100,30 +99,10 @@ class TextTable:
         self._drop = missing == "drop"
         self._said: tuple[str, ...] = ()
         self.fitted: TextEncoder | None = None
-
-    @property
-    def task(self) -> TaskName:
-        """What is predicted; there after `read()`."""
-        return self._table.task
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """One name per class or label, none for a regression; there after `read()`."""
-        return self._table.class_names
-
-    @property
-    def file_options(self) -> dict[str, Any]:
-        """How files are read."""
-        return self._table.file_options
-
-    @property
-    def split_columns(self) -> Mapping[str, str]:
-        """As in `assay.data.table.Table`."""
-        return self._table.split_columns
-
-    @split_columns.setter
-    def split_columns(self, columns: Mapping[str, str]) -> None:
-        self._table.split_columns = columns
+        self.file_options = self._table.file_options
+        self.split_columns: Mapping[str, str] = {}
+        self.task: TaskName = "multiclass"
+        self.class_names: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -133,12 +112,14 @@ class TextTable:
     def read(self) -> Mapping[str, Unfitted]:
         """The subsets given, to be encoded once the training rows are known: token ids `[N, max_length]`."""
         self._said = ()
+        self._table.split_columns = self.split_columns
         self._table.fitted = encoder = self.fitted or self.text_encoder
         try:
             given = self._table.read()
         except DataError as error:  # it leaves rows out, and fills nothing in
             hint = error.hint.replace("data.source.missing=impute", "data.source.missing=drop")
             raise DataError(error.message, hint=hint) from error
+        self.task, self.class_names = self._table.task, self._table.class_names
         subsets = {subset: self._with_texts(subset, data) for subset, data in given.items()}
         first = next(iter(subsets.values())).raw[encoder.column]
         if self.fitted is None and len(first) > 1 and first.nunique() == 1:

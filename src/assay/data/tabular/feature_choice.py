@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import pandas as pd
 
-from assay.data.tabular.column_kind import find_format, has_times, is_number, kind_of, to_numbers
+from assay.data.tabular.column_kind import find_format, is_number, kind_of, to_numbers
 from assay.data.tabular.table_file import check_columns
 from assay.errors import DataError
 from assay.quoting import override
@@ -56,15 +56,17 @@ def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskNa
 
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
     """Whether a target is predicted as a number, and a note where that could be meant otherwise."""
-    different = values.nunique() if not values.empty else 0
+    different = values.nunique()
     if not is_number(values):
         _check_classes(values, name, different)
         return False, ""
-    if pd.api.types.is_float_dtype(values):
-        integral = bool((values == np.floor(values)).all())
-        note = f"the target {name!r} has {different} different values and is predicted as a number"
-        few = integral and 1 < different <= 10
-        return True, f"{note}; for classes: data.source.task=multiclass" if few else ""
+    is_float = pd.api.types.is_float_dtype(values)
+    note = (
+        f"the target {name!r} has {different:,} different {'values' if is_float else 'integers'} and is "
+        "predicted as a number; for classes: data.source.task=multiclass"
+    )
+    if is_float:
+        return True, note if 1 < different <= _FEW and bool((values == np.floor(values)).all()) else ""
     if pd.api.types.is_bool_dtype(values) or different <= 2:
         return False, ""
     is_rare = values.value_counts().min() < 3  # such a class cannot be in all subsets: these may be counts
@@ -76,8 +78,7 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
             "or classes?",
             hint="data.source.task=regression, or data.source.task=multiclass",
         )
-    note = f"the target {name!r} has {different:,} different integers and is predicted as a number"
-    return True, f"{note}; for classes: data.source.task=multiclass"
+    return True, note
 
 
 def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
@@ -118,12 +119,14 @@ def leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str
 
 
 def _how(feature: Series[Any], target: Series[Any]) -> str:
-    if feature.astype(str).equals(target.astype(str)):
-        return "the two columns are equal" if target.nunique() > 1 else ""
-    if is_number(feature) and is_number(target) and target.nunique() > 2:
-        return _in_another_unit(feature.to_numpy(dtype=float), target.to_numpy(dtype=float))
     different = target.nunique()
-    if different < 2 or feature.nunique() != different or 2 * different > len(target):
+    if different < 2:
+        return ""
+    if feature.astype(str).equals(target.astype(str)):
+        return "the two columns are equal"
+    if is_number(feature) and is_number(target) and different > 2:
+        return _in_another_unit(feature.to_numpy(dtype=float), target.to_numpy(dtype=float))
+    if 2 * different > len(target) or feature.nunique() != different:
         return ""
     pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
     return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
@@ -186,8 +189,7 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
     kinds = {name: kind_of(frame[name]) for name in chosen.names if name not in asked.categories}
     chosen.kinds = kinds
     if asked.features is None:
-        _check_unclear(frame, asked, kinds)
-        _leave_out_unfit(frame, asked, chosen, kinds)
+        _leave_out_unfit(frame, asked, chosen)
     for name in chosen.names:
         kind = kinds.get(name, ("category", ""))[0]
         if kind == "date":
@@ -205,68 +207,64 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
     return chosen
 
 
-def _check_unclear(frame: pd.DataFrame, asked: Asked, kinds: dict[str, tuple[Any, str]]) -> None:
-    unclear = [name for name, (kind, _) in kinds.items() if kind == "unclear" and name not in asked.keep]
+def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
+    left_out: dict[str, str] = {}
+    unclear: list[str] = []
+    hashed = ""
+    for name, (kind, why) in chosen.kinds.items():
+        if name in asked.keep:
+            continue
+        if kind == "unclear":
+            unclear.append(name)
+        elif len(frame) > 1 and frame[name].nunique() == 1:
+            left_out[name] = "one value in all rows"
+        elif why and kind != "date" and not (kind == "text" and asked.hash_text):
+            left_out[name] = why
+            hashed = "; for the words of texts: data.source.text=hash" if kind == "text" else hashed
     if unclear:
         them = "it" if len(unclear) == 1 else "them"
         raise DataError(
-            f"data: {_listed([f'the column {name!r} is {kinds[name][1]}' for name in unclear])}",
+            f"data: {listed([f'the column {name!r} is {chosen.kinds[name][1]}' for name in unclear])}",
             hint=f"{to_numbers(*(frame[name] for name in unclear))}; "
             f"{_override(asked, 'exclude', *unclear)} leaves {them} out, "
             f"{_override(asked, 'keep', *unclear)} takes {them} as categories",
         )
-
-
-def _leave_out_unfit(
-    frame: pd.DataFrame, asked: Asked, chosen: Features, kinds: dict[str, tuple[Any, str]]
-) -> None:
-    left_out: dict[str, str] = {}
-    texts: list[str] = []
-    for name, (kind, why) in kinds.items():
-        if name in asked.keep:
-            continue
-        if len(frame) > 1 and frame[name].nunique() == 1:
-            left_out[name] = "one value in all rows"
-        elif why and kind != "date" and not (kind == "text" and asked.hash_text):
-            left_out[name] = why
-            texts += [name] if kind == "text" else []
     if left_out:
-        listed = "; ".join(f"{name} ({why})" for name, why in left_out.items())
+        reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         able = next((name for name in left_out if not frame[name].isna().all()), "")
         keep = f"; to use one: {_override(asked, 'keep', able)}" if able else ""
-        hashed = "; for the words of texts: data.source.text=hash" if texts else ""
-        chosen.notes.append(f"left out of the features: {listed}{keep}{hashed}")
+        chosen.notes.append(f"left out of the features: {reasons}{keep}{hashed}")
         chosen.names = [name for name in chosen.names if name not in left_out]
 
 
 def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
     if chosen.forms:
-        listed = [f"{name} such as {_example(frame[name])!r}" for name in chosen.forms]
-        forms = [f" ({form})" if form.startswith("%") else "" for form in chosen.forms.values()]
-        hour = ", hour" if any(has_times(frame[name], form) for name, form in chosen.forms.items()) else ""
+        dates = [
+            f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' if '%' in form else ''}"
+            for name, form in chosen.forms.items()
+        ]
+        hour = (
+            ", hour" if any(frame[name].astype(str).str.contains(":").any() for name in chosen.forms) else ""
+        )
         chosen.notes.append(
             f"dates become year, month, weekday{hour} and days since the first, those that vary: "
-            f"{_listed([text + form for text, form in zip(listed, forms, strict=True)])}"
+            f"{listed(dates)}"
         )
     if chosen.texts:
-        chosen.notes.append(f"the words of texts are hashed: {_listed(chosen.texts)}")
-    few = {name: frame[name].nunique() for name in chosen.names if _is_few_integers(frame[name])}
-    few = {name: number for name, number in few.items() if name not in asked.categories}
+        chosen.notes.append(f"the words of texts are hashed: {listed(chosen.texts)}")
+    few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
     if few:
-        listed = [f"{name} ({number} values)" for name, number in few.items()]
+        values = listed([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
-            f"integers with few values are taken as numbers: {_listed(listed)}; as categories: "
-            f"{_override(asked, 'categories', next(iter(few)))}"
+            f"integers with few values are taken as numbers: {values}; as categories: "
+            f"{_override(asked, 'categories', few[0])}"
         )
 
 
-def _listed(texts: Sequence[str]) -> str:
+def listed(texts: Sequence[str]) -> str:
+    """The first of some columns, and how many more there are."""
     more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
     return f"{', '.join(texts[:NAMED])}{more}"
-
-
-def _example(column: pd.Series[Any]) -> str:
-    return str(column.dropna().iloc[0])[:40]
 
 
 def _is_few_integers(column: pd.Series[Any]) -> bool:
@@ -280,14 +278,14 @@ def _check_leaks(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:
         name, how = leak(frame, names, target)
+        given_away = f"the column {name!r} gives the target {target!r} away: {how}"
         if name and len(chosen.names) > 1:
             raise DataError(
-                f"data: the column {name!r} gives the target {target!r} away: {how}",
+                f"data: {given_away}",
                 hint=f"{_override(asked, 'exclude', name)}; where it is known before the target: "
                 f"{_override(asked, 'keep', name)}",
             )
-        if name:  # nothing else to predict from: it cannot be a slip
-            chosen.notes.append(f"the column {name!r} gives the target {target!r} away: {how}")
+        chosen.notes += [given_away] if name else []  # nothing else to predict from: it cannot be a slip
 
 
 def _override(asked: Asked, option: str, *columns: str) -> str:

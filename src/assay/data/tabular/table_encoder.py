@@ -138,7 +138,8 @@ class TableEncoder:
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Learn the categories, and the values to fill in."""
-        kinds = {str(name): "words" if name in self._buckets else _kind(raw[name]) for name in raw.columns}
+        known = dict.fromkeys(self._buckets, "words") | dict.fromkeys(self._forms, "date")
+        kinds = {str(name): known.get(name) or _kind(raw[name]) for name in raw.columns}
         training = raw.iloc[rows]
         learn = {
             "words": self._learn_words,

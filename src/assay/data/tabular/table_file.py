@@ -42,7 +42,6 @@ _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
-_RENAMED: Final = re.compile(r"\.\d+$")
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
@@ -205,20 +204,12 @@ def read_table(
             frame = _read_whole(path, key, columns=columns, sheet=sheet, na_values=na_values, texts=texts)
     if any(name is not None for name in frame.index.names):  # Parquet keeps pandas' index apart
         frame = frame.reset_index()
-    if is_csv(path):
-        check_names(path, key, csv["separator"], list(map(str, frame.columns)), encoding)
     frame.columns = frame.columns.map(str)
     if columns is not None:
         frame = frame[[name for name in frame if name in columns]]
     if frame.empty and not frame.columns.empty:
         raise DataError(f"{key} has no rows", hint="give a table with samples")
     _check_unique(frame.columns, key)
-    if frame.shape[1] == 1 and is_csv(path):
-        check_separator(frame.columns, key, csv["separator"])
-    if is_csv(path) and columns is None:
-        _check_quotes(frame, key, csv["separator"], csv["decimal"])
-        if frame.iloc[:, -1].isna().any():  # pandas takes fields that are not there for missing values
-            _check_widths(path, key, csv)
     return plain_numbers(frame.reset_index(drop=True))
 
 
@@ -266,20 +257,25 @@ def _read_whole(
 def _read_csv(
     path: str,
     key: str,
-    csv: Mapping[str, str],
+    dialect: Mapping[str, str],
     *,
     na_values: Sequence[str],
     columns: Sequence[str] | None,
     texts: Sequence[str],
 ) -> pd.DataFrame:
+    separator, decimal, encoding = dialect["separator"], dialect["decimal"], dialect["encoding"]
+    header = _header(path, separator, encoding)
+    _check_unique(header, key)
+    if len(header) == 1:
+        check_separator(header, key, separator)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
-            return pd.read_csv(
+            frame = pd.read_csv(
                 path,
-                sep=csv["separator"],
-                decimal=csv["decimal"],
-                encoding=csv["encoding"],
+                sep=separator,
+                decimal=decimal,
+                encoding=encoding,
                 na_values=list(na_values),
                 dtype=dict.fromkeys(texts, str),
                 usecols=None if columns is None else lambda name: str(name) in columns,
@@ -288,15 +284,27 @@ def _read_csv(
                 engine="c",
             )
         except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-            check_separator(_header(path, csv["separator"], csv["encoding"]), key, csv["separator"])
-            _check_widths(path, key, csv)
+            check_separator(header, key, separator)
+            _check_widths(path, key, dialect)
             raise ValueError(str(error)) from error
+    if columns is None:
+        _check_quotes(frame, key, separator, decimal)
+        if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
+            _check_widths(path, key, dialect)
+    return frame
 
 
-def _header(path: str | Path, separator: str, encoding: str) -> pd.Index[str]:
-    options: Any = {"sep": separator, "encoding": encoding, "encoding_errors": "replace"}
-    names: pd.Index[str] = pd.read_csv(path, **options, nrows=0, index_col=False).columns.map(str)
-    return names
+def _header(path: str | Path, separator: str, encoding: str) -> list[str]:
+    """Names of the columns, as pandas calls those without one, but none of several renamed."""
+    record = next(read_records(path, separator, encoding), None)
+    if record is None:
+        raise ValueError("No columns to parse from file")
+    text = record.text.lstrip("\ufeff")
+    spaced = separator == r"\s+"
+    text = text.replace("\t", " ").strip(" \r\n") if spaced else text
+    options: Any = {"delimiter": " " if spaced else separator, "skipinitialspace": spaced}
+    names = next(csv.reader(StringIO(text, newline=""), **options))
+    return [name or f"Unnamed: {at}" for at, name in enumerate(names)]
 
 
 def _read_excel(
@@ -326,16 +334,6 @@ def _check_unique(names: Any, key: str) -> None:
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
 
 
-def check_names(
-    path: str | Path, where: str, separator: str, names: Sequence[str], encoding: str = "utf-8"
-) -> None:
-    """Refuse a CSV file that has two columns of one name: pandas calls the second of them `name.1`."""
-    if any(_RENAMED.sub("", name) in names for name in names if _RENAMED.search(name)):
-        options: Any = {"sep": separator, "nrows": 1, "header": None, "index_col": False, "dtype": str}
-        options |= {"keep_default_na": False, "encoding": encoding, "encoding_errors": "replace"}
-        _check_unique(pd.read_csv(path, **options).iloc[0], where)
-
-
 def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
     """Refuse names of columns that a table does not have."""
     known = list(frame.columns)
@@ -346,12 +344,11 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             more = ", …" if len(known) > 20 else ""
             key = option if option.startswith("data.") else f"data.source.{option}"
             raise DataError(
-                f"{key}: {path} has no column {name!r}{meant}",
-                hint=f"columns: {', '.join(known[:20])}{more}",
+                f"{key}: {path} has no column {name!r}{meant}", hint=f"columns: {', '.join(known[:20])}{more}"
             )
 
 
-def check_separator(names: pd.Index[str], key: str, separator: str) -> None:
+def check_separator(names: Sequence[str], key: str, separator: str) -> None:
     """Refuse a header in which another sign stands more often than what it was split by."""
     for sign in SEPARATORS:
         if sign != separator and sum(str(name).count(sign) for name in names) >= len(names):
@@ -440,8 +437,8 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
             return [str(name) for name in pq.read_schema(path).names]
         if not is_csv(path):
             return list(map(str, _read_whole(path, str(path), sheet=others.get("sheet")).columns))
-        names = list(_header(path, separator, encoding))
-        check_names(path, str(path), separator, names, encoding)
+        names = _header(path, separator, encoding)
+        _check_unique(names, str(path))
     return names
 
 
@@ -464,7 +461,7 @@ def table_chunks(
         encoder.check_columns(names)
     except DataError as error:
         if is_csv(path):
-            check_separator(pd.Index(names), str(path), separator)
+            check_separator(names, str(path), separator)
         raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
     texts = text_columns(encoder)
     with _explain_errors(str(path)):
