@@ -363,20 +363,17 @@ def divided(given_source: Any) -> Callable[..., Splits]:
     return read
 
 
-def test_parts_share_one_tensor(divided: Callable[..., Splits]) -> None:
-    whole = samples()
-    subsets = divided({"all": whole})
-    assert all(data is whole for data in subsets.data.values())
-    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 70, "val": 10, "test": 20}
-    assert sorted(np.concatenate(list(subsets.rows.values()))) == list(range(100))
-
-
-def test_official_parts_are_kept(divided: Callable[..., Splits]) -> None:
-    subsets = divided({"train": samples(), "test": samples(HALVES[:30])})
-    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 90, "val": 10, "test": 30}
-    assert subsets.data["val"] is subsets.data["train"]
-    subsets = divided({"train": samples(), "test": samples(HALVES[:30]), "val": samples(HALVES[:5])})
-    assert {name: len(rows) for name, rows in subsets.rows.items()} == {"train": 100, "val": 5, "test": 30}
+def test_official_parts_are_kept_and_parts_share_one_tensor(divided: Callable[..., Splits]) -> None:
+    whole, test = samples(), samples(HALVES[:30])
+    for parts, sizes in (
+        ({"all": whole}, (70, 10, 20)),
+        ({"train": whole, "test": test}, (90, 10, 30)),
+        ({"train": whole, "test": test, "val": samples(HALVES[:5])}, (100, 5, 30)),
+    ):
+        subsets = divided(parts)
+        assert tuple(len(subsets.rows[name]) for name in ("train", "val", "test")) == sizes
+        assert subsets.data["train"] is whole
+        assert (subsets.data["val"] is whole) == ("val" not in parts)
 
 
 def test_spec_counts_the_training_subset(divided: Callable[..., Splits]) -> None:

@@ -82,32 +82,6 @@ def test_numbers_stay_and_categories_become_columns(
     assert datamodule.spec.input_shape == (7,)
 
 
-TASKS: list[tuple[Any, dict[str, Any], str, tuple[int, ...]]] = [
-    ("height", {}, "regression", (40, 1)),
-    ("age", {}, "regression", (40, 1)),
-    ("rooms", {}, "multiclass", (40,)),
-    ("kind", {"task": "binary"}, "binary", (40,)),
-    (["smokes", "smokes2"], {}, "multilabel", (40, 2)),
-    (["height", "age"], {"task": "regression"}, "regression", (40, 2)),
-]
-
-
-@pytest.mark.parametrize(("target", "options", "task", "shape"), TASKS)
-def test_the_task_goes_by_the_target(
-    tmp_path: Path, target: Any, options: dict[str, Any], task: str, shape: tuple[int, ...]
-) -> None:
-    table = frame()
-    table["smokes2"] = ~table["smokes"]
-    source = Table(save(table, tmp_path), target, **options)
-    data = source.read()["all"]
-    assert (source.task, data.targets.shape) == (task, shape)
-    assert data.targets.dtype == (torch.float32 if task == "regression" else torch.int64)
-    if task not in {"multiclass", "binary"}:
-        np.testing.assert_allclose(
-            data.targets.numpy(), table[[target] if isinstance(target, str) else target], rtol=1e-6
-        )
-
-
 def test_nothing_leaks_from_the_other_subsets(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     """The median and the categories are those of the training rows, and what is filled in is said."""
     table = frame(60).astype({"age": float})
@@ -147,11 +121,6 @@ PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
 @pytest.mark.parametrize(
     ("table", "options", "message", "hint"),
     [
-        (
-            {"missing": "error"},
-            "'height' has no finite value in row 3",
-            "=impute",
-        ),
         (frame(), {"target": "kindd"}, "has no column 'kindd'; did you mean 'kind'?", "columns: age, height"),
         (frame(), {"features": ["agee"]}, "data.source.features: ", "columns: age"),
         (frame(), {"exclude": ["agee"]}, "data.source.exclude: ", "columns: age"),

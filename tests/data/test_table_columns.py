@@ -161,20 +161,6 @@ def test_what_is_decided_of_each_column() -> None:
     assert (hashed.texts, "remark" in hashed.names) == (["remark"], True)
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({}, "is the day or the month first"),
-        ({"categories": ["xx"]}, r"data\.source\.categories: rows\.csv has no column 'xx'"),
-        ({"categories": ["y"]}, "'y' is the target"),
-        ({"features": ["x"], "exclude": ["x"]}, "no column is left to predict from"),
-    ],
-)
-def test_what_is_asked_about(asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        choose_features(FRAME, Asked(["y"], **asked), "rows.csv")
-
-
 PRICES = [f"{price:,}.50" for price in range(100_000, 140_000, 1_000)]
 
 
@@ -199,14 +185,6 @@ def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) ->
     with pytest.raises(DataError) as stored:
         choose_features(FRAME.assign(area=[*map(str, range(40))]), Asked(["y"], day_first=True), "x")
     assert stored.value.hint.startswith("store them as numbers, not as text; ")
-
-
-@pytest.mark.parametrize(("option", "used"), [("exclude", 0), ("keep", 2)])
-def test_what_is_offered_for_them_is_a_way_on(option: str, used: int) -> None:
-    options: dict[str, Any] = {option: ["price", "area"]}
-    frame = FRAME.assign(price=PRICES, area=AREAS)
-    chosen = choose_features(frame, Asked(["y"], day_first=True, **options), "rows.csv")
-    assert len({"price", "area"} & {*chosen.names}) == used
 
 
 DRAW = np.random.default_rng(0)

@@ -20,11 +20,8 @@ from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # scik
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # scikit-learn ships no types
 
-from assay.data.tabular.table_encoder import Column, TableEncoder, check_columns, judge_rows
+from assay.data.tabular.table_encoder import Column, TableEncoder, judge_rows
 from assay.errors import DataError
-
-CITY = Column("city", "category", codes={"Bonn": 0, "Aue": 1, "Ulm": 1}, other=1)
-
 
 BUILT = Column("built", "date", 30.0, parts=("elapsed", "month"), start=10.0)
 
@@ -32,19 +29,6 @@ BUILT = Column("built", "date", 30.0, parts=("elapsed", "month"), start=10.0)
 def test_a_missing_date_is_filled_in_part_by_part() -> None:
     assert BUILT.fills == (20.0, 1.0)  # 1970-01-31
     assert math.isnan(Column("size", "number").fills[0])
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["size"], "the table has no columns 'city', 'built', which the model was trained on"),
-        (["city", "built", "city"], "the table has two columns called 'city'"),
-    ],
-)
-def test_a_table_has_each_column_once(names: list[str], message: str) -> None:
-    check_columns([CITY, BUILT], ["built", "city", "more"])
-    with pytest.raises(DataError, match=message):
-        check_columns([CITY, BUILT], names)
 
 
 ROWS = np.arange(150)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from assay.data.data_module import DataModule
 from assay.data.stdlib_docs import TOPICS, StdlibDocs
 from assay.data.text_encoder import TextEncoder
-from assay.data.text_files import Text, TextFiles, by_files, by_tail, find, read, standard_library
+from assay.data.text_files import Text, TextFiles, by_tail, find, read, standard_library
 from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Alphabet, Tokenizer, in_house
 from assay.errors import DataError
 
@@ -226,16 +226,6 @@ SHARES = {"val": 0.1, "test": 0.2}
 
 
 FILES = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]
-
-
-def test_files_are_whole_and_in_one_subset() -> None:
-    subsets = by_files(FILES, SHARES, 0)
-    assert sorted(one.name for some in subsets.values() for one in some) == [one.name for one in FILES]
-    total = sum(len(one.text) for one in FILES)
-    for subset, share in SHARES.items():
-        size = sum(len(one.text) for one in subsets[subset]) / total
-        assert share <= size < share + 0.06
-    assert by_files(FILES, SHARES, 0) == subsets != by_files(FILES, SHARES, 1)
 
 
 @given(st.lists(st.text("ab\n", min_size=1, max_size=30), min_size=1, max_size=6))
