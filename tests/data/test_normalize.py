@@ -148,11 +148,6 @@ def test_bytes_are_taken_from_0_to_1() -> None:
     np.testing.assert_allclose(found.mean, inputs[5:45].double().numpy().mean(0) / 255)
 
 
-def test_token_ids_have_no_statistics() -> None:
-    found = of(Samples(torch.ones(50, 6, dtype=torch.int32), torch.zeros(50).long()))
-    assert found == ((), (), ())
-
-
 def test_real_targets_alone_are_standardised(given_source: Any) -> None:
     values = torch.randn(60, 2, generator=torch.Generator().manual_seed(1)) * 30 + 100
     values[:, 1] = torch.arange(60) % 2

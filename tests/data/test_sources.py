@@ -129,7 +129,7 @@ def test_an_attribute_that_divides(data_module: Callable[..., DataModule]) -> No
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
-def test_classes_can_be_learned(task: TaskName, num_classes: int, dtype: str) -> None:
+def test_classes_can_be_learned(task: TaskName, num_classes: int, dtype: Any) -> None:
     source = Synthetic(task, 1500, [3, 4, 4], num_classes, dtype=dtype)
     samples = source.read()["all"]
     assert (samples.inputs.shape, samples.inputs.dtype) == ((1500, 3, 4, 4), getattr(torch, dtype))

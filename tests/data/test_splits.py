@@ -378,14 +378,12 @@ def test_official_parts_are_kept_and_parts_share_one_tensor(divided: Callable[..
 
 def test_spec_counts_the_training_subset(divided: Callable[..., Splits]) -> None:
     targets = torch.cat([torch.zeros(60, dtype=torch.int64), torch.ones(40, dtype=torch.int64)])
-    first, labels, numbers = torch.zeros(1, 2), torch.tensor([[1, 0, 1]] * 50), torch.rand(50, 2)
+    first, labels = torch.zeros(1, 2), torch.tensor([[1, 0, 1]] * 50)
     spec = divided({"all": samples(targets)}, thin_classes=0.5).describe(first, (), ())
     assert spec.class_counts == (42, 21)
     assert (spec.num_train, spec.num_val, spec.num_test) == (63, 10, 20)
     spec = divided({"all": samples(labels)}, "multilabel", ("x", "y", "z")).describe(first, (), ())
     assert (spec.num_classes, spec.class_counts, spec.num_targets) == (3, (35, 0, 35), 0)
-    spec = divided({"all": samples(numbers)}, "regression", ()).describe(first, (), ())
-    assert (spec.num_classes, spec.class_counts, spec.num_targets) == (0, (), 2)
 
 
 def test_the_digest_tells_contents_and_division(given_source: Any) -> None:
