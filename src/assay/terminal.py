@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, Final, final
 
 import rich.console
 from rich.segment import Segment
+from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from rich.console import ConsoleOptions, RenderableType
@@ -104,6 +105,19 @@ class Console(rich.console.Console):
                 yield segment
             else:
                 yield Segment(printable(segment.text), segment.style)
+
+
+def print_rows(
+    console: Console, rows: Sequence[Sequence[str]], styles: Sequence[str] = ("", "cyan", "dim", "dim")
+) -> None:
+    """Print aligned columns, one line per row whatever the width: for grep."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = Text(" ")
+        for cell, width, style in zip(row, widths, styles, strict=False):
+            line.append(f" {cell:<{width}} ", style=style)
+        line.rstrip()
+        console.print(line)
 
 
 class _PrintableFormatter(logging.Formatter):

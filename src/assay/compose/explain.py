@@ -15,6 +15,7 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.source_location import shortened, split
 from assay.config.tree import walk
 from assay.errors import ConfigError
+from assay.terminal import print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +110,7 @@ def say(console: Console, found: Explanation) -> None:
         line.append(f"  {found.remark}", style="not bold")
     console.print(line)
     # The newest first: what counts, then what it overrode.
-    _print_rows(
+    print_rows(
         console,
         [
             ("over" if number else "set by", one.where, one.override or shortened(one.text))
@@ -123,7 +124,7 @@ def say(console: Console, found: Explanation) -> None:
         console.print()
         over = [f"overridden: {one.overridden}" if one.overridden else "" for one in found.keys]
         rows = [(one.key, shortened(one.value), one.where) for one in found.keys]
-        _print_rows(console, [(*row, note) for row, note in zip(rows, over, strict=True)])
+        print_rows(console, [(*row, note) for row, note in zip(rows, over, strict=True)])
 
 
 def _is_one_value(entry: Entry) -> bool:
@@ -176,17 +177,6 @@ def _rows_below(node: tuple[str, ...], found: Origins, entries: _Entries) -> lis
             value, _ = _raw_and_resolved(entry, chain)
             rows.append(Key(entry.key, value, chain[-1].where if chain else ""))
     return rows
-
-
-def _print_rows(console: Console, rows: Sequence[tuple[str, ...]]) -> None:
-    """Aligned columns; one line a row in a pipe, whatever the width."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = Text(" ")
-        for cell, width, style in zip(row, widths, ("", "cyan", "dim", "dim"), strict=False):
-            line.append(f" {cell:<{width}} ", style=style)
-        line.rstrip()
-        console.print(line)
 
 
 def _unknown(key: str, found: Origins, entries: Mapping[tuple[str, ...], Entry]) -> ConfigError:

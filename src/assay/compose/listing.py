@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
-from assay.terminal import Console, printable
+from assay.terminal import Console, print_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,21 +76,8 @@ def listed(group: str, config_dir: Path | None) -> list[Option]:
 
 def show(options: list[Option]) -> None:
     """Print options and descriptions, a group a block."""
-    console = Console(highlight=False)
-    for name in sorted({option.group for option in options}):
-        console.print(name, style="bold", markup=False)
-        _print_options(console, [option for option in options if option.group == name])
-
-
-def _print_options(console: Console, options: list[Option]) -> None:
-    if not console.is_terminal:  # one line per option, whatever the width: for grep
-        width = max(len(option.name) for option in options)
-        for option in options:
-            console.file.write(printable(f"  {option.name:<{width}}  {option.description}".rstrip()) + "\n")
-        return
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(no_wrap=True, style="cyan")
-    table.add_column()
-    for option in options:
-        table.add_row(f"  {option.name}", Text(option.description))
-    console.print(table)
+    console = Console(highlight=False, soft_wrap=True)
+    for group in sorted({option.group for option in options}):
+        console.print(group, style="bold", markup=False)
+        inside = [option for option in options if option.group == group]
+        print_rows(console, [(option.name, option.description) for option in inside], ("cyan", ""))
