@@ -71,28 +71,20 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         option = str(error.missing_cfg_file).rpartition("/")[2]
         files = [name, *(override.lstrip("+").replace("=", "/") for override in overrides)]
         lines = [] if any(one.endswith(f"/{option}") for one in files[1:]) else files
-        found.add_file(next(filter(None, (_line_of(option, one, loader) for one in lines)), ""))
+        found.add_file(next(filter(None, (_place_of(option, one, loader)[0] for one in lines)), ""))
     elif name and name != "train":
-        found.add_file(_line_of(found.key, name, loader) or _file_of(name, loader))
+        found.add_file(next(filter(None, _place_of(found.key, name, loader)), ""))
     return found
 
 
-def _file_of(name: str, loader: ConfigLoader) -> str:
+def _place_of(word: str, name: str, loader: ConfigLoader) -> tuple[str, str]:
+    """The line of a config's defaults list that names a group or option, and the file."""
     for source in loader.get_sources():
         if source.scheme() == "file" and source.is_config(name):
-            return shown(file_of(source, name))
-    return ""
-
-
-def _line_of(word: str, name: str, loader: ConfigLoader) -> str:
-    """The line of a config's defaults list that names a group or option."""
-    for source in loader.get_sources():
-        if word and source.scheme() == "file" and source.is_config(name):
             path = file_of(source, name)
-            for item, line in defaults(path):
-                if word in re.split(r"[\s:,\[\]/@]+", item):
-                    return f"{shown(path)}:{line}"
-    return ""
+            lines = [line for item, line in defaults(path) if word in re.split(r"[\s:,\[\]/@]+", item)]
+            return f"{shown(path)}:{lines[0]}" if word and lines else "", shown(path)
+    return "", ""
 
 
 def _classify(  # noqa: PLR0911 - one for each kind of mistake
