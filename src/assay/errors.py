@@ -67,7 +67,7 @@ class ConfigError(AssayError):
         """Say where the value was written, once that is known.
 
         Args:
-            file: Such as `conf/optimizer/adamw.yaml:3` or `command line`; empty when nobody knows.
+            file: Such as `conf/optimizer/adamw.yaml:3` or `command line`; empty where unknown.
 
         >>> error = ConfigError("is not a number", key="optimizer.lr")
         >>> error.add_file("conf/optimizer/adamw.yaml:4")

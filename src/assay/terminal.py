@@ -86,7 +86,7 @@ class _Lasting:
 
 @final
 class Console(rich.console.Console):
-    """Rich's console, through which no control sequence of somebody else's reaches the screen."""
+    """Rich's console, through which no control sequence in printed text reaches the screen."""
 
     @property
     def file(self) -> Any:

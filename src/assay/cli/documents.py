@@ -38,8 +38,8 @@ class Problem:
     Attributes:
         message: One or two sentences, as on standard error.
         key: Full config key of the value at fault, such as `optimizer.lr`; empty where it is none.
-        file: Where that value was written: a YAML file, or `command line`; empty where nobody knows.
-        line: In that file; null where nobody knows.
+        file: Where that value was written: a YAML file, or `command line`; empty where unknown.
+        line: In that file; null where unknown.
         hint: What to type or do next; may be empty.
         code: The exit code of the command.
     """

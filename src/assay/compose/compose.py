@@ -67,7 +67,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
     """Hydra over assay's configs, and over the user's own folder after them.
 
     Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so
-    that this works inside somebody else's Hydra app and in a notebook.
+    that this works inside another Hydra app and in a notebook.
     """
     own = config_dir or project_conf()
     if own is not None and not own.is_dir():

@@ -40,7 +40,7 @@ class Key:
     Attributes:
         key: Full key.
         value: As it is written in YAML.
-        where: `conf/optimizer/adamw.yaml:3`, `command line`, or who else set it; empty where nobody knows.
+        where: `conf/optimizer/adamw.yaml:3`, `command line`, or what else set it; empty where unknown.
         overridden: What counts in its place, and where that was set; empty where this one counts.
     """
 

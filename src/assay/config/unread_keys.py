@@ -1,4 +1,4 @@
-"""Keys that nothing reads: they would change nothing, and nobody would be told."""
+"""Keys that nothing reads: they would change nothing, without a word."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _check_spec(config: DictConfig) -> None:
 
 
 def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Override]) -> None:
-    """A LightningModule of somebody's own takes what its node says, and nothing else."""
+    """A custom LightningModule takes what its node says, and nothing else."""
     module = child_node(config, "module") if "module" in config else None
     target = None
     if isinstance(module, DictConfig) and not is_null(module):

@@ -1,4 +1,4 @@
-"""Files of a run or sweep directory, which may be somebody else's: no link in it leads out of it."""
+"""Files of a run or sweep directory, which may come from elsewhere: no link in it leads out of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def appending(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
 
 
 def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
-    """The contents of a file that is small where nobody meant harm."""
+    """The contents of a file that is small unless it was made to do harm."""
     with _regular(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0)) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB are not read", str(path))
@@ -92,7 +92,7 @@ def _is_fine(entry: os.DirEntry[str], root: str) -> bool:
         return Path(os.path.realpath(entry.path)).is_relative_to(root)
     status = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(status.st_mode):
-        return stat.S_ISSOCK(status.st_mode)  # nobody can open one by its name
+        return stat.S_ISSOCK(status.st_mode)  # cannot be opened by its name
     is_appended = entry.name in _APPENDED or Path(entry.path).parent.name == "logs"
     return status.st_nlink == 1 or not is_appended
 

@@ -44,7 +44,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_outside(config: DictConfig, person: Trust) -> None:
-    """Refuse a job that would write outside of its run directory, or contact somebody, by itself."""
+    """Refuse a job that would write outside of its run directory, or contact another machine, by itself."""
     check_name(config)
     run_dir = Path(str(config.run_dir)).absolute()
     if "$" in str(run_dir) and "${" not in str(run_dir):

@@ -101,7 +101,7 @@ def called(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
         return kind(**arguments)
     except AssayError:
         raise
-    except Exception as error:  # whatever somebody's constructor raises
+    except Exception as error:  # whatever a custom constructor raises
         raise ConfigError(
             f"{kind.__module__}.{kind.__qualname__} cannot be made: {one_line_of(error)}",
             key=key,
@@ -284,7 +284,7 @@ def _import(path: str, name: str, inside: Any) -> Any:
         if inside is not None and not isinstance(inside, ModuleType):
             raise ModuleNotFoundError(name=name)
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever importing somebody's module raises
+    except (Exception, SystemExit) as error:  # whatever importing a custom module raises
         reason, hint = _why_not(error, name, inside)
         raise ConfigError(f"{path!r}: {reason}", hint=hint) from error
 
