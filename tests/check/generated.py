@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import supplied
@@ -24,70 +26,18 @@ if TYPE_CHECKING:
 LONG = 300
 """Characters of a text that is too long for a name of a file."""
 _SMALL = ("device=cpu", "trainer.max_epochs=1", "trainer.log_every_n_steps=1")
+OPTIONS = yaml.safe_load(Path(__file__).with_name("options.yaml").read_text(encoding="utf-8"))
+_BESIDE = OPTIONS["beside"]
 _TABLE = "data=iris model.hidden=[8]"
-_IMAGES = "data=digits model=mlp model.hidden=[8]"
-_DIABETES, _CANCER = "data=diabetes model.hidden=[8]", "data=breast_cancer model.hidden=[8]"
-_RECONSTRUCTED = "task=reconstruction data=synthetic data.source.num_samples=200"
-_VIEWS = "task=self_supervised data=digits model.encoder.widths=[4]"
-_PHOTOS = "data.source.root=photos data.source.image_size=[8,8] data.num_workers=0"
-_FAKE = "data.source.dataset._target_=torchvision.datasets.FakeData +data.source.dataset.size=160"
-_BESIDE = {
-    "loss/bce": "data=breast_cancer model=linear",
-    "loss/bce_with_logits": _CANCER,
-    "loss/triplet": f"{_TABLE} metrics=retrieval",
-    "loss/nt_xent": _VIEWS,
-    **dict.fromkeys(("loss/huber", "loss/l1", "loss/mse"), _DIABETES),
-    "model/mlp": "data=digits model.hidden=[8]",
-    "model/table_mlp": "data=digits model.hidden=[8]",
-    "model/autoencoder": "data=digits task=reconstruction model.hidden=[8]",
-    "model/conv_autoencoder": "data=digits task=reconstruction model.widths=[4]",
-    "model/simclr": _VIEWS,
-    "model/timm": "data=digits model.name=test_efficientnet",
-    "model/torchvision": "data=digits model.name=resnet18",
-    "metrics/binary": _CANCER,
-    "metrics/multilabel": "data=synthetic data.source.task=multilabel data.source.input_shape=[6] "
-    "data.source.dtype=float32 data.source.num_samples=200 data.source.num_classes=4 model=mlp "
-    "model.hidden=[8] loss=bce_with_logits",
-    "metrics/regression": _DIABETES,
-    "metrics/retrieval": f"{_TABLE} loss=triplet",
-    **dict.fromkeys(("metrics/reconstruction", "metrics/image_reconstruction"), _RECONSTRUCTED),
-    "metrics/linear_probe": _VIEWS,
-    "data/arrays": "data.source.root=labels.npz loss=bce_with_logits metrics=multilabel model=linear",
-    "data/custom": f"{_FAKE} +data.source.dataset.image_size=[3,8,8] +data.source.dataset.num_classes=3 "
-    "data.num_workers=0 model=linear",
-    "data/image_folder": f"{_PHOTOS} model=linear",
-    "data/synthetic": "data.source.num_samples=200 data.source.input_shape=[3,8,8] model=mlp "
-    "model.hidden=[8]",
-    "data/table": "data.source.path=table.csv data.source.target=kind model=linear",
-    "data/transform/crop_flip": "model=linear data=digits data.transform.crop_size=8",
-    "data/transform/imagenet": f"model=linear data=image_folder {_PHOTOS} data.transform.crop_size=8 "
-    "data.transform.resize_size=9",
-    "data/transform/resize": "model=linear data=digits data.transform.size=[6,6]",
-    "augment/two_views": _VIEWS,
-    "task/self_supervised": _VIEWS,
-    "augment": _IMAGES,
-    "data": "model=linear",
-    "data/transform": "model=linear data=digits",
-    "model": "data=digits",
-    "finetune": "data=digits model=mlp model.hidden=[16,16]",
-}
-"""What an option, or any option of a group, needs beside it."""
 _DOWNLOADED = ("cifar10", "cifar100", "fashion_mnist", "mnist")
-_NOT_HERE = {
-    ("augment", "teacher"),  # needs a finished run; see tests/training
-    # What goes with data of its own kind alone: tests/task, tests/training and the experiments
-    *(("data", name) for name in ("text_files", "segmentation_folder", "digits_segmentation")),
-    *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
-    *((group, "multitask") for group in ("loss", "metrics", "task")),
-    *(("metrics", name) for name in ("segmentation", "language_modelling")),
-    *(("data", "wine_multitask"), ("loss", "dice"), ("loss", "dice_cross_entropy")),
-    ("precision", "fp16"),  # needs a GPU
-    # Texts go with models of texts alone; tests/training/test_texts.py
-    *(("data", name) for name in ("text_table", "stdlib_docs")),
-    *(("model", name) for name in ("bag_of_embeddings", "hf_text", "text_transformer")),
-    *(("model", name) for name in ("resnet34", "resnet50")),  # what resnet18 takes
-    *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
-}
+
+
+def named(*lists: str) -> set[tuple[str, str]]:
+    """Group and name of the options in lists of `options.yaml`."""
+    return {(group, name) for one in lists for group, names in OPTIONS[one].items() for name in names}
+
+
+_NOT_HERE = named("elsewhere", "alike")
 _OF_THE_SWEEP = ("experiment", "sweep", "hydra")
 
 

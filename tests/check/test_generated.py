@@ -135,26 +135,6 @@ def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: 
     assert not judged(some, composer, prover)
 
 
-@pytest.mark.parametrize(
-    ("message", "key", "changed", "fine"),
-    [
-        ("model=lenet takes images", "", "model.input_shape", True),
-        ("lenet takes images", "", "model.input_shape", False),
-        ("the size is not a number", "data.transform.train[0]", "data.transform.size", True),
-        ("inputs and targets go together", "data.source.inputs", "data.source.targets", True),
-        ("-1 was given", "optimizer.lr", "optimizer.lr", True),
-        ("has no argument 'x'", "optimizer", "optimizer.lr", True),
-        ("nothing is learnt with optimizer.lr=0", "scheduler.gamma", "optimizer.lr", True),
-        ("TypeError: 'str' object is not callable", "optimizer.lr", "optimizer.lr", False),
-        ("MeanSquaredError has no argument 'x'", "metrics.mse.x", "metrics.mse.x", True),
-    ],
-)
-def test_what_is_answered_well(message: str, key: str, changed: str, fine: bool) -> None:
-    crop = {"_target_": "x.Crop", "size": "${data.transform.size}"}
-    config = OmegaConf.create({"data": {"transform": {"train": [crop], "size": 3}}})
-    assert (not fault_of(ConfigError(message, key=key), changed, takers(config, changed))) is fine
-
-
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("option", bases())

@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.check.generated import OPTIONS, named
 from tests.check.jobs import PROVER
 from tests.suited_losses import SUITED_LOSSES
 
@@ -43,48 +44,9 @@ DATA: dict[str, tuple[str, bool]] = {
 ANY_SHAPE = ("linear", "mlp", "table_mlp")
 WEIGHTED = ("ldam", "cross_entropy", "focal")
 """Losses with class weights, which deferred re-weighting changes."""
-APART = {
-    frozenset({("scheduler", "onecycle"), ("optimizer", "adagrad")}),  # no momentum to cycle
-    frozenset({("scheduler", "onecycle"), ("optimizer", "lbfgs")}),
-    frozenset({("optimizer", "lbfgs"), ("param_groups", "no_decay")}),  # L-BFGS takes one group
-    frozenset({("optimizer", "lbfgs"), ("param_groups", "layer_decay")}),
-    frozenset({("optimizer", "lbfgs"), ("finetune", "full")}),  # chooses layer_decay
-    frozenset({("device", "ddp_cpu"), ("finetune", "gradual")}),
-    # No matrix of rank 8 fits into a layer of four features.
-    *(frozenset({("data", name), ("finetune", "lora")}) for name in ("iris", "table")),
-    # Nothing besides a head, or no matrix besides that of the head.
-    *(frozenset({("model", "linear"), ("finetune", name)}) for name in ("head", "gradual", "lora")),
-    *(
-        frozenset({("model", name), ("finetune", "lora")})
-        for name in ("small_cnn", "resnet18", "resnet34", "resnet50", "torchvision", "timm")
-    ),
-}
-ELSEWHERE = {
-    ("augment", "teacher"),  # needs a finished run; tests/training
-    # Texts go with models of texts alone; tests/training/test_texts.py
-    *(("data", name) for name in ("text_table", "stdlib_docs")),
-    *(("model", name) for name in ("bag_of_embeddings", "hf_text", "text_transformer")),
-    # What goes with data of its own kind alone: tests/task, tests/training and the experiments
-    *(("data", name) for name in ("text_files", "segmentation_folder", "digits_segmentation")),
-    *(("model", name) for name in ("gpt", "unet", "fcn", "deeplab", "deeplab_mobilenet")),
-    *((group, "multitask") for group in ("loss", "metrics")),
-    *(("metrics", name) for name in ("segmentation", "language_modelling")),
-    *(("data", "wine_multitask"), ("loss", "dice"), ("loss", "dice_cross_entropy")),
-    ("precision", "fp16"),  # needs a GPU
-    *(("device", name) for name in ("gpu", "mps", "ddp", "fsdp")),
-    *(("model", name) for name in ("autoencoder", "conv_autoencoder", "simclr")),  # of tasks without targets
-    *(("metrics", name) for name in ("reconstruction", "image_reconstruction", "linear_probe", "none")),
-    *(("task", name) for name in ("reconstruction", "self_supervised")),  # say what the data is to teach
-    *(("loss", "nt_xent"), ("augment", "two_views")),  # these, too: tests/training/test_from_inputs.py
-}
-GIVEN = {
-    "arrays": "data.source.root=labels.npz",
-    "image_folder": "data.source.root=photos data.source.image_size=[8,8]",
-    "table": "data.source.path=table.csv data.source.target=kind",
-    "custom": "data.source.dataset._target_=torchvision.datasets.FakeData +data.source.dataset.size=160 "
-    "+data.source.dataset.image_size=[3,8,8] +data.source.dataset.num_classes=3",
-}
-"""What an option asks for."""
+APART = [{tuple(one.split("=")) for one in pair} for pair in OPTIONS["apart"]]
+ELSEWHERE = named("elsewhere", "without_targets")
+GIVEN = OPTIONS["asked"]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 IN_COLOUR = ("synthetic", "cifar10", "cifar100", "image_folder", "custom")
 OF_8_PIXELS = ("digits", "image_folder", "custom")
@@ -100,7 +62,7 @@ def completed(choice: Choice) -> Choice | None:
             continue
         suited = "small_cnn" if images and choice.get("finetune") != "lora" else "mlp"
         model = choice.get("model", suited)
-        if frozenset({("model", model), ("finetune", choice.get("finetune", "none"))}) in APART:
+        if {("model", model), ("finetune", choice.get("finetune", "none"))} in APART:
             continue
         if not images and (model not in ANY_SHAPE or _needs_images(choice)):
             continue

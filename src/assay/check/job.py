@@ -253,13 +253,15 @@ def _check_plateau(config: DictConfig) -> None:
 
 def _check_name_and_tags(config: DictConfig) -> None:
     name, tags = value_of(config, "name"), value_of(config, "tags")
+    key, message, hint = "tags", "", "tags=[baseline,week_3]"
     if not (is_number(name) or isinstance(name, str)) or not str(name).strip():
-        raise ConfigError(f"{shown(name)} was given; a name was expected", key="name", hint="name=my_run")
-    if tags is not None and not isinstance(tags, list):
-        raise ConfigError(f"{shown(tags)} was given; a list was expected", key="tags", hint=f"tags=[{tags}]")
-    for tag in tags or []:
-        if not isinstance(tag, str | int | float):
-            raise ConfigError(f"{shown(tag)} is not a tag", key="tags", hint="tags=[baseline,week_3]")
+        key, message, hint = "name", f"{shown(name)} was given; a name was expected", "name=my_run"
+    elif tags is not None and not isinstance(tags, list):
+        message, hint = f"{shown(tags)} was given; a list was expected", f"tags=[{tags}]"
+    elif wrong := [tag for tag in tags or [] if not isinstance(tag, str | int | float)]:
+        message = f"{shown(wrong[0])} is not a tag"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
 
 
 _RAISED = re.compile(r"^\w+ raised while resolving interpolation: ")
@@ -354,10 +356,6 @@ def _check_targets(config: DictConfig) -> None:
     for key in needed:
         node = OmegaConf.select(config, key)
         if not isinstance(node, DictConfig) or not node.get("_target_"):
-            raise ConfigError(
-                "names no class: it has no _target_",
-                key=key,
-                hint=f"~{key}"
-                if key.startswith(("callbacks.", "logger."))
-                else f"{key}._target_=…, or leave {key} as it is",
-            )
+            may_go = key.startswith(("callbacks.", "logger."))
+            hint = f"~{key}" if may_go else f"{key}._target_=…, or leave {key} as it is"
+            raise ConfigError("names no class: it has no _target_", key=key, hint=hint)

@@ -67,23 +67,20 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
 
 
 def _check_run(full: str, path: Path | None) -> None:
-    if path is None:
-        return
-    if not path.is_dir():
-        raise missing(full, path, "run directory", "runs lie under outputs/<name>/<date>/")
-    if not (path / "config.yaml").is_file():
-        raise ConfigError(
-            f"{path.absolute()} is not a run directory: it has no config.yaml",
-            key=full,
-            hint="runs lie under outputs/<name>/<date>/",
-        )
+    hint = "runs lie under outputs/<name>/<date>/"
+    if path is not None and not path.is_dir():
+        raise missing(full, path, "run directory", hint)
+    if path is not None and not (path / "config.yaml").is_file():
+        message = f"{path.absolute()} is not a run directory: it has no config.yaml"
+        raise ConfigError(message, key=full, hint=hint)
 
 
 def _given(node: DictConfig, name: str) -> object:
+    """A value, or None where it waits for the data or cannot be read, which is said elsewhere."""
     try:
         return OmegaConf.select(node, name, throw_on_missing=False)
     except OmegaConfBaseException:
-        return None  # said elsewhere
+        return None
 
 
 def _path(full: str, node: DictConfig, name: str) -> Path | None:
@@ -172,23 +169,22 @@ def _why_locked(there: Path) -> str:
 def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
     """Refuse checkpoints that resuming, testing and comparing would not find."""
     wanted = os.path.normpath(os.path.join(run_dir, "checkpoints"))  # noqa: PTH118 - nothing is opened
-    for key, value in _checkpoint_dirs(config):
+    for name, node in (config.get("callbacks") or {}).items():
+        if not (
+            isinstance(node, DictConfig) and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND))
+        ):
+            continue
+        key = f"callbacks.{name}.dirpath"
+        try:
+            value = OmegaConf.select(config, key)
+        except OmegaConfBaseException as error:
+            raise ConfigError(first_line(error), key=key) from error
         if value is None or os.path.normpath(str(value)) != wanted:
             raise ConfigError(
                 f"a run keeps its checkpoints in its own directory, not in {value}",
                 key=key,
                 hint=f"{key}='${{run_dir}}/checkpoints', and hydra.run.dir=… for the whole run elsewhere",
             )
-
-
-def _checkpoint_dirs(config: DictConfig) -> Iterator[tuple[str, object]]:
-    for name, node in (config.get("callbacks") or {}).items():
-        if isinstance(node, DictConfig) and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND)):
-            key = f"callbacks.{name}.dirpath"
-            try:
-                yield key, OmegaConf.select(config, key)
-            except OmegaConfBaseException as error:
-                raise ConfigError(first_line(error), key=key) from error
 
 
 def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
@@ -200,13 +196,15 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
                 continue
             if not str(entry.parent.get("_target_")).startswith(_LIBRARIES):
                 continue  # what somebody's own code does with a path is its own affair
-            name, value = str(entry.name), _value(entry.parent, entry.name)
-            local = next((value[len(one) :] for one in _LOCAL if value and value.startswith(one)), None)
+            name, value = str(entry.name), _given(entry.parent, entry.name)
+            if not isinstance(value, str):
+                continue
+            local = next((value[len(one) :] for one in _LOCAL if value.startswith(one)), None)
             if local is not None:
-                yield entry.key, local, value is not None and value.startswith("sqlite")
-            elif value is not None and is_path(name) and "://" not in value:
+                yield entry.key, local, value.startswith("sqlite")
+            elif is_path(name) and "://" not in value:
                 yield entry.key, value, name in _FILES
-            elif value is not None and name in _PARTS and (why := _why_no_part(value)):
+            elif name in _PARTS and (why := _why_no_part(value)):
                 raise ConfigError(f"{_short(value)}: {why}", key=entry.key, hint=f"{entry.key}=my_name")
 
 
@@ -214,14 +212,6 @@ def _why_no_part(value: str) -> str:
     if "\0" in value:
         return "it holds a NUL character"
     return next(filter(None, map(too_long, value.split("/"))), "")
-
-
-def _value(parent: DictConfig, name: str) -> str | None:
-    try:
-        value = parent[name]
-    except OmegaConfBaseException:  # it waits for the data
-        return None
-    return value if isinstance(value, str) else None
 
 
 def _short(text: str) -> str:
