@@ -180,11 +180,6 @@ def test_what_scikit_learn_has(name: str) -> None:
         np.testing.assert_allclose(samples.targets[:, 0].numpy(), table.target)
 
 
-def test_a_table_that_is_none() -> None:
-    with pytest.raises(ValueError, match="name='boston': one of breast_cancer, diabetes, iris, wine"):
-        Bundled("boston")  # type: ignore[arg-type]  # that is the point
-
-
 INPUTS, TARGETS = torch.arange(24.0).reshape(4, 6), torch.tensor([0, 1, 1, 0])
 
 

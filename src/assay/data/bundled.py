@@ -33,14 +33,12 @@ class Bundled:
         also: Features to predict as well, as numbers, in place of using them: the task is `multitask` then.
 
     Raises:
-        ValueError: There is no such table or feature.
+        ValueError: There is no such feature.
     """
 
     def __init__(
         self, name: Literal["breast_cancer", "diabetes", "iris", "wine"], also: Sequence[str] = ()
     ) -> None:
-        if name not in _TASKS:
-            raise ValueError(f"name={name!r}: one of {', '.join(_TASKS)} was expected")
         self.name, self.also = name, list(also)
         self.task: TaskName = Multitask.name if self.also else _TASKS[name]
         self.class_names: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ from assay.quoting import counted, override, reads_as_number
 from assay.targets.objects import is_place, take_from
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from assay.data.tabular.table_encoder import ColumnEncoder
 
@@ -468,18 +468,16 @@ def table_chunks(
         if of_texts or is_json_lines(path):
             records = _text_records(path, wanted[0], encoding) if of_texts else _json_records(path, "replace")
             yield from _chunks_of_records(records, wanted, size)
-        elif is_parquet(path):
-            yield from _chunks_of_parquet(path, wanted, size)
         elif is_csv(path):
             options: Any = {"sep": separator, "decimal": decimal, "na_values": list(na_values)}
             options |= {"dtype": dict.fromkeys(texts, str), "low_memory": False, "index_col": False}
             yield from _chunks_of_csv(read_records(path, separator, encoding), size, options)
+        elif is_parquet(path):
+            yield from _numbered(_frames_of_parquet(path, wanted, size))
         else:
             frame = _read_whole(path, str(path), sheet=sheet, na_values=na_values, texts=texts)
-            frame = plain_numbers(frame.set_axis(frame.columns.map(str), axis=1))
-            for start in range(0, len(frame), size):
-                some = frame.iloc[start : start + size].reset_index(drop=True)
-                yield TableChunk(some, range(start, start + len(some)))
+            frame = frame.set_axis(frame.columns.map(str), axis=1)
+            yield from _numbered(frame.iloc[at : at + size] for at in range(0, len(frame), size))
 
 
 def text_columns(encoder: ColumnEncoder) -> list[str]:
@@ -504,15 +502,19 @@ def _chunks_of_records(
         start += len(some)
 
 
-def _chunks_of_parquet(path: Path, names: list[str], size: int) -> Iterator[TableChunk]:
+def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        start = 0
         for batch in file.iter_batches(batch_size=size, columns=names):
-            frame = plain_numbers(batch.to_pandas(ignore_metadata=True))
-            yield TableChunk(frame, range(start, start + len(frame)))
-            start += len(frame)
+            yield batch.to_pandas(ignore_metadata=True)
+
+
+def _numbered(frames: Iterable[pd.DataFrame]) -> Iterator[TableChunk]:
+    start = 0
+    for frame in frames:
+        yield TableChunk(plain_numbers(frame.reset_index(drop=True)), range(start, start + len(frame)))
+        start += len(frame)
 
 
 def _chunks_of_csv(records: Iterator[Record], size: int, options: Any) -> Iterator[TableChunk]:
