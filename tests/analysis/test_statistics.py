@@ -14,11 +14,13 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.analysis.comparison import verdict_of
 from assay.analysis.objective import Objective, format_score, objectives, score_text, scores_of
-from assay.analysis.statistics import corrected_resampled, mean_of, same_folds, welch
+from assay.analysis.statistics import corrected_resampled, importance, mean_of, same_folds, welch
 from assay.record.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 
 scores = st.lists(st.integers(-10_000, 10_000).map(lambda number: number / 1000), min_size=2, max_size=12)
@@ -95,6 +97,36 @@ def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
 DRAW = np.random.default_rng(0)
 LR, NOISE = DRAW.uniform(-4, -1, 60), DRAW.uniform(0, 1, 60)
 MODEL = DRAW.choice(["cnn", "mlp"], 60)
+CONFIGURATIONS = [
+    {"noise": str(noise), "model": str(model), "lr": str(10**lr), "data": "digits"}
+    for noise, model, lr in zip(NOISE, MODEL, LR, strict=True)
+]
+
+
+def test_what_the_score_depends_on_comes_first() -> None:
+    scores = (LR + 2.5) ** 2 + 0.3 * (MODEL == "cnn")
+    shares, message = importance(CONFIGURATIONS, scores.tolist())
+    assert [key for key, _ in shares] == ["lr", "model", "noise"]
+    assert shares[0][1] > 0.5
+    assert shares[2][1] < 0.1
+    assert "60 configurations" in message
+    order = np.random.default_rng(1).permutation(60)
+    assert importance([CONFIGURATIONS[at] for at in order], scores[order].tolist()) == (shares, message)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (LR[:9], "9 finished configurations are too few"),
+        (0 * LR, "All finished configurations have the same score."),
+        (np.random.default_rng(2).normal(size=60), "cannot predict"),
+    ],
+    ids=["few", "equal", "noise"],
+)
+def test_without_importance(scores: NDArray[np.float64], message: str) -> None:
+    shares, told = importance(CONFIGURATIONS[: len(scores)], scores.tolist())
+    assert not shares
+    assert message in told
 
 
 @pytest.mark.parametrize(

@@ -18,17 +18,14 @@ from assay.analysis.jobs import Job
 from assay.analysis.objective import Objective
 from assay.analysis.read_runs import Curve
 from assay.errors import AssayError
-from assay.figure.figure import Line
+from assay.figure.figure import Line, Points
 from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
 from assay.record.outcome import Outcome
 from assay.report.page import Cell, Note, Table, render
 from assay.report.read_sweep import Contents, is_sweep, ranked, read_contents, read_runs, read_sweep
 from assay.report.report import report
-from assay.report.sweep_figures import (
-    curve_figures,
-    parameter_figures,
-)
+from assay.report.sweep_figures import curve_figures, parameter_figures, pareto_front, tradeoff
 from assay.report.sweep_page import failures, fold_blocks, log_tail, sweep_page
 from assay.task.prediction.predictions import Predictions
 
@@ -222,7 +219,24 @@ def test_of_a_real_sweep(trained_sweep: Path) -> None:
     found = read_sweep(trained_sweep)
     figures, notes = parameter_figures(found, ranked(found))
     assert [figure.name for figure in figures] == ["slice_1"]
-    assert notes == []
+    assert notes == ["Importance: 2 finished configurations are too few: at least 10 are needed."]
+    against = tradeoff(found, ranked(found))
+    assert against is not None
+    points = against.marks[1]
+    assert isinstance(points, Points)
+    assert len(points.x) == 2
+    assert against.x_label == "val/accuracy (higher is better)"
+
+
+def test_the_front_is_what_no_point_dominates() -> None:
+    draw = np.random.default_rng(3)
+    x, y = draw.integers(0, 20, 60).astype(float), draw.integers(0, 20, 60).astype(float)
+    for first in ("minimize", "maximize"):
+        for second in ("minimize", "maximize"):
+            costs = np.stack([x if first == "minimize" else -x, y if second == "minimize" else -y], axis=1)
+            beaten = [any((other <= one).all() and (other < one).any() for other in costs) for one in costs]
+            expected = {tuple(cost) for cost, is_beaten in zip(costs, beaten, strict=True) if not is_beaten}
+            assert {tuple(cost) for cost in costs[pareto_front(x, y, first, second)]} == expected
 
 
 def job_folds(folder: Path, name: int, fold: int, **values: str) -> Job:
@@ -271,7 +285,7 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     page = sweep_page(read_sweep(trained_sweep), trained_sweep)
     shown = [section.name for section in page.sections if section.blocks]
     assert shown == [
-        *("summary", "leaderboard", "parameters", "curves", "failures", "jobs"),
+        *("summary", "leaderboard", "parameters", "tradeoff", "curves", "failures", "jobs"),
         "reproduce",
     ]
     assert page.status == ("2 of 6 failed", "bad")

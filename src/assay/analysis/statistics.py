@@ -1,4 +1,4 @@
-"""Means of repetitions, how sure they are, and whether two differ."""
+"""Means of repetitions, their intervals, whether two differ, and which parameters matter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 LEVEL: Final = 0.95
@@ -114,3 +114,47 @@ def quantile(level: float, freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
+
+
+LEAST: Final = 10
+"""Configurations that a measure of importance needs."""
+
+
+def importance(
+    configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
+) -> tuple[list[tuple[str, float]], str]:
+    """Each parameter's permutation importance for a random forest, as a share of the score's variance."""
+    import numpy as np
+    import pandas as pd
+    from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn.inspection import permutation_importance  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn.model_selection import KFold  # type: ignore[import-untyped]  # it has no stubs
+
+    table = pd.DataFrame(configurations, dtype=str).fillna("").sort_index(axis=1)
+    table = table.loc[:, table.nunique() > 1]
+    if len(scores) < LEAST or table.empty or len(set(scores)) < 2:
+        few = f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
+        return [], few if len(scores) < LEAST else "All finished configurations have the same score."
+    for key, texts in table.items():
+        numbers = pd.to_numeric(texts, errors="coerce")
+        table[key] = pd.factorize(texts, sort=True)[0] if numbers.isna().any() else numbers
+    # Sorted, so that the result does not depend on the order of the jobs.
+    rows = table.assign(score=scores).sort_values([*table.columns, "score"]).to_numpy(float)
+    inputs, target = rows[:, :-1], rows[:, -1]
+    drops, unexplained = np.zeros(inputs.shape[1]), 0.0
+    for seen, unseen in KFold(5, shuffle=True, random_state=0).split(inputs):
+        forest = RandomForestRegressor(64, random_state=0).fit(inputs[seen], target[seen])
+        unexplained += float(np.square(forest.predict(inputs[unseen]) - target[unseen]).sum())
+        measured = permutation_importance(
+            forest, inputs[unseen], target[unseen], scoring="neg_mean_squared_error", random_state=0
+        )
+        drops += measured.importances_mean * len(unseen)
+    variance = float(np.var(target)) * len(target)
+    if unexplained >= variance:
+        return [], "A random forest cannot predict the score of configurations it was not trained on."
+    shares = (max(0.0, float(drop / variance)) for drop in drops)
+    message = (
+        f"Permutation importance of a random forest on {len(target)} configurations, five folds; the forest "
+        f"explains {100 * (1 - unexplained / variance):.0f} % of the variance."
+    )
+    return sorted(zip(table.columns, shares, strict=True), key=lambda share: (-share[1], share[0])), message

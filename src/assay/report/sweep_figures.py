@@ -10,12 +10,15 @@ import numpy as np
 
 from assay.analysis.objective import format_score, is_share
 from assay.analysis.read_runs import read_curves
+from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.quoting import counted, reads_as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from assay.analysis.jobs import JobGroup
     from assay.analysis.objective import Objective
@@ -66,15 +69,65 @@ _MOST_BARS: Final = 30
 
 
 def parameter_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[list[Figure], list[str]]:
-    """The score over each parameter."""
+    """The importance of the parameters, and the score over each."""
     aim = contents.objectives[0]
     scored = [(group, score.mean) for group in groups if (score := group.scores[0]) is not None]
     columns = columns_of([group for group, _ in scored])
     if len(scored) < 2 or not columns:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(groups) > 1 else []
-    left_out = [f"The first {_MOST} of {len(columns)} parameters."] if len(columns) > _MOST else []
-    return [_slice(column, scored, aim, number) for number, column in enumerate(columns[:_MOST], 1)], left_out
+    shares, message = importance([group.values for group, _ in scored], [mean for _, mean in scored])
+    notes = [] if shares else [f"Importance: {message}"]
+    figures = []
+    if shares:
+        order = [key for key, _ in shares]
+        columns.sort(key=lambda column: order.index(column.key))
+        bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
+        label = f"share of the variance of {aim.name}"
+        title = "Importance of parameters"
+        figures.append(Figure("importance", title, (bars,), y_label=label, shares="y", caption=message))
+    if len(columns) > _MOST:
+        notes.append(f"The first {_MOST} of {len(columns)} parameters.")
+    figures += [_slice(column, scored, aim, number) for number, column in enumerate(columns[:_MOST], 1)]
+    return figures, notes
+
+
+def tradeoff(contents: Contents, groups: Sequence[JobGroup]) -> Figure | None:
+    """The first two objectives against each other, with their Pareto front."""
+    aims = contents.objectives[:2]
+    both = [
+        (group, first.mean, second.mean)
+        for group in groups
+        if len(aims) == 2 and (first := group.scores[0]) and (second := group.scores[1])
+    ]
+    if len(both) < 2:
+        return None
+    x, y = np.array([means for _, *means in both]).T
+    front = pareto_front(x, y, aims[0].direction, aims[1].direction)
+    better = ["higher" if aim.direction == "maximize" else "lower" for aim in aims]
+    labels = [f"{aim.name} ({word} is better)" for aim, word in zip(aims, better, strict=True)]
+    return Figure(
+        "tradeoff",
+        f"{aims[0].name} against {aims[1].name}",
+        (
+            Line("Pareto front", x[front], y[front], is_reference=True),
+            Points("", x, y, [group.label for group, *_ in both]),
+        ),
+        labels[0],
+        labels[1],
+        shares="x" * is_share(aims[0].name) + "y" * is_share(aims[1].name),
+        is_wide=True,
+    )
+
+
+def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
+    """Points that no other beats in both directions, along the front."""
+    costs_x, costs_y = (values if way == "minimize" else -values for values, way in ((x, first), (y, second)))
+    front: list[int] = []
+    for index in np.lexsort((costs_y, costs_x)):
+        if not front or costs_y[index] < costs_y[front[-1]]:
+            front.append(int(index))
+    return front
 
 
 def _slice(column: Column, scored: Sequence[tuple[JobGroup, float]], aim: Objective, number: int) -> Figure:

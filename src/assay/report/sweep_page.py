@@ -19,7 +19,7 @@ from assay.record.log_file import logs_of
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.read_sweep import ranked, verdict
-from assay.report.sweep_figures import curve_figures, parameter_figures
+from assay.report.sweep_figures import curve_figures, parameter_figures, tradeoff
 from assay.targets.own_task import import_trusted
 from assay.terminal import printable
 
@@ -149,6 +149,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     groups = ranked(contents)
     figures, notes = parameter_figures(contents, groups)
     curves, unread = curve_figures(contents, groups)
+    against = tradeoff(contents, groups)
     repeated = len(groups) < len(contents.jobs)
     thing = "job" if contents.is_sweep else "run"
     warned = [(job.name, job.outcome.warnings) for job in contents.jobs if job.outcome is not None]
@@ -166,6 +167,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         ),
         Section("folds", "Folds", fold_blocks(contents), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
+        Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", _failures(failures(contents), thing)),
         Section("jobs", f"{thing.capitalize()}s", [_jobs(contents, folder, thing)] if repeated else []),

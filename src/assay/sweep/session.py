@@ -31,7 +31,7 @@ from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
 from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
-from assay.sweep.summary import SweepResult, gathered, say_results, write_results
+from assay.sweep.summary import SweepResult, gathered, importance_of, say_results, write_results
 from assay.sweep.worker.check_process import CheckProcess
 from assay.sweep.worker.fork_client import ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
@@ -375,11 +375,11 @@ def _drive(
             run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
         )
         sweep.search.close()
-        folds = gathered(result)
+        folds, shares = gathered(result), importance_of(result)
         with _write_errors_told(sweep.directory):
-            write_results(result, folds)
+            write_results(result, folds, shares)
         with shown(console):
-            say_results(console, result, folds)
+            say_results(console, result, folds, shares)
     return result
 
 

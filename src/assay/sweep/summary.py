@@ -11,8 +11,9 @@ from rich.table import Table
 
 from assay.analysis import out_of_fold
 from assay.analysis.config_values import in_one_line, in_short, varying
-from assay.analysis.jobs import best_job, groups, groups_csv, jobs_of, rank, results_csv
+from assay.analysis.jobs import best_job, csv_text, groups, groups_csv, jobs_of, rank, results_csv
 from assay.analysis.objective import format_score, score_text
+from assay.analysis.statistics import importance
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import LONG, labelled
@@ -68,6 +69,7 @@ def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequenc
 
 
 BEST: Final = "best.yaml"
+IMPORTANCE: Final = "importance.csv"
 _ENDED: Final = ("finished", "pruned", "failed")
 _ROWS: Final = 12
 _FAILURES: Final = 12
@@ -86,7 +88,16 @@ def gathered(result: SweepResult) -> list[OutOfFold]:
     return found
 
 
-def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
+def importance_of(result: SweepResult) -> list[tuple[str, float]]:
+    """The importance of each parameter for the first objective, the greatest first."""
+    scored = [(group, group.scores[0]) for group in groups(result.jobs, result.objectives)]
+    values = [group.values for group, score in scored if score is not None]
+    return importance(values, [score.mean for _, score in scored if score is not None])[0]
+
+
+def write_results(
+    result: SweepResult, folds: Sequence[OutOfFold] = (), shares: Sequence[tuple[str, float]] = ()
+) -> None:
     """Write what the sweep has come to."""
     write_tables(result.directory, result.jobs, result.objectives)
     best = best_job(result.jobs, result.objectives[0])
@@ -97,12 +108,15 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
+    if shares:
+        write_text(result.directory / IMPORTANCE, csv_text(["parameter", "importance"], shares))
 
 
 def say_results(
     console: Console,
     result: SweepResult,
     folds: Sequence[OutOfFold] = (),
+    shares: Sequence[tuple[str, float]] = (),
 ) -> None:
     """The best jobs, those that failed, where everything is, and what to type next."""
     jobs, first = result.jobs, result.objectives[0]
@@ -111,6 +125,9 @@ def say_results(
     console.print()
     _say_ranking(console, jobs, first)
     _say_out_of_fold(console, result, folds)
+    if shares:
+        words = "  ".join(f"{name} {100 * share:.0f} %" for name, share in shares)
+        console.print(f"[bold]importance[/bold]  {escape(words)}")
     _say_failures(console, result)
     _say_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
