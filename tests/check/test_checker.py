@@ -125,8 +125,7 @@ def test_a_proof_is_not_shared_by_jobs_that_differ() -> None:
     for width in (0.5, 1.4):
         config = job_config(compose(["device=cpu", "data=digits"]))
         with open_dict(config):
-            adapted = {"_target_": "assay.model.adapted.Adapted", "input_shape": "${spec.input_shape}"}
-            config.model = {**adapted, "network": {**network, "width_mult": width}}
+            config.model = {**network, "width_mult": width}
         steps = shared.prove(config).report.step, Prover().prove(config).report.step
         assert steps[0] is not None
         assert steps[0] == steps[1]

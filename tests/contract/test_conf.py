@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = list_options()
-NUM_OPTIONS = 184
+NUM_OPTIONS = 178
 LISTED = ("callbacks", "logger")  # groups of which several options add up
 NEEDS = {
     "digits_distillation": ["augment.model.run=somewhere"],

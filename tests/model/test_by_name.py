@@ -13,7 +13,6 @@ import torchvision.models as zoo  # type: ignore[import-untyped]  # torchvision 
 from torch import nn
 
 from assay.layer_depth import head_names
-from assay.model.adapted import Adapted
 from assay.model.timm import Timm
 from assay.model.torchvision import Torchvision
 
@@ -21,28 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def vit(image_size: int) -> zoo.VisionTransformer:
-    return zoo.VisionTransformer(
-        image_size=image_size,
-        patch_size=4,
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=16,
-        mlp_dim=32,
-        num_classes=3,
-    )
-
-
 def first_convolution(model: nn.Module) -> nn.Conv2d:
     return next(module for module in model.modules() if isinstance(module, nn.Conv2d))
 
 
-@pytest.mark.parametrize("make", [zoo.resnet18, zoo.mobilenet_v3_small])
-def test_a_network_that_fits_stays_torchvision_s(make: type[nn.Module]) -> None:
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small"])
+def test_a_network_that_fits_stays_torchvision_s(name: str) -> None:
     torch.manual_seed(0)
-    stock = make(num_classes=3)
+    stock = zoo.get_model(name, num_classes=3)
     torch.manual_seed(0)
-    model = Adapted(make(num_classes=3), [3, 224, 224])
+    model = Torchvision(name, [3, 224, 224], 3)
     assert repr(model.network) == repr(stock)
     state = model.network.state_dict()
     assert all(torch.equal(value, state[key]) for key, value in stock.state_dict().items())
@@ -50,7 +37,7 @@ def test_a_network_that_fits_stays_torchvision_s(make: type[nn.Module]) -> None:
 
 def test_resnet_for_small_images_is_the_cifar_variant() -> None:
     torch.manual_seed(0)
-    model = Adapted(zoo.resnet18(num_classes=10), [3, 32, 32])
+    model = Torchvision("resnet18", [3, 32, 32], 10)
     assert (
         sum(parameter.numel() for parameter in model.parameters()) == 11_173_962
     )  # 11,181,642 - 3*64*(49 - 9)
@@ -72,7 +59,7 @@ def test_resnet_for_small_images_is_the_cifar_variant() -> None:
     ],
 )
 def test_when_a_resnet_has_the_small_stem(side: int, small_images: bool, kernel: int, stride: int) -> None:
-    model = Adapted(zoo.resnet18(num_classes=2), [1, side, 200], small_images=small_images)
+    model = Torchvision("resnet18", [1, side, 200], 2, small_images=small_images)
     stem = first_convolution(model)
     assert (stem.in_channels, stem.kernel_size, stem.stride) == (1, (kernel, kernel), (stride, stride))
     assert isinstance(model.network.maxpool, nn.Identity) == (kernel == 3)
@@ -84,7 +71,7 @@ def test_when_a_resnet_has_the_small_stem(side: int, small_images: bool, kernel:
 )
 def test_patches_of_a_convnext(side: int, small_images: bool, patch: int) -> None:
     with torch.device("meta"):
-        model = Adapted(zoo.convnext_tiny(num_classes=2), [2, side, side], small_images=small_images)
+        model = Torchvision("convnext_tiny", [2, side, side], 2, small_images=small_images)
         stem = first_convolution(model)
         assert (stem.in_channels, stem.kernel_size, stem.stride) == (2, (patch, patch), (patch, patch))
         assert model(torch.empty(2, 2, side, side)).shape == (2, 2)
@@ -92,36 +79,34 @@ def test_patches_of_a_convnext(side: int, small_images: bool, patch: int) -> Non
 
 def test_a_new_stem_is_initialised_as_its_family_s() -> None:
     torch.manual_seed(0)
-    resnet = first_convolution(Adapted(zoo.resnet18(num_classes=2), [3, 32, 32])).weight
+    resnet = first_convolution(Torchvision("resnet18", [3, 32, 32], 2)).weight
     assert resnet.std().item() == pytest.approx(math.sqrt(2 / (64 * 3 * 3)), rel=0.05)
-    convnext = first_convolution(Adapted(zoo.convnext_tiny(num_classes=2), [5, 32, 32]))
+    convnext = first_convolution(Torchvision("convnext_tiny", [5, 32, 32], 2))
     assert convnext.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert convnext.bias is not None
     assert not convnext.bias.any()
-    transformer = first_convolution(Adapted(vit(32), [8, 32, 32]))
-    assert transformer.weight.std().item() == pytest.approx(math.sqrt(1 / (8 * 4 * 4)), rel=0.05)
+    transformer = first_convolution(Torchvision("vit_b_32", [4, 32, 32], 2))
+    assert transformer.weight.std().item() == pytest.approx(math.sqrt(1 / (4 * 32 * 32)), rel=0.05)
 
 
 def test_says_what_is_wrong() -> None:
     with pytest.raises(
         ValueError, match=r"\(ResNet\) takes images \[C,H,W\], the data has \[13\]; use model=mlp"
     ):
-        Adapted(zoo.resnet18(), [13])
-    with pytest.raises(ValueError, match="built for 8x8 pixels, the data has 8x12"):
-        Adapted(vit(8), [1, 8, 12])
-    with pytest.raises(ValueError, match=r"no stem for small images.*model\.network\.patch_size"):
-        Adapted(vit(8), [1, 8, 8], small_images=True)
-    with pytest.raises(ValueError, match="auto, true or false"):
-        Adapted(vit(8), [1, 8, 8], small_images="yes")  # type: ignore[arg-type]  # the mistake a config can hold
-    with pytest.raises(ValueError, match="no first convolution"):
-        Adapted(nn.Linear(3, 3), [3, 8, 8])
+        Torchvision("resnet18", [13], 2)
     with torch.device("meta"):
+        with pytest.raises(ValueError, match="takes square images, the data has 32x64"):
+            Torchvision("vit_b_32", [1, 32, 64], 2)
+        with pytest.raises(ValueError, match="no stem for small images"):
+            Torchvision("vit_b_32", [1, 32, 32], 2, small_images=True)
+        with pytest.raises(ValueError, match="auto, true or false"):
+            Torchvision("resnet18", [1, 8, 8], 2, small_images="yes")  # type: ignore[arg-type]  # the mistake a config can hold
         with pytest.raises(
             ValueError, match=r"32x32 or more, the data has 24x24; use model\.small_images=true"
         ):
-            Adapted(zoo.convnext_tiny(), [3, 24, 24], small_images=False)
+            Torchvision("convnext_tiny", [3, 24, 24], 2, small_images=False)
         with pytest.raises(ValueError, match="8x8 or more, the data has 7x7; use model=small_cnn"):
-            Adapted(zoo.convnext_tiny(), [3, 7, 7])
+            Torchvision("convnext_tiny", [3, 7, 7], 2)
 
 
 SMALL = ["resnet18", "squeezenet1_1", "shufflenet_v2_x0_5", "mobilenet_v3_small", "mnasnet0_5"]
@@ -155,6 +140,15 @@ def test_a_head_of_another_size_is_new_and_the_rest_as_published(name: str, tmp_
     assert same.new_layers == ()
     images = torch.randn(2, 3, 96, 96)
     assert torch.equal(same.eval()(images), stock.eval()(images))
+
+
+@pytest.mark.parametrize("name", zoo.list_models(module=zoo.segmentation))
+def test_networks_for_masks_give_a_class_for_each_pixel(name: str) -> None:
+    with torch.device("meta"):
+        model = Torchvision(name, [1, 40, 48], 5)
+        assert model(torch.empty(2, 1, 40, 48)).shape == (2, 5, 40, 48)
+    assert model.get_submodule(model.head_names[0]).out_channels == 5
+    assert Torchvision.trained_on(name, "DEFAULT")["size"] == (520, 520)
 
 
 def test_grey_images_get_what_equal_channels_would(tmp_path: Path) -> None:
@@ -192,11 +186,9 @@ def test_what_published_weights_were_trained_on() -> None:
     assert Torchvision.to_download("resnet50", "my_file.pth") is None
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet500", "fcn_resnet50", "fasterrcnn_resnet50_fpn", "../resnet18", "r3d_18"]
-)
+@pytest.mark.parametrize("name", ["resnet500", "fasterrcnn_resnet50_fpn", "../resnet18", "r3d_18"])
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="is not a classification network of torchvision"):
+    with pytest.raises(ValueError, match="is not a network of torchvision"):
         Torchvision(name, [3, 32, 32], 2)
     with pytest.raises(ValueError, match=r"close to it: resnet50"):
         Torchvision("resnet500", [3, 32, 32], 2)
@@ -205,8 +197,6 @@ def test_other_names_are_refused(name: str) -> None:
 def test_says_what_is_wrong_of_torchvision() -> None:
     with pytest.raises(ValueError, match=r"resnet18 has no such weights; it has IMAGENET1K_V1, and DEFAULT"):
         Torchvision("resnet18", [3, 32, 32], 2, weights="IMAGENET1K_V2")
-    with pytest.raises(ValueError, match=r"takes images \[C,H,W\], the data has \[13\]; use model=mlp"):
-        Torchvision("resnet18", [13], 2)
     with torch.device("meta"):  # nothing is downloaded to be checked
         Torchvision("resnet18", [3, 32, 32], 2, weights="DEFAULT")
 

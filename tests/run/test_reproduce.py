@@ -361,7 +361,7 @@ MANY = [
     ("data=iris", "callbacks=[default,swa]", "scheduler=none"),
     ("data=digits", "data.num_workers=2", "trainer.limit_train_batches=3"),
     ("data=wine", "trainer.accumulate_grad_batches=3", "trainer.deterministic=true"),
-    ("data=digits", "model=vit", "model.network.num_layers=1", "trainer.limit_train_batches=2"),
+    ("data=digits", "model=resnet18", "trainer.limit_train_batches=2"),
 ]
 
 

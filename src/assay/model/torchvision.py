@@ -1,38 +1,53 @@
 from __future__ import annotations
 
 import functools
+import logging
+import math
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from torch import Tensor, nn
 from torchvision import models  # type: ignore[import-untyped]  # torchvision ships no types
+from torchvision.models import ConvNeXt, ResNet, VisionTransformer  # type: ignore[import-untyped]  # as above
 
-from assay.model.adapted import fit_to_images, head_of
 from assay.model.checks import check_network_name, image_shape
 from assay.model.pretrained_weights import Published, load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SMALL_IMAGE: Final = 64
+"""Largest side, in pixels, of what `small_images: auto` holds for a small image."""
+
 _WITHOUT_AUXILIARY: Final = {"aux_logits": False, "init_weights": True}
 _OPTIONS: Final = {"googlenet": _WITHOUT_AUXILIARY, "inception_v3": _WITHOUT_AUXILIARY}
 """The auxiliary heads of the two Inception networks would return a second output while training."""
-_AUXILIARY: Final = re.compile(r"(aux1|aux2|AuxLogits)\.")
+_AUXILIARY: Final = re.compile(r"(aux1|aux2|AuxLogits|aux_classifier)\.")
+_log = logging.getLogger(__name__)
 
 
 @final
 class Torchvision(nn.Module):
-    """A classification network of `torchvision.models`, its stem and head fitted to the data.
+    """A network of `torchvision.models` for classes or masks, its stem and head fitted to the data.
 
-    Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs]`. The stem is fitted as in
-    `assay.model.adapted.Adapted`; a Vision Transformer is built for the images' size.
+    The first convolution is built anew where it does not fit, with the initialisation its family uses:
+
+    - *channels*: as many as the images have;
+    - *small images*, ResNet: 3x3 with stride 1 and no max pooling (He et al. 2016, section 4.2, the CIFAR
+      networks);
+    - *small images*, ConvNeXt: patches of 2x2 pixels instead of 4x4 (1x1 below 16 pixels).
+
+    A Vision Transformer is built for the images' size. Inputs `[B, C, H, W]`, float; outputs
+    `[B, num_outputs]`, of a network for masks `[B, num_outputs, H, W]`.
 
     Args:
-        name: One of `torchvision.models.list_models(module=torchvision.models)`.
+        name: One of `torchvision.models.list_models(module=torchvision.models)`, such as `resnet50`, or of
+            `torchvision.models.segmentation`, such as `deeplabv3_resnet50`.
         input_shape: Channels, height and width of one image.
         num_outputs: Width of the output.
-        small_images: As for `Adapted`.
+        small_images: Whether to build the stem for small images; `auto`: up to 64 pixels in height or width,
+            where the network has such a stem.
         weights: `DEFAULT` or another of the network's published weights (`IMAGENET1K_V1`), which are
             downloaded once and checked by their hash; a file (`.pth`, `.pt`, `.ckpt`, `.safetensors`) or the
             directory of a run; null for random ones.
@@ -60,10 +75,15 @@ class Torchvision(nn.Module):
         published = _published(name, weights)
         options: dict[str, Any] = dict(_OPTIONS.get(name, {}))
         if name.startswith("vit_"):
-            options["image_size"] = image_shape(input_shape, f"model.name={name}")[1]
+            _, height, width = image_shape(input_shape, f"model.name={name}")
+            if height != width:
+                raise ValueError(f"model.name={name} takes square images, the data has {height}x{width}")
+            options["image_size"] = height
+        if name in _segmentation_names():
+            options = {"weights_backbone": None, "aux_loss": False}
         network: nn.Module = models.get_model(name, num_classes=num_outputs, **options)
-        stem = fit_to_images(network, input_shape, small_images)
-        head = head_of(network)
+        stem = _fit_to_images(network, input_shape, small_images)
+        head = _head_of(network)
         self.head_names = (f"network.{head}",)
         self.new_layers: tuple[str, ...] = ()
         self.network = network
@@ -75,9 +95,9 @@ class Torchvision(nn.Module):
         self.new_layers = tuple(f"network.{layer}" for layer in left_out)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""
-        outputs: Tensor = self.network(inputs)
-        return outputs
+        """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`, or of masks `[B, num_outputs, H, W]`."""
+        outputs: Tensor | dict[str, Tensor] = self.network(inputs)
+        return outputs["out"] if isinstance(outputs, dict) else outputs  # a dict comes of a network for masks
 
     @staticmethod
     def trained_on(name: str, weights: str) -> dict[str, Any]:
@@ -91,7 +111,7 @@ class Torchvision(nn.Module):
         return {
             "mean": halves or tuple(transform.mean),
             "std": halves or tuple(transform.std),
-            "size": (transform.crop_size[0], transform.crop_size[0]),
+            "size": (getattr(transform, "crop_size", transform.resize_size)[0],) * 2,
             "source": f"torchvision's {every.__name__}.{found.name}",
         }
 
@@ -103,12 +123,17 @@ class Torchvision(nn.Module):
 
 
 @functools.cache
+def _segmentation_names() -> tuple[str, ...]:
+    return tuple(models.list_models(module=models.segmentation))
+
+
+@functools.cache
 def _names() -> tuple[str, ...]:
-    return tuple(models.list_models(module=models))
+    return (*models.list_models(module=models), *_segmentation_names())
 
 
 def _check_name(name: str) -> None:
-    check_network_name(name, _names(), "classification network of torchvision", "efficientnet_b0")
+    check_network_name(name, _names(), "network of torchvision for classes or masks", "efficientnet_b0")
 
 
 def _published(name: str, weights: str | None) -> Published | None:
@@ -130,3 +155,92 @@ def _published(name: str, weights: str | None) -> Published | None:
 
 def _own_entries(entries: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: value for key, value in entries.items() if not _AUXILIARY.match(key)}
+
+
+def _head_of(network: nn.Module) -> str:
+    """Name of a network's last linear layer, or of its last convolution where it has none."""
+    names: dict[type[nn.Module], list[str]] = {
+        kind: [name for name, module in network.named_modules() if isinstance(module, kind)]
+        for kind in (nn.Linear, nn.Conv2d)
+    }
+    return (names[nn.Linear] or names[nn.Conv2d] or [""])[-1]
+
+
+def _fit_to_images(
+    network: nn.Module, input_shape: Sequence[int], small_images: bool | Literal["auto"] = "auto"
+) -> str | None:
+    """Have a network take images of a shape, in place; returns the name of a stem that was built anew."""
+    family = type(network).__name__
+    channels, height, width = image_shape(input_shape, f"this model ({family})")
+    if small_images not in {True, False, "auto"}:
+        raise ValueError(f"model.small_images must be auto, true or false, got {small_images!r}; use auto")
+    has_small_stem = isinstance(network, ResNet | ConvNeXt)
+    if small_images is True and not has_small_stem:
+        raise ValueError(f"{family} has no stem for small images; use model.small_images=auto")
+    if small_images == "auto":
+        small_images = has_small_stem and min(height, width) <= SMALL_IMAGE
+    stem = _adapt_stem(network, channels, min(height, width), bool(small_images))
+    _check_size(network, height, width)
+    return stem
+
+
+def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> str | None:
+    """Build the first convolution anew if it does not fit; returns its name if so."""
+    name, old = next(
+        ((name, module) for name, module in network.named_modules() if isinstance(module, nn.Conv2d)),
+        ("", None),
+    )
+    if old is None or (old.in_channels != channels and (old.in_channels != 3 or old.groups != 1)):
+        raise ValueError(
+            f"{type(network).__name__} has no first convolution over three channels to adapt to {channels}; "
+            "name another of torchvision.models"
+        )
+    kernel, stride, padding = old.kernel_size, old.stride, old.padding
+    if small and isinstance(network, ResNet):
+        kernel, stride, padding = (3, 3), (1, 1), (1, 1)
+        network.maxpool = nn.Identity()
+    elif small and isinstance(network, ConvNeXt):
+        patch = 2 if side >= 16 else 1
+        kernel, stride = (patch, patch), (patch, patch)
+    if (channels, kernel, stride) == (old.in_channels, old.kernel_size, old.stride):
+        return None
+    new = nn.Conv2d(
+        channels,
+        old.out_channels,
+        kernel_size=(kernel[0], kernel[1]),
+        stride=(stride[0], stride[1]),
+        padding=padding if isinstance(padding, str) else (padding[0], padding[1]),
+        bias=old.bias is not None,
+        device=old.weight.device,
+        dtype=old.weight.dtype,
+    )
+    _initialise(new, network)
+    network.set_submodule(name, new)
+    _log.debug("%s: %s is now %s", type(network).__name__, name, new)
+    return name
+
+
+def _initialise(convolution: nn.Conv2d, network: nn.Module) -> None:
+    """Initialise a stem as torchvision does in the network's family; others as in its ResNets."""
+    if isinstance(network, ConvNeXt):
+        nn.init.trunc_normal_(convolution.weight, std=0.02)
+    elif isinstance(network, VisionTransformer):
+        fan_in = convolution.in_channels * math.prod(convolution.kernel_size)
+        nn.init.trunc_normal_(convolution.weight, std=math.sqrt(1 / fan_in))
+    else:
+        nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    if convolution.bias is not None:
+        nn.init.zeros_(convolution.bias)
+
+
+def _check_size(network: nn.Module, height: int, width: int) -> None:
+    """Raise ValueError where the first forward would fail on the size of the image."""
+    if isinstance(network, ConvNeXt):
+        stem = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
+        smallest = 8 * stem.stride[0]  # three times halved after the stem
+        if min(height, width) < smallest:
+            raise ValueError(
+                f"ConvNeXt with patches of {stem.stride[0]}x{stem.stride[0]} pixels takes images of "
+                f"{smallest}x{smallest} or more, the data has {height}x{width}; use "
+                + ("model=small_cnn" if smallest == 8 else "model.small_images=true")
+            )

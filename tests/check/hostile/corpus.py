@@ -270,8 +270,9 @@ def cwd_packages() -> Iterator[Case]:
 def run_directories() -> Iterator[Case]:
     late = "${oc.create:" + IN_WORDS + "}"
     evil = EVIL_MODEL["model"]
-    weights = call("assay.model.adapted.Adapted", input_shape=[1, 8, 8], weights="evil.pt")
-    weights["network"] = call("torchvision.models.resnet18", num_classes=10)
+    weights = call(
+        "assay.model.torchvision.Torchvision", "resnet18", [1, 8, 8], num_outputs=10, weights="evil.pt"
+    )
     by_method = call("lightning.LightningModule.load_from_checkpoint", "evil.pt", weights_only=False)
     load = {"_target_": "assay.load", "run": "evil_run"}
     runs: dict[str, dict[str, str]] = {

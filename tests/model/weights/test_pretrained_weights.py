@@ -8,13 +8,10 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torchvision.models import (  # type: ignore[import-untyped]  # torchvision ships no types
-    VisionTransformer,
-    resnet18,
-)
+from torchvision.models import resnet18  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.model.adapted import Adapted
 from assay.model.pretrained_weights import load_pretrained_weights
+from assay.model.torchvision import Torchvision
 
 
 def network(num_classes: int = 5, width: int = 4) -> nn.Sequential:
@@ -81,7 +78,7 @@ def test_loads_a_head_of_the_same_shape(tmp_path: Path, caplog: pytest.LogCaptur
 def test_leaves_out_an_adapted_stem_but_no_other(tmp_path: Path) -> None:
     source = resnet18(num_classes=10)
     path = save(tmp_path / "weights.pth", source.state_dict())
-    small = Adapted(resnet18(num_classes=10), [3, 32, 32], weights=path)
+    small = Torchvision("resnet18", [3, 32, 32], 10, weights=path)
     assert torch.equal(
         tensor(small, "network.layer4.1.conv2.weight"), tensor(source, "layer4.1.conv2.weight")
     )
@@ -89,7 +86,7 @@ def test_leaves_out_an_adapted_stem_but_no_other(tmp_path: Path) -> None:
     assert tensor(small, "network.conv1.weight").shape == (64, 3, 3, 3)
     # From one small network to another the stem fits and is loaded.
     path = save(tmp_path / "small.pth", small.state_dict())
-    again = Adapted(resnet18(num_classes=10), [3, 32, 32], weights=path)
+    again = Torchvision("resnet18", [3, 32, 32], 10, weights=path)
     assert torch.equal(tensor(again, "network.conv1.weight"), tensor(small, "network.conv1.weight"))
 
 
@@ -115,18 +112,6 @@ def test_anything_else_that_does_not_fit_is_named(tmp_path: Path) -> None:
         ValueError, match=r"of another shape: 0\.weight \[4, 3, 3, 3\] for \[8, 3, 3, 3\], 0\.bias"
     ):
         load_pretrained_weights(network(width=8), str(save(path, state)))
-
-
-def test_a_vision_transformer_of_another_image_size_is_refused(tmp_path: Path) -> None:
-    def vit(image_size: int) -> VisionTransformer:
-        return VisionTransformer(
-            image_size, 4, num_layers=1, num_heads=1, hidden_dim=8, mlp_dim=8, num_classes=2
-        )
-
-    path = save(tmp_path / "weights.pt", vit(8).state_dict())
-    Adapted(vit(8), [1, 8, 8], weights=path)
-    with pytest.raises(ValueError, match=r"encoder\.pos_embedding \[1, 5, 8\] for \[1, 17, 8\]"):
-        Adapted(vit(16), [1, 16, 16], weights=path)
 
 
 class Hostile:
