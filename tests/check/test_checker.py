@@ -123,7 +123,7 @@ def test_a_proof_is_not_shared_by_jobs_that_differ() -> None:
     network["inverted_residual_setting"] = [[1, 16, 1, 1], [6, 24, 1, 2]]  # type: ignore[assignment]  # two of its seventeen
     shared, flops = Prover(), []
     for width in (0.5, 1.4):
-        config = job_config(compose(["device=cpu", "data=digits"]))
+        config = job_config(compose(["device=cpu", "data=synthetic", "data.source.num_samples=200"]))
         with open_dict(config):
             config.model = {**network, "width_mult": width}
         steps = shared.prove(config).report.step, Prover().prove(config).report.step

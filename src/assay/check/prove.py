@@ -332,9 +332,6 @@ def chosen_classes(config: DictConfig) -> dict[str, str]:
     shape = OmegaConf.select(config, "scheduler.lr_lambda")
     if isinstance(shape, DictConfig):
         nodes["scheduler"] = shape  # says more than LambdaLR
-    network = OmegaConf.select(config, "model.network")
-    if isinstance(network, DictConfig):
-        nodes["model"] = network  # and more than Adapted
     return {key: name_of(node) for key, node in nodes.items() if "_target_" in node}
 
 

@@ -151,6 +151,10 @@ def _unmergeable(sign: str, override: str, error: Exception) -> ConfigError:
     return ConfigError(text, key=key, hint="`assay train --cfg` shows what is there")
 
 
+_NETWORK = re.compile(r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)")
+"""What names of networks begin with, which are no options of their own."""
+
+
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:
     options = _options(group, loader) if group else []
     inner = group.rpartition("/")[2]
@@ -160,6 +164,8 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     instead = ""
     if option in ("none", "null") and group in OF_MODULE:
         instead = f"leave the line out: a job with a custom `module` has no {group} unless that asks for one"
+    if group == "model" and _NETWORK.match(option):
+        instead = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     return ConfigError(
         f"there is no option {option!r}{did_you_mean(option, options, '; ')}",
         key=group,
