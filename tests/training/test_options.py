@@ -132,7 +132,6 @@ LEARNS = {
 }
 BY_NAME = ("timm", "torchvision")
 """Trained in test_fine_tuning.py."""
-STEPS = ("resnet34", "convnext_tiny")
 
 
 def test_every_option_is_trained() -> None:
