@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 _NAMES = ("inputs", "targets")
 
@@ -73,13 +72,15 @@ def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if (given := take_from(root)) is not None:
         return (array := _one_of(given, name)).shape, array.dtype
     if root.is_dir():
-        with _file(root, name).open("rb") as file:
-            return _header(file)
+        mapped = np.lib.format.open_memmap(_file(root, name), mode="r")
+        return mapped.shape, mapped.dtype
     with ZipFile(root) as archive:
         if f"{name}.npy" not in archive.namelist():
             raise NoArrayError([one.removesuffix(".npy") for one in archive.namelist()])
         with archive.open(f"{name}.npy") as file:
-            return _header(file)
+            of_1_0, of_2_0 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+            shape, _, dtype = (of_1_0 if np.lib.format.read_magic(file) == (1, 0) else of_2_0)(file)
+            return shape, dtype
 
 
 def _one_of(given: Any, name: str) -> NDArray[Any]:
@@ -89,14 +90,6 @@ def _one_of(given: Any, name: str) -> NDArray[Any]:
     one = getattr(given, "tensors", given)[_NAMES.index(name)]
     array = one.detach().cpu().numpy() if hasattr(one, "detach") else np.asarray(one)
     return np.require(array, requirements=["C", "W"])  # as torch can share it
-
-
-def _header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"version {version} holds no plain array")
-    shape, _, dtype = _HEADERS[version](file)
-    return shape, dtype
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -139,23 +139,18 @@ def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
     if pd.api.types.is_bool_dtype(values) or values.nunique() <= _FEW:
         return "number", ""
     numbers = values.to_numpy(dtype=np.float64)
-    integral = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()
-    return _kind_of_integers(name, numbers) if integral else ("number", "")
-
-
-def _kind_of_integers(name: str, numbers: np.ndarray[Any, Any]) -> tuple[Kind, str]:
+    if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
+        return "number", ""
     different, low, high = len(np.unique(numbers)), int(numbers.min()), int(numbers.max())
     if _ID_NAME.search(name) or _CAMEL_ID_NAME.search(name):
         return "id", f"ids by its name, {different:,} different integers"
-    if different == len(numbers) and (
-        high - low + 1 == different or ((np.diff(numbers) > 0).all() and high - low < _DENSE * different)
-    ):
+    is_dense = (np.diff(numbers) > 0).all() and high - low < _DENSE * different
+    if different == len(numbers) and (is_dense or high - low + 1 == different):
         return "id", f"the rows' numbers, {low} to {high}"
     if low >= 19000101 and high <= 21001231 and _are_days(numbers):
         return "date", f"dates such as {int(numbers[0])}"
-    if _TIME_NAME.search(name) and _EPOCH_SECONDS[0] <= low and high <= _EPOCH_SECONDS[1]:
-        return "date", f"points in time such as {int(numbers[0])}"
-    return "number", ""
+    is_time = _TIME_NAME.search(name) and _EPOCH_SECONDS[0] <= low and high <= _EPOCH_SECONDS[1]
+    return ("date", f"points in time such as {int(numbers[0])}") if is_time else ("number", "")
 
 
 def _are_days(numbers: np.ndarray[Any, Any]) -> bool:
