@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import json
 import os
@@ -65,26 +64,6 @@ def test_one_short_message(typed: str, says: str, code: int) -> None:
 
 
 # -- where it is written ---------------------------------------------------------------------------
-
-
-def test_disk_full_at_the_first_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fsync = os.fsync
-
-    def full(descriptor: int) -> None:
-        if "checkpoints" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(descriptor)
-
-    if not Path("/proc/self/fd").is_dir():
-        pytest.skip("tells the files apart by /proc")
-    monkeypatch.setattr(os, "fsync", full)
-    result = CliRunner().invoke(app, ["train", *QUICK])
-    assert result.exit_code == 1
-    assert "No space left on device" in result.stderr
-    assert len(result.stderr.splitlines()) <= LINES
-    assert "Traceback" not in result.output
-    assert json.loads((tmp_path / "run" / "record.json").read_text(encoding="utf-8"))["status"] == "failed"
-    assert not list((tmp_path / "run").rglob("*.ckpt"))
 
 
 # -- how it ends -----------------------------------------------------------------------------------

@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 
-def test_eval_as_json(digits_run: Trained, tmp_path: Path) -> None:
-    run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
-    result = CliRunner().invoke(app, ["eval", str(run_dir), "--json"])
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    assert document["kind"] == "eval"
-    assert document["metrics"]["test/accuracy"] == digits_run.result.metrics["test/accuracy"]
-    assert (run_dir / document["predictions"]).is_file()
-
-
 # -- export -----------------------------------------------------------------------------------------------
 
 RUNNER = CliRunner()

@@ -28,12 +28,6 @@ from assay.paths import CONF_DIR
 from assay.sweep.session import plan
 
 
-def test_typed_wins_over_the_option_and_the_option_over_the_default() -> None:
-    config = compose(["optimizer=sgd", "optimizer.lr=0.5", "+optimizer.dampening=0.1"])
-    assert config.optimizer._target_ == "torch.optim.SGD"
-    assert (config.optimizer.lr, config.optimizer.dampening) == (0.5, 0.1)
-
-
 def test_is_what_hydra_itself_composes() -> None:
     overrides = ["data=wine", "model=mlp", "optimizer.lr=0.5", "callbacks=[default,ema]", "device=cpu"]
     ours = job_config(compose(overrides))

@@ -9,7 +9,7 @@ from assay.check.job import check_job
 from assay.check.signature import check_signatures
 from assay.compose.compose import compose, job_config
 from assay.compose.job_composer import JobComposer
-from assay.config.did_you_mean import did_you_mean, key_meant, named
+from assay.config.did_you_mean import did_you_mean, key_meant
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read, check_single
 from assay.errors import ConfigError
@@ -129,11 +129,3 @@ def test_the_key_that_was_meant(word: str, meant: str) -> None:
 )
 def test_guess(word: str, known: list[str], guess: str) -> None:
     assert did_you_mean(word, known) == guess
-
-
-def test_of_many_names_the_nearest_are_told() -> None:
-    names = [f"alpha{n:02d}" for n in range(40)] + ["beta"]
-    told = named(names, "beta")
-    assert "beta" in told
-    assert told.endswith("… (41 in all)")
-    assert told.count(", ") == 12

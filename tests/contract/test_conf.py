@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
 
 from assay.check.signature import check_signatures
 from assay.compose.compose import PRIMARY, compose_with, job_config, loader
 from assay.compose.listing import Option, list_options
-from assay.config.tree import walk
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
@@ -31,8 +29,6 @@ NEEDS = {
 }
 WITHIN = {"hydra/sweeper/sampler": "hydra/sweeper=optuna", "hydra/sweeper/pruner": "hydra/sweeper=optuna"}
 """Groups that are there only once another option was chosen."""
-
-each_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: f"{option.group}/{option.name}")
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +103,3 @@ def test_options_of_several_groups_compose_and_fit_what_they_name(
     options: list[Option], hydra: Hydra
 ) -> None:
     fits(hydra, options)
-
-
-@each_option
-def test_repeats_nothing_that_the_data_knows(option: Option) -> None:
-    node = OmegaConf.load(option.path)
-    assert isinstance(node, DictConfig)
-    for entry in walk(node):
-        if option.group not in ("data", "data/transform") and entry.name in (
-            "num_classes",
-            "num_labels",
-            "input_shape",
-            "class_counts",
-        ):
-            assert entry.is_interpolation, entry.key
