@@ -108,7 +108,7 @@ def test_a_mistyped_option_is_exit_code_2(
     verb: str, option: str, digits_run: Trained, tmp_path: Path
 ) -> None:
     """Every option of every verb: nothing has run then, and the message names the option."""
-    (tmp_path / "file.txt").write_text("somebody's")
+    (tmp_path / "file.txt").write_text("content")
     words = [
         str(digits_run.run_dir) if word == "RUN" else word
         for word in _REQUIRED.get(verb, ["RUN"] if verb in _OF_A_RUN else [])

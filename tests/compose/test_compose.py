@@ -61,7 +61,7 @@ def test_calls_are_resolved_and_the_specs_values_wait(monkeypatch: pytest.Monkey
     assert OmegaConf.is_interpolation(config.model, "input_shape")
 
 
-def test_leaves_somebody_elses_hydra_alone(tmp_path: Path) -> None:
+def test_leaves_another_hydra_alone(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("x: 1\n", encoding="utf-8")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         theirs = GlobalHydra.instance().hydra

@@ -102,7 +102,7 @@ def test_what_was_meant(key: str, target: str, says: str) -> None:
     assert says in refused(nested(key, target)).message
 
 
-def test_what_to_type_for_a_package_of_ones_own() -> None:
+def test_what_to_type_for_a_custom_package() -> None:
     tree = {"model": {"_target_": "my_project.nets.Net"}}
     error = refused(tree)
     assert "trusted_packages=[my_project]" in error.hint
