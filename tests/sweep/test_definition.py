@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
 
     from assay.compose.job_composer import Job
-    from assay.sweep.session import Setting
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +129,7 @@ class Sweeps:
 
     def go_on(
         self, *typed: str, cwd: Path, began: Path, then: str = "", name: str = "", **places: Any
-    ) -> Setting:
+    ) -> tuple[Path, Path | None]:
         self.count += 1
         sweep = self.folder / (name or f"sweep {self.count}")
         (sweep / "journal.jsonl").unlink(missing_ok=True)
@@ -166,15 +165,15 @@ def asked(call: pytest.ExceptionInfo[AssayError]) -> str:
 
 
 def test_from_the_project_nothing_new_is_typed(sweeps: Sweeps, lab: Path) -> None:
-    assert sweeps.go_on(cwd=lab, began=lab).cwd == lab
+    assert sweeps.go_on(cwd=lab, began=lab)[0] == lab
     (lab / "own").mkdir()
-    assert sweeps.go_on(cwd=lab, began=lab, config_dir=lab / "own").config_dir == lab / "own"
-    assert sweeps.go_on(cwd=lab, began=lab, then="trusted_packages=[lab] seed=1,2").config_dir is None
+    assert sweeps.go_on(cwd=lab, began=lab, config_dir=lab / "own")[1] == lab / "own"
+    assert sweeps.go_on(cwd=lab, began=lab, then="trusted_packages=[lab] seed=1,2")[1] is None
 
 
 def test_from_anywhere_where_nothing_is_trusted(sweeps: Sweeps, lab: Path, empty: Path) -> None:
-    assert sweeps.go_on(cwd=lab, began=empty).cwd == empty
-    assert sweeps.go_on(cwd=empty, began=empty / "gone").cwd == empty
+    assert sweeps.go_on(cwd=lab, began=empty)[0] == empty
+    assert sweeps.go_on(cwd=empty, began=empty / "gone")[0] == empty
 
 
 def test_another_project_has_to_be_gone_to(sweeps: Sweeps, lab: Path, empty: Path) -> None:
@@ -189,7 +188,7 @@ def test_a_config_folder_is_named(sweeps: Sweeps, lab: Path, empty: Path) -> Non
         sweeps.go_on(cwd=empty, began=empty, config_dir=lab / "conf")
     assert f"--config-dir {lab / 'conf'}" in asked(caught)
     said = sweeps.go_on(cwd=empty, began=empty, config_dir=lab / "conf", flag=lab / "conf")
-    assert said.config_dir == lab / "conf"
+    assert said[1] == lab / "conf"
     # A folder that the sweep has brought along, however it calls the place where it was begun.
     (lab / "sweep/conf").mkdir(parents=True)
     for began in (lab, Path(), lab / "gone"):

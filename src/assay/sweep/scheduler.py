@@ -142,15 +142,11 @@ class Scheduler:
         self._running: dict[int, _Running] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._distinct: dict[str, dict[str, Any]] = {}
-        self._trials: dict[int, dict[str, Any] | None] = {}
         self._halted = False
 
-    def queue(
-        self, job_record: JobRecord, job: Job, report: Report, trial: dict[str, Any] | None = None
-    ) -> None:
+    def queue(self, job_record: JobRecord, job: Job, report: Report) -> None:
         """Have a job of the journal run before new ones are asked for."""
         self._specs[job.fingerprint] = self._shared_spec(report)
-        self._trials[job_record.number] = trial
         self._pending.append((job_record, job))
 
     def run(self) -> None:
@@ -242,7 +238,7 @@ class Scheduler:
             return None
         job_record = job_record_of(number, job, proposal.token)
         self._journal.add([job_record])
-        self._specs[job.fingerprint], self._trials[number] = spec, proposal.trial
+        self._specs[job.fingerprint] = spec
         return job_record, job
 
     def _job_spec(self, job_record: JobRecord, job: Job) -> JobSpec:
@@ -263,7 +259,7 @@ class Scheduler:
             processes=num_processes(trainer, 1),
             gpus=num_gpus(trainer, there=self._launcher.has_gpus),
             memory_gb=self._policy.memory_gb,
-            trial=self._trials.get(job_record.number),
+            trial=self._search.trial(job_record.token),
         )
 
     def _shared_spec(self, report: Report) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import ExitStack, chdir, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -51,19 +50,10 @@ if TYPE_CHECKING:
 _SEARCH_PATH: Final = "hydra.searchpath"
 
 
-@final
-@dataclass(frozen=True)
-class Setting:
-    """What a sweep goes on with."""
-
-    cwd: Path
-    config_dir: Path | None
-
-
 def setting_of(
     directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
-) -> Setting:
-    """Where a sweep goes on, and refuse what its directory asks for and the person has not typed."""
+) -> tuple[Path, Path | None]:
+    """Folder and config folder of a sweep that goes on; refuse what it asks for that was not typed now."""
     here = Path.cwd()
     began = Path(journal.header["cwd"])
     recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
@@ -91,7 +81,7 @@ def setting_of(
             f"{directory} asks for what only you can allow: {', '.join(asked)}",
             hint=f"if that is yours, or you know whose it is: {go}{command}",
         )
-    return Setting(here if at_home else began, config_dir if config_dir is not None else recorded)
+    return here if at_home else began, config_dir if config_dir is not None else recorded
 
 
 def without_trust(command: Sequence[str]) -> list[str]:
@@ -163,17 +153,16 @@ def go_on(
     """Run what is missing of a sweep."""
     written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
     check_links(directory)
-    setting = setting_of(directory, written, overrides, config_dir)
+    cwd, config_dir = setting_of(directory, written, overrides, config_dir)
     stop = StopRequest()
     with ExitStack() as stack:
         stack.enter_context(stop.preparing())
-        if not setting.cwd.samefile(Path.cwd()):
+        if not cwd.samefile(Path.cwd()):
             directory = directory.resolve()
-            stack.enter_context(chdir(setting.cwd))
+            stack.enter_context(chdir(cwd))
         with _write_errors_told(directory):
             stack.enter_context(writing(directory))
             journal = Journal.open(directory)
-        config_dir = setting.config_dir
         typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
@@ -363,7 +352,7 @@ def _drive(
             for number, (job, report) in sorted(jobs.items()):
                 job_record = journal.jobs[number]
                 if report is not None:
-                    scheduler.queue(job_record, job, report, sweep.search.trial(job_record.token))
+                    scheduler.queue(job_record, job, report)
             scheduler.run()
         every_job = sorted(journal.jobs.items())
         result = SweepResult(

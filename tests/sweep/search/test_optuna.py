@@ -130,7 +130,7 @@ def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) 
     one = search(tmp_path, ["seed=0,1"], num_trials=1, pruner=MEDIAN, objective="val/loss")
     first = one.next()
     assert first is not None
-    assert first.trial == {
+    assert one.trial(first.token) == {
         "monitor": "val/loss",
         "storage": one._storage,
         "study": "sweep",
@@ -141,7 +141,7 @@ def test_further_seeds_wait_for_the_first_which_alone_is_pruned(tmp_path: Path) 
     one.tell(first.token, Outcome("finished"), [1.0])
     second = one.next()
     assert second is not None
-    assert second.trial is None
+    assert one.trial(second.token) is None
     one.tell(second.token, Outcome("finished"), [3.0])
     assert one.next() is None
     assert one.study.best_value == 2.0

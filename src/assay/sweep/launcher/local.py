@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, final
 
@@ -36,30 +35,32 @@ class Gpus:
     def __init__(self, ids: Sequence[str], jobs_per_gpu: int = 1) -> None:
         self.ids = list(dict.fromkeys(ids))
         self._shares = jobs_per_gpu
-        self._taken: Counter[str] = Counter()
-        self._whole: set[str] = set()
+        self._free = dict.fromkeys(self.ids, jobs_per_gpu)
 
     def free(self, number: int) -> bool:
         """Whether so many could be leased now."""
-        return len(self._choice(number)) == number
+        return len(self._candidates(number)) >= number
 
     def lease(self, number: int) -> tuple[str, ...]:
         """Take GPUs; the least used first."""
-        chosen = self._choice(number)
-        self._taken.update(chosen)
-        if number > 1:
-            self._whole.update(chosen)
+        chosen = tuple(self._candidates(number)[:number])
+        for gpu in chosen:
+            self._free[gpu] -= self._shares_of_each(number)
         return chosen
 
     def give_back(self, leased: Sequence[str]) -> None:
         """Give GPUs back."""
-        self._taken.subtract(leased)
-        self._whole.difference_update(leased)
+        for gpu in leased:
+            self._free[gpu] += self._shares_of_each(len(leased))
 
-    def _choice(self, number: int) -> tuple[str, ...]:
-        most = 1 if number > 1 else self._shares
-        candidates = [gpu for gpu in self.ids if gpu not in self._whole and self._taken[gpu] < most]
-        return tuple(sorted(candidates, key=lambda gpu: self._taken[gpu])[:number])
+    def _candidates(self, number: int) -> list[str]:
+        shares = self._shares_of_each(number)
+        return sorted(
+            (gpu for gpu in self.ids if self._free[gpu] >= shares), key=lambda gpu: -self._free[gpu]
+        )
+
+    def _shares_of_each(self, number: int) -> int:
+        return self._shares if number > 1 else 1
 
 
 @final
@@ -153,7 +154,8 @@ class LocalLauncher(Launcher):
         try:
             key = self._fork_server.start(ready)
         except BaseException:
-            self._give_back(leased)
+            if leased:
+                self._gpus.give_back(leased)
             raise
         self._running[key] = _Running(ready, leased, cores)
 
@@ -200,12 +202,9 @@ class LocalLauncher(Launcher):
         ids = (visible or [str(index) for index in range(count)])[:count]
         return ids if self._asked_gpus == "auto" else ids[: self._asked_gpus]
 
-    def _give_back(self, leased: Sequence[str]) -> None:
-        if leased:
-            self._gpus.give_back(leased)
-
     def _end(self, key: int, exit_status: ExitStatus) -> tuple[int, Outcome]:
         running = self._running.pop(key)
-        self._give_back(running.gpus)
+        if running.gpus:
+            self._gpus.give_back(running.gpus)
         outcome = outcome_after(running.job_spec, exit_status, signal_sent=running.signal_sent)
         return running.job_spec.number, outcome

@@ -18,7 +18,7 @@ from assay.record.run_lock import is_written
 from assay.sweep.launcher import cluster
 from assay.sweep.launcher.cluster import ClusterWorker
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.worker.exit_status import ExitStatus, outcome_after
+from assay.sweep.worker.exit_status import outcome_of_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from assay.record.outcome import Cause
     from assay.sweep.job_spec import JobSpec
 
-_SIGKILL: Final = -9
 _LEAVE: Final = 20.0
 """Seconds for jobs whose cluster worker died, or that were killed, to save and end."""
 _IDLE: Final = 5.0
@@ -261,17 +260,11 @@ class RayLauncher(Launcher):
         deadline = time.monotonic() + _LEAVE
         while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
-        outcome = outcome_after(job_spec, exit_status, signal_sent="SIGKILL")
-        if outcome.status != "interrupted" or running.signal_sent:
-            return outcome
+        cause: Cause = "killed"
+        reason = f"its Ray worker died: {first_line(error).partition(': ')[0]}"
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
-            cause: Cause = "out_of_memory"
-            reason = "Ray ended it, as its machine ran out of memory"
-        else:
-            cause = "killed"
-            reason = f"its Ray worker died: {first_line(error).partition(': ')[0]}"
-        return Outcome("failed", cause, reason, seconds=exit_status.seconds)
+            cause, reason = "out_of_memory", "Ray ended it, as its machine ran out of memory"
+        return outcome_of_lost(job_spec, time.monotonic() - running.start, running.signal_sent, cause, reason)
 
 
 def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:

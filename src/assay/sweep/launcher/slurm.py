@@ -25,7 +25,7 @@ from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.cluster import ClusterWorker, variables
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.worker.exit_status import ExitStatus, outcome_after
+from assay.sweep.worker.exit_status import outcome_of_lost
 from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
@@ -160,7 +160,6 @@ _ASK_EVERY: Final = {"slurm": 20.0, "local": 1.0}
 _LATE: Final = 10.0
 """Seconds by which another machine's files may be late here."""
 _LEAVE: Final = 20.0
-_SIGKILL: Final = -9
 _JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
 _NOT_IN_SCRIPT: Final = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
 """In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
@@ -477,14 +476,11 @@ class SlurmLauncher(Launcher):
             and not submitted.signal_sent
         ):
             return None
-        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - submitted.start)
-        outcome = outcome_after(submitted.job_spec, exit_status, signal_sent="SIGKILL")
-        if outcome.status != "interrupted" or submitted.signal_sent:
-            return outcome
         state = submitted.state.lower().replace("_", " ") or "gone"
         cause: Cause = "out_of_memory" if submitted.state == "OUT_OF_MEMORY" else "killed"
         reason = f"its Slurm job {submitted.job_id} is {state}; see {self._log_of(submitted.job_id)}"
-        return Outcome("failed", cause, reason, seconds=exit_status.seconds)
+        seconds = time.monotonic() - submitted.start
+        return outcome_of_lost(submitted.job_spec, seconds, submitted.signal_sent, cause, reason)
 
     def _noted(self, pattern: str) -> dict[str, str]:
         """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""

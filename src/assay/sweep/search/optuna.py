@@ -246,7 +246,7 @@ class OptunaSearch(Search):
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
         token = f"{trial.number}/{seed}" if seed else str(trial.number)
-        return Proposal(self._space.job(trial.values, seed), self.trial(token), token)
+        return Proposal(self._space.job(trial.values, seed), token)
 
     @override
     def trial(self, token: str) -> dict[str, Any] | None:

@@ -21,7 +21,6 @@ class Proposal:
     """One job that a search wants to be run."""
 
     overrides: tuple[str, ...]
-    trial: dict[str, Any] | None = None
     token: str = ""
 
 
@@ -70,7 +69,7 @@ class Search(ABC):
         del token, outcome, scores
 
     def trial(self, token: str) -> dict[str, Any] | None:
-        """What the process of a job gets that was proposed before; see `Proposal.trial`."""
+        """What the process of a job gets that was proposed before; see `JobSpec.trial`."""
         del token
         return None
 

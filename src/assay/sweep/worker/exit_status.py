@@ -14,6 +14,7 @@ from assay.record.outcome import Outcome, of_signal, signal_name
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:
+    from assay.record.outcome import Cause
     from assay.sweep.job_spec import JobSpec
 
 _TAIL = 4096
@@ -63,6 +64,16 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     if cause == "out_of_memory":
         reason += ", as memory had run out"
     return Outcome("failed", cause, reason, seconds=exit_status.seconds)
+
+
+def outcome_of_lost(
+    job_spec: JobSpec, seconds: float, signal_sent: str, cause: Cause, reason: str
+) -> Outcome:
+    """How an attempt ended whose machine is out of reach; the cause and reason where it has not said so."""
+    outcome = outcome_after(job_spec, ExitStatus(-9, seconds=seconds), signal_sent="SIGKILL")
+    if outcome.status != "interrupted" or signal_sent:
+        return outcome
+    return Outcome("failed", cause, reason, seconds=seconds)
 
 
 def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
