@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 import pytest
 from tests.sweep.conftest import PROJECT, TINY, begin, check_study, until
+from tests.sweep.launcher.shared import check_same_sweep
 from typer.testing import CliRunner
 
 from assay.cli.app import app
@@ -78,15 +79,12 @@ def all_gone(sweep: Path) -> bool:
 
 
 def check(sweep: Path, whole: Path) -> None:
-    for name in ("results.csv", "groups.csv"):
-        assert (sweep / name).read_bytes() == (whole / name).read_bytes()
+    check_same_sweep(sweep, whole, JOBS)
     assert ends(sweep, "finished") == list(range(JOBS)), "each job ends once"
-    for number in range(JOBS):
-        one, two = (folder / str(number) for folder in (sweep, whole))
-        assert (one / "metrics.csv").read_bytes() == (two / "metrics.csv").read_bytes()
-        records = [json.loads((folder / "record.json").read_bytes()) for folder in (one, two)]
-        assert records[0]["weights_sha256"] == records[1]["weights_sha256"]
-        assert not list(one.rglob("*.tmp"))
+    for number in map(str, range(JOBS)):
+        ours, theirs = ((folder / number / "metrics.csv").read_bytes() for folder in (sweep, whole))
+        assert ours == theirs
+    assert not list(sweep.glob("*/**/*.tmp"))
     assert all_gone(sweep)
 
 

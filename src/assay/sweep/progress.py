@@ -34,15 +34,8 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
-_CAUSES: Final = {
-    "exception": "",
-    "machine": "",
-    "out_of_memory": "out of memory",
-    "killed": "killed",
-    "timed_out": "timed out",
-    "non_finite": "not finite",
-    "cannot_write": "cannot write",
-}
+_IN_THE_REASON: Final = ("", "exception", "machine")
+"""Causes that the reason itself tells."""
 
 
 @dataclass
@@ -235,6 +228,6 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
 
 def why(outcome: Outcome) -> str:
     """Why a job has failed, in a line."""
-    cause = _CAUSES[outcome.cause or "exception"]
+    cause = "" if outcome.cause in _IN_THE_REASON else outcome.cause.replace("non_", "not ").replace("_", " ")
     reason = first_line(outcome.reason)
     return f"{cause}{': ' if cause and reason else ''}{reason}"

@@ -15,7 +15,6 @@ from lightning.pytorch.callbacks import Callback
 
 CHUNK = 1 << 26
 MOST = 4 << 30
-FLOOD = b"a line that nobody reads\n" * 40_000
 
 
 @final
@@ -60,8 +59,6 @@ class Poison(Callback):
                 raise ConnectionResetError("the other side is gone")
             case "segfault":
                 ctypes.string_at(0)
-            case "abort":
-                os.abort()
             case "sigkill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "sigkill_once_saved":
@@ -74,8 +71,6 @@ class Poison(Callback):
                 held: list[Any] = []
                 while sum(one.numel() for one in held) * 4 < MOST:
                     held.append(torch.ones(CHUNK // 4))
-            case "python_memory":
-                held = [bytearray(CHUNK) for _ in range(MOST // CHUNK)]
             case "hang":
                 while True:
                     time.sleep(1)
@@ -85,18 +80,11 @@ class Poison(Callback):
                 batch[0].fill_(math.nan)
             case "exit":
                 os._exit(3)
-            case "sys_exit":
-                sys.exit(3)
             case "close":
                 os.closerange(0, 4096)
-            case "flood":
-                for _ in range(200):
-                    os.write(1, FLOOD)
             case "children":
                 _leave_children()
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "children_and_on":
-                _leave_children()
             case other:
                 raise ValueError(f"there is no poison {other!r}")
 
