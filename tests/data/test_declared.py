@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
 from assay.build.compatibility import check_declared
@@ -91,17 +90,6 @@ def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
     check_declared(stated.as_config(), config)
 
 
-def test_tasks() -> None:
-    binary = Declared("binary", [2], num_samples={"all": 5}, num_classes=2, class_names=["no", "yes"])
-    assert binary.class_names == ("no", "yes")
-    labels = Declared("multilabel", [2], num_samples={"all": 4}, num_classes=3).read()["all"].targets
-    assert labels.shape == (4, 3)
-    assert set(labels.flatten().tolist()) == {0, 1}
-    assert Declared("regression", [2], num_samples={"all": 4}, num_targets=2).read()["all"].targets.dtype == (
-        torch.float32
-    )
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -142,27 +130,6 @@ def test_data_that_is_not_what_was_stated_is_refused() -> None:
             {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
             config,
         )
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"input_shape": 7, "num_classes": 3, "num_samples": {"all": 9}},
-        {"input_shape": ["a"], "num_classes": 3, "num_samples": {"all": 9}},
-        {"input_shape": [-6], "num_classes": 3, "num_samples": {"all": 9}},
-        {"input_shape": [], "num_classes": 3, "num_samples": {"all": 9}},
-        {"input_shape": [6], "num_classes": 3, "num_samples": {"all": 0}},
-        {"input_shape": [6], "num_classes": 3, "num_samples": 9},
-        {"input_shape": [6], "num_classes": 3, "num_samples": {"test": 9}},
-        {"input_shape": [6], "class_counts": {}},
-        {"input_shape": [6], "class_counts": {"all": [3, -2]}},
-        {"input_shape": [6], "class_counts": {"all": []}},
-        {"input_shape": [6], "class_counts": {"val": [3, 2]}},
-    ],
-)
-def test_a_description_of_nothing(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        Declared("multiclass", **wrong)
 
 
 def check_argument(target: str, argument: str, path: str) -> None:

@@ -17,7 +17,6 @@ from PIL import Image
 from tests.conftest import unchanged_process
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
-from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 import assay
 from assay.data import images
@@ -25,7 +24,6 @@ from assay.data.image_folder import ImageFolder
 from assay.data.images import (
     Look,
     choose_size,
-    decode,
     has_several_frames,
     read_bytes,
     read_image,
@@ -69,13 +67,6 @@ def test_as_pillow_reads_it(kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.permute(1, 2, 0).numpy(), pillows)
     assert verify(content) == size_of(str(path)) == (9, 14)
     assert not has_several_frames(content)
-
-
-def test_gray_and_scaled() -> None:
-    gray = decode(packed(), "GRAY", None)
-    np.testing.assert_array_equal(gray[0].numpy(), np.asarray(PICTURE.convert("L")))
-    scaled = decode(packed(), "RGB", (4, 5))
-    assert torch.equal(scaled, F.resize(F.pil_to_tensor(PICTURE), [4, 5], antialias=True))
 
 
 RNG = np.random.default_rng(0)
@@ -438,10 +429,6 @@ def check(looks: list[Look], paths: list[str]) -> None:
             assert look == Look(digest, several=False, size=(2 + number % 3, 5))
 
 
-def test_every_file_is_looked_at_in_its_order(paths: list[str], tmp_path: Path) -> None:
-    check(survey(tmp_path, paths), paths)
-
-
 def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
     paths: list[str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -527,15 +514,6 @@ def test_all_of_it_trains_as_typed_and_is_said(mess: Path, tmp_path: Path) -> No
         assert data.spec.input_shape == (3, 32, 40)
         predicted = result.predictor(mess / "dark" / "0.png")
     assert predicted.label == "dark"
-
-
-def test_they_are_scaled_as_torchvision_does(mess: Path) -> None:
-    source = ImageFolder(str(mess), image_size="auto", on_bad="auto")
-    samples: Any = source.read()["all"]
-    assert source.image_size == (32, 40)
-    path = mess / "dark" / "0.png"
-    expected = F.resize(read_image(str(path)), [32, 40], antialias=True)
-    assert torch.equal(samples[samples.names.index("dark/0.png")][0], expected)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from assay.data.loaders import MemoryLoader, StreamLoader, input_of, preview
 from assay.data.normalize import Normalize
 from assay.data.placement import Placement, Prepared, device_memory, free_memory
 from assay.data.samples import Samples, Stream
-from assay.data.subset import Subset, blocks
+from assay.data.subset import Subset
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
 from assay.task.task_of import task_of
@@ -219,17 +219,6 @@ def test_a_data_error_in_a_worker_stays_short(num_workers: int) -> None:
     assert caught.value.hint == "mend it"
 
 
-class Uneven(Broken):
-    def __getitem__(self, index: int) -> Any:
-        return torch.zeros(index + 1), index
-
-
-def test_samples_that_cannot_be_stacked() -> None:
-    loader = StreamLoader(subset(Stream(Uneven(), torch.arange(10))), ORDER, start)
-    with pytest.raises(DataError, match="cannot make up one batch"):
-        list(loader)
-
-
 SAMPLES_PREVIEW = Samples(torch.arange(100.0).view(100, 1), torch.zeros(100, dtype=torch.int64))
 
 
@@ -361,19 +350,6 @@ def test_what_is_prepared_at_once_has_the_bits_of_each_batch_by_itself(
             assert torch.equal(mine, theirs)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_it_is_prepared_at_once_if_the_result_takes_a_quarter_of_what_is_free(
-    monkeypatch: pytest.MonkeyPatch, processes: int
-) -> None:
-    size = PICTURES.numel() * 4
-    for free, kind in ((4 * size * processes, Prepared), (4 * size * processes - 1, tuple)):
-        monkeypatch.setattr(module, "free_memory", lambda free=free: free)
-        found = batches_of(
-            PICTURES, torch.arange(67), lambda x, y: (x.float(), y), epochs=3, processes=processes
-        )
-        assert {type(batch) for batch in found} == {kind}
-
-
 @pytest.mark.always("bf16")
 @pytest.mark.parametrize(
     "words",
@@ -470,17 +446,6 @@ def pictures() -> Samples:
     return Samples(torch.randint(256, (9, 3, 6, 6), dtype=torch.uint8, generator=draw), torch.arange(9))
 
 
-@pytest.mark.parametrize("size", [1, 2, 100])
-def test_blocks_are_the_rows_in_their_order(
-    pictures: Samples, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(assay.data.subset, "_BLOCK_ELEMENTS", size * 3 * 6 * 6)
-    found = list(blocks(pictures.inputs, ROWS_SUBSET))
-    assert max(map(len, found)) == min(size, len(ROWS_SUBSET))
-    assert torch.equal(torch.cat(found), pictures.inputs[ROWS_SUBSET])
-    assert not list(blocks(pictures.inputs, ROWS_SUBSET[:0]))
-
-
 def test_what_draws_nothing_is_applied_once(pictures: Samples) -> None:
     crop, flip = v2.CenterCrop(4), v2.RandomHorizontalFlip()
     subset = Subset(pictures, ROWS_SUBSET, ROWS_SUBSET + 100, Transforms([crop, flip]))
@@ -498,17 +463,6 @@ def test_what_draws_nothing_is_applied_once(pictures: Samples) -> None:
             )
             rest = once.transforms.batch(once.data.inputs[place][None], 0, epoch, torch.tensor([key]))
             assert torch.equal(whole, rest)
-
-
-@pytest.mark.parametrize("why", ["nothing to apply", "a stream", "no samples", "no memory"])
-def test_left_as_it_is(pictures: Samples, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chain = [v2.RandomHorizontalFlip()] if why == "nothing to apply" else [v2.CenterCrop(4)]
-    data = Stream(pictures, pictures.targets) if why == "a stream" else pictures
-    if why == "no memory":
-        monkeypatch.setattr(assay.data.subset, "free_memory", lambda: 1)
-    rows = ROWS_SUBSET[:0] if why == "no samples" else ROWS_SUBSET
-    subset = Subset(data, rows, rows, Transforms(chain))
-    assert subset.apply_once() is subset
 
 
 def test_each_class_is_drawn_as_often() -> None:

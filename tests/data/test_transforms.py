@@ -21,7 +21,6 @@ from assay.data.transforms import (
     chain_of,
     given_scale,
     seed_generators,
-    stack,
 )
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED
@@ -69,12 +68,6 @@ def test_deterministic_chains_run_on_the_batch() -> None:
 def test_an_input_that_a_transform_cannot_take() -> None:
     with pytest.raises(DataError, match=r"RandomCrop cannot take an input of shape \(3, 8, 8\)"):
         Transforms([v2.RandomCrop(32)]).sample(IMAGES[0], (0,))
-
-
-def test_samples_of_several_shapes() -> None:
-    with pytest.raises(DataError, match=r"\(3, 8, 8\), \(3, 4, 4\)") as caught:
-        stack([IMAGES[0], IMAGES[0, :, :4, :4]])
-    assert "data/transform=resize" in caught.value.hint
 
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -135,17 +128,6 @@ def test_tables_as_numpy_does_it_with_a_constant_feature() -> None:
     np.testing.assert_allclose(ours.numpy(), expected, atol=1e-9)
 
 
-def test_the_input_is_not_changed() -> None:
-    images = torch.randint(0, 256, (2, 1, 3, 3), dtype=torch.uint8)
-    floats, before = torch.rand(2, 3), images.clone()
-    kept = floats.clone()
-    Normalize([0.1], [0.2])(images, torch.float32)
-    Normalize([0.1] * 3, [0.2] * 3)(floats, torch.float32)
-    Normalize()(images, torch.float32)
-    assert torch.equal(images, before)
-    assert torch.equal(floats, kept)
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 20), min_size=1, max_size=5),
@@ -193,13 +175,6 @@ def test_there_and_back_as_scikit_learn(dtype: torch.dtype) -> None:
     back = scale.restore(standard)
     rounding = torch.finfo(dtype).eps * 4 * (np.abs(SCALER.mean_) + np.abs(TARGETS) + SCALER.scale_)
     assert (np.abs(back.numpy() - targets.numpy()) <= rounding).all()
-
-
-def test_nothing_to_do_and_nothing_varying() -> None:
-    outputs = torch.rand(3, 1)
-    assert not TargetScale()
-    assert TargetScale().restore(outputs) is outputs
-    assert TargetScale([2.0], [0.0]).standardize(torch.tensor([[2.0], [3.0]])).tolist() == [[0.0], [1.0]]
 
 
 IMAGENET = {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2), "size": (224, 224), "source": "timm's resnet18"}

@@ -1,17 +1,28 @@
+"""Weights from files, folders and servers."""
+
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torchvision.models import resnet18  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.model.pretrained_weights import load_pretrained_weights
+from assay.errors import ConfigError
+from assay.model.hf_folder import folder_of, network_of, weights_file
+from assay.model.pretrained_weights import Published, load_pretrained_weights
 from assay.model.torchvision import Torchvision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def network(num_classes: int = 5, width: int = 4) -> nn.Sequential:
@@ -65,14 +76,6 @@ def test_leaves_out_a_head_of_another_shape_and_logs_it(
     assert torch.equal(tensor(target, "3.weight"), head)
     assert torch.equal(tensor(target, "0.weight"), tensor(source, "0.weight"))
     assert caplog.messages[-1].endswith("left out: 3.bias, 3.weight")
-
-
-def test_loads_a_head_of_the_same_shape(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    source, target = network(), network()
-    with caplog.at_level(logging.INFO, "assay"):
-        load_pretrained_weights(target, save(tmp_path / "weights.pt", source.state_dict()))
-    assert torch.equal(tensor(target, "3.weight"), tensor(source, "3.weight"))
-    assert caplog.messages[-1].endswith("9 tensors loaded, left out: nothing")
 
 
 def test_leaves_out_an_adapted_stem_but_no_other(tmp_path: Path) -> None:
@@ -133,25 +136,6 @@ def test_runs_no_code_of_the_file(tmp_path: Path) -> None:
     assert not (tmp_path / "hit").exists()
 
 
-class Gigabytes:
-    """Made by a number in the file: 1 kB on disk."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return bytearray, (10**10,)
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-def test_files_of_either_format_are_taken(tmp_path: Path, zipped: bool) -> None:
-    torch.manual_seed(0)
-    source, network = resnet18(), resnet18()
-    source.half()
-    content = {"state_dict": source.state_dict(keep_vars=True), "epoch": 3, "lr": 0.1, "names": ["a", None]}
-    torch.save(content, tmp_path / "net.pth", _use_new_zipfile_serialization=zipped)
-    load_pretrained_weights(network, str(tmp_path / "net.pth"))
-    for own, given in zip(network.parameters(), source.parameters(), strict=True):
-        assert torch.equal(own.half(), given)
-
-
 def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is neither a file nor a run"):
         load_pretrained_weights(network(), str(tmp_path / "none.pt"))
@@ -185,17 +169,95 @@ def test_safetensors_that_is_installed(tmp_path: Path) -> None:
     assert torch.equal(tensor(target, "3.weight"), tensor(source, "3.weight"))
 
 
-def test_fake_tensors_load_too(tmp_path: Path) -> None:
-    path = save(tmp_path / "weights.pt", network().state_dict())
-    with FakeTensorMode():
-        target = network()
-        load_pretrained_weights(target, path)
-        assert target(torch.zeros(2, 3, 8, 8)).shape == (2, 5)
-
-
 def test_on_the_meta_device_the_names_are_judged_all_the_same(tmp_path: Path) -> None:
     path = save(tmp_path / "weights.pt", network().state_dict())
     with torch.device("meta"):
         load_pretrained_weights(network(), path)
         with pytest.raises(ValueError, match="of another shape"):
             load_pretrained_weights(network(width=8), path)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Not in the tests' output."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Address and SHA-256 of a file of weights."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    buffer = io.BytesIO()
+    torch.save({"weight": torch.ones(2, 2)}, buffer)
+    (folder / "net.pth").write_bytes(buffer.getvalue())
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield (
+            f"http://127.0.0.1:{served.server_address[1]}/net.pth",
+            hashlib.sha256(buffer.getvalue()).hexdigest(),
+        )
+        served.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path) -> Iterator[Path]:
+    before = torch.hub.get_dir()
+    torch.hub.set_dir(tmp_path / "hub")
+    yield tmp_path / "hub" / "checkpoints"
+    torch.hub.set_dir(before)
+
+
+def test_downloaded_once_said_and_checked(
+    server: tuple[str, str], cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, digest = server
+    published = Published(url, "net.pth", digest[:8], 44.7)
+    assert published.fetch() == cache / "net.pth"
+    assert caplog.messages == [f"downloading net.pth (45 MB) from {url} to {cache / 'net.pth'}"]
+    caplog.clear()
+    assert Published("http://127.0.0.1:1/none", "net.pth", digest).fetch() == cache / "net.pth"
+    assert not caplog.messages
+
+
+def test_another_file_is_refused_and_not_kept(server: tuple[str, str], cache: Path) -> None:
+    with pytest.raises(ValueError, match="are not what was published: invalid hash value"):
+        Published(server[0], "net.pth", "00000000").fetch()
+    assert not list(cache.iterdir())
+    (cache / "net.pth").write_bytes(b"something else")
+    with pytest.raises(ValueError, match=r"net\.pth is damaged or something else.*remove it"):
+        Published(server[0], "net.pth", server[1]).fetch()
+
+
+def test_without_network_it_says_which_file_to_put_where(cache: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be downloaded") as error:
+        Published("http://127.0.0.1:1/net.pth", "net.pth", "00", 3.0).fetch()
+    assert f"put the file at {cache / 'net.pth'}" in str(error.value)
+    assert not list(cache.iterdir())
+
+
+def test_a_folder_its_files_and_a_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "auto_map": {"AutoModel": "a.B"}, "_x": 1}')
+    (tmp_path / "model.safetensors.index.json").touch()
+    with pytest.raises(ConfigError, match="several files"):
+        weights_file(str(tmp_path))
+    (tmp_path / "pytorch_model.bin").touch()
+    assert weights_file(str(tmp_path)) == tmp_path / "pytorch_model.bin"
+    assert folder_of(tmp_path / "pytorch_model.bin") == tmp_path
+    assert network_of(tmp_path) == {"model_type": "bert"}
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "checkpoints" / "best.ckpt").touch()
+    (run / "config.yaml").write_text("model: {config: {model_type: mpnet}}")
+    assert network_of(run / "checkpoints" / "best.ckpt") == network_of(run) == {"model_type": "mpnet"}
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_known_there"),
+    [("distilbert-base-uncased", True), ("org/bert.small", True), ("my weights", False), ("../bert", False)],
+)
+def test_only_a_name_of_the_hub_is_offered_for_download(weights: str, is_known_there: bool) -> None:
+    with pytest.raises(ConfigError, match="is not a folder") as error:
+        folder_of(weights)
+    assert (f"hf download {weights} " in error.value.hint) == is_known_there
