@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making_runs import make_run
 
 from assay.files.checksum import seal_yaml
 from assay.run.result import RunResult, predicting, say_run
@@ -96,16 +95,4 @@ def test_a_run_that_did_not_end_well(status: str, tmp_path: Path) -> None:
         f"run   {tmp_path}",
         f"log   {tmp_path / 'log.txt'}" + (" has the traceback" if status == "failed" else ""),
         *([] if status == "failed" else [f"next  assay resume {tmp_path}"]),
-    ]
-
-
-def test_what_changed_since_the_previous_run_and_how_the_score_moved() -> None:
-    for name, lr, loss in (("before", "0.1", 0.5), ("run", "0.01", 0.25)):
-        path = Path("outputs/digits_mlp/date") / name
-        metrics = {"val/loss": loss, "test/accuracy": 1 - loss}
-        made = make_run(path, f"optimizer.lr={lr}", metrics=metrics)
-    lines = said(result(run_dir=path, metrics=made.metrics, best={}))
-    assert lines[2:4] == [
-        "since outputs/digits_mlp/date/before: optimizer.lr 0.1 → 0.01",
-        "      test/accuracy 50.00 % → 75.00 % (better)",
     ]

@@ -92,7 +92,7 @@ def log_tail(path: Path) -> str:
     return printable(redact("\n".join(kept)))
 
 
-FOLDS: Final = "Each sample is tested once, by the run that has not trained on it: scores of all at once."
+FOLDS: Final = "Each sample is tested once, by the run that has not trained on it. Scores are of all at once."
 
 
 def fold_blocks(contents: Contents) -> list[Block]:
