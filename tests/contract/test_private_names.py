@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def defined() -> set[str]:
         paths = Path(spec.origin).parent.rglob("*.py") if name in LIBRARIES else [Path(spec.origin)]
         for path in paths:
             found.update(definition.findall(path.read_text(encoding="utf-8")))
-    return found | set(dir(__import__("torch")))
+    return found | {*dir(torch), *dir(torch.Tensor)}
 
 
 def test_they_are_still_there(used: dict[str, str]) -> None:
@@ -133,7 +134,7 @@ ELSEWHERE = {
     "callbacks/run_log.py": {"_check_on_train_epoch_end"},  # a leaf, which knows nothing of the loops
     "callbacks/pruning.py": {"_study_id"},  # Optuna's
     "loop/carried_state.py": {"_get_closed_form_lr", "_last_lr", "_schedulers", "_step_count"},  # torch's
-    "check/fake_step.py": {"_scaled_dot_product_flash_attention_for_cpu"},  # an operator of torch's
+    "check/fake_step.py": {"_indices", "_scaled_dot_product_flash_attention_for_cpu"},  # torch's
     "check/callbacks.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
 }
 
