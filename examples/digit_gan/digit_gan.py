@@ -104,16 +104,16 @@ class Generation(Task):
         return [Figure("digits", "Which digits are drawn", tuple(bars), "digit", "samples")]
 
     @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
         return np.full(len(predictions.keys), np.nan)  # no sample is wrong by itself
 
     @override
-    def said(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
         digit = int(judge().predict(predictions.outputs[index : index + 1])[0])
         return f"most like a {digit}"
 
     @override
-    def worst_is(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: Predictions) -> str:
         return ""
 
 

@@ -138,11 +138,13 @@ def broken(name: str, source: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]
 RAISED = re.compile(r"ZeroDivisionError: division by zero \([^()]*test_ordinal.py:\d+, in raises\)")
 
 
-@pytest.mark.parametrize("name", some("worst_is", "said"))
+@pytest.mark.parametrize("name", some("hardest_caption", "predicted_label"))
 def test_a_page_says_where_a_method_raises(whole: Trained, name: str, broken: list[str]) -> None:
     with chdir(PROJECT):
         page = run_page(whole.run_dir)
     notes = [one.text for section in page.sections for one in section.blocks if isinstance(one, Note)]
     assert bool(broken) == any(RAISED.search(note) for note in notes)
-    assert bool(broken) == (name in {"worst_is", "said", "legend", "is_right", "scores", "figures"})
+    assert bool(broken) == (
+        name in {"evaluator", "hardest_caption", "predicted_label", "legend", "is_right", "scores", "figures"}
+    )
     assert page.figures, "what does not need it is drawn"

@@ -94,9 +94,9 @@ def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
     assert {figure.name for figure in task.figures(predictions)} <= shown
     tables = [block for section in page.sections for block in section.blocks if isinstance(block, Table)]
     worst = tables[1]
-    assert next(iter(worst.cells))[1].text == task.said(predictions, 3)
+    assert next(iter(worst.cells))[1].text == task.predicted_label(predictions, 3)
     assert worst.columns == ("sample", "the model said", "a", "b")
-    assert (worst.title, worst.caption) == ("The most wrong", task.worst_is(predictions))
+    assert (worst.title, worst.caption) == ("The most wrong", task.hardest_caption(predictions))
     assert notes(page) == [text for text in notes(page) if "git" in text]
 
 

@@ -64,30 +64,6 @@ def test_both(train: Train, tmp_path: Path) -> None:
     }
 
 
-def test_wandb_has_a_run_of_its_own_for_each(
-    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-    wanted = ("logger=[csv,wandb]", "logger.wandb.offline=true")
-    runs = [train(*WINE, *wanted, f"seed={seed}") for seed in (1, 2)]
-    assert len({run.record["loggers"]["WandbLogger"] for run in runs}) == 2
-    for run in runs:
-        (folder,) = (run.run_dir / "wandb").glob("offline-run-*")
-        scores, figures = shown(run)
-        drawn = {path.name.rsplit("_", 2)[0] for path in folder.glob("files/media/images/figures/*.png")}
-        assert drawn == figures
-        sent = next(folder.glob("*.wandb")).read_bytes()  # what `wandb sync` sends, numbers as JSON
-        only = {name: value for name, value in scores.items() if name not in run.result.metrics}
-        assert {"test/calibration_error", "test/f1_macro"} <= only.keys()
-        assert not [
-            name
-            for name, value in only.items()
-            if name.encode() not in sent or repr(value).encode() not in sent
-        ]
-
-
 def test_what_fails_is_said_and_ends_no_run(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from tests.conftest import unchanged_process
 import assay
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay.run.threshold import best_threshold
+from assay.run.kept_predictions import best_threshold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,14 +80,3 @@ def test_predict_uses_what_validation_has_chosen(tmp_path: Path, capsys: pytest.
         assert frame["prediction"].tolist() == predicted.labels
         assert [predicted[at].label for at in range(5)] == predicted.labels[:5]
         assert any(scores[at] < 0.5 for at in np.flatnonzero(np.array(predicted.labels) == "yes"))
-
-
-def test_one_logit_and_the_metrics_of_two_classes(tmp_path: Path) -> None:
-    with chdir(tmp_path), unchanged_process():
-        result: Any = assay.train(table(tmp_path, 300))
-        assert result.module.model.layers[-1].out_features == 1
-        assert {"test/average_precision", "test/auroc", "val/average_precision"} <= result.metrics.keys()
-        assert result.threshold == {}, "30 validation samples"
-        several: Any = assay.train([*table(tmp_path, 300), "loss=cross_entropy", "hydra.run.dir=two"])
-        assert several.module.model.layers[-1].out_features == 2
-        assert "average_precision" not in json.dumps(several.metrics)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from assay.data.tokenizer import Alphabet
-from assay.errors import ConfigError
 from assay.task.generate import Sampling, generate
 
 ALPHABET = Alphabet.of_texts(["abc"])  # end, unknown, a, b, c
@@ -43,24 +42,6 @@ def test_tokens_come_as_often_as_the_model_says() -> None:
     assert shares == pytest.approx([0.6, 0.3, 0.1], abs=0.03)  # what is unknown is never drawn
 
 
-def test_temperature_and_top_k() -> None:
-    hot = generate(Model(), ALPHABET, "", 8, Sampling(temperature=2.0, max_tokens=4000)).text
-    root = [math.sqrt(share) for share in (0.3, 0.15, 0.05)]
-    shares = [hot.count(one) / len(hot) for one in "abc"]
-    assert shares == pytest.approx([one / sum(root) for one in root], abs=0.03)
-    two = generate(Model(), ALPHABET, "", 8, Sampling(top_k=2, max_tokens=500)).text
-    assert set(two) == {"a", "b"}
-
-
 def test_a_text_ends_where_the_model_ends_it() -> None:
     found = generate(Model(torch.tensor([1.0, 0, 0, 0, 0])), ALPHABET, "a", 8, Sampling())
     assert (found.text, found.num_tokens) == ("", 1)
-
-
-@pytest.mark.parametrize(
-    "options", [{"temperature": -0.1}, {"temperature": math.inf}, {"top_k": 0}, {"max_tokens": 0}]
-)
-def test_what_no_token_can_be_drawn_by(options: dict[str, float]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Sampling(**options)  # type: ignore[arg-type]  # as from a command line
-    assert caught.value.key == f"--{next(iter(options)).replace('_', '-')}"

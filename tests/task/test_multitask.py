@@ -13,14 +13,11 @@ from sklearn.metrics import accuracy_score, r2_score  # type: ignore[import-unty
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
-import assay
 from assay.analysis.objective import format_score
 from assay.errors import AssayError, DataError
 from assay.record import predictions_file
-from assay.run.evaluate import evaluate
 from assay.run.train import train
 from assay.task.multitask import Multitask
-from assay.task.prediction.prediction_batch import MultitaskPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,17 +79,6 @@ def test_mixed_targets_choose_their_task_and_beat_scikit_learn(run: RunResult, t
     assert np.allclose(right["alcohol"], kept.targets[:, 1])  # type: ignore[index]  # they are there
 
 
-def test_predictions_of_raw_rows_are_those_of_the_test(run: RunResult, table: Path) -> None:
-    kept = predictions_file.read(run.run_dir / predictions_file.FILE)
-    frame = pd.read_csv(table).drop(columns=TARGETS).iloc[[int(key) for key in kept.keys]]
-    predictor = assay.load(run.run_dir, map_location="cpu")
-    said = predictor(frame)
-    assert isinstance(said, MultitaskPredictions)
-    np.testing.assert_allclose(said.outputs, kept.outputs, atol=1e-5)
-    labels = [("Abel", "Berta", "Carl")[row[:3].argmax()] for row in kept.outputs]
-    assert said.to_frame()["grower"].tolist() == labels
-
-
 def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     kept, task = predictions_file.read(run.run_dir / predictions_file.FILE), Multitask()
     scores = {score.name: score.value for score in task.scores(kept)}
@@ -103,21 +89,10 @@ def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     assert "alcohol: Predicted against true" in {figure.title for figure in figures}
     assert {figure.title.partition(":")[0] for figure in figures} == set(TARGETS)
     assert len({figure.name for figure in figures}) == len(figures)
-    assert np.isfinite(task.badness(kept)).all()
-    assert task.said(kept, 0).startswith("grower ")
+    assert np.isfinite(task.error_scores(kept)).all()
+    assert task.predicted_label(kept, 0).startswith("grower ")
     classes, right = task.is_right(kept), kept.outputs[:, :3].argmax(1) == kept.targets[:, 0]  # type: ignore[index]  # they are there
     np.testing.assert_array_equal(classes, right)
-
-
-def test_evaluated_on_a_table_with_fewer_classes(run: RunResult, table: Path, tmp_path: Path) -> None:
-    """Classes are matched by name, head by head."""
-    frame = pd.read_csv(table)
-    some = frame[frame["grower"] != "Abel"]
-    some.to_csv(tmp_path / "some.csv", index=False)
-    found = evaluate(run.run_dir, [f"data.source.path={tmp_path / 'some.csv'}"])
-    said = assay.load(run.run_dir, map_location="cpu")(some.drop(columns=TARGETS))
-    right = (said.to_frame()["grower"].to_numpy() == some["grower"].to_numpy()).mean()
-    assert found.metrics["all/grower/accuracy"] == pytest.approx(right, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # it has 
 from assay.augment.flip_crop import FlipCrop
 from assay.model.autoencoder import Autoencoder
 from assay.model.mlp import MLP
-from assay.task.prediction.prediction_batch import ReconstructionPredictions
 from assay.task.reconstruction import Reconstruction
 
 TASK = Reconstruction()
@@ -33,26 +32,6 @@ def test_error_and_latent_vector() -> None:
     assert TASK.described(nn.Identity(), inputs, inputs).tolist() == [[0.0]] * 5
 
 
-def test_predictions_unfold() -> None:
-    rows = np.arange(14, dtype=np.float32).reshape(2, 7)
-    made = ReconstructionPredictions(rows, (1, 2, 2))
-    assert made.errors.tolist() == [0, 7]
-    assert made.latents.tolist() == [[1, 2], [8, 9]]
-    assert made[1].reconstruction.tolist() == [[[10, 11], [12, 13]]]
-    assert made[1].error == 7
-    assert list(made.columns()) == ["reconstruction_error", "latent_0", "latent_1"]
-    first = made[:1]
-    assert isinstance(first, ReconstructionPredictions)
-    assert first.reconstructions.shape == (1, 1, 2, 2)
-
-
-@pytest.mark.parametrize("name", ["CrossEntropyLoss", "BCELoss", "KLDivLoss", "NLLLoss", "TripletMarginLoss"])
-def test_losses_of_torch_that_compare_something_else(name: str) -> None:
-    problem = TASK.loss_problem(spec(), getattr(nn, name))
-    assert problem is not None
-    assert "loss=mse" in problem[1]
-
-
 @pytest.mark.parametrize(
     ("values", "fits"),
     [
@@ -67,11 +46,6 @@ def test_binary_cross_entropy_takes_values_from_0_to_1(values: dict[str, Any], f
     assert TASK.loss_problem(spec(**values), nn.MSELoss) is None
 
 
-def test_logits_become_values() -> None:
-    assert TASK.probabilities(nn.BCEWithLogitsLoss()) is torch.sigmoid
-    assert TASK.probabilities(nn.MSELoss()) is None
-
-
 def test_a_model_without_a_latent_vector() -> None:
     assert TASK.model_problem(MLP([4], 4)) is not None
     assert TASK.model_problem(Autoencoder([4], 2)) is None
@@ -82,10 +56,3 @@ def test_a_model_without_a_latent_vector() -> None:
 def test_what_moves_the_inputs_alone(augment: Any) -> None:
     assert TASK.augment_problem(augment) is not None
     assert TASK.augment_problem(v2.Compose([v2.GaussianNoise(), augment])) is not None
-
-
-def test_noise_is_to_be_taken_away() -> None:
-    assert TASK.augment_problem(v2.GaussianNoise()) is None
-    inputs = torch.randn(2, 4)
-    assert TASK.loss_targets(inputs, torch.zeros(2, 0), None) is inputs
-    torch.testing.assert_close(TASK.loss_targets(inputs, torch.zeros(2, 0), lambda x: 2 * x), 2 * inputs)

@@ -23,14 +23,3 @@ def test_it_says_the_same_each_time_and_draws_less_often_of_many() -> None:
     assert bootstrapped(first, 30) == bootstrapped(first, 30)
     assert num_draws(10) == 1000
     assert num_draws(10**6) == 200
-
-
-def test_of_one_sample_there_is_no_interval() -> None:
-    (score,) = bootstrapped(lambda weights: {"sum": float(weights.sum())}, 1)
-    assert score.value == 1
-    assert np.isnan([score.low, score.high]).all()
-
-
-def test_what_is_not_defined_in_some_draws_has_an_interval_of_the_others() -> None:
-    (score,) = bootstrapped(lambda weights: {"a": 1 / weights[0] if weights[0] else np.nan}, 20)
-    assert 0 < score.low <= score.high <= 1

@@ -56,7 +56,7 @@ class Ordinal(SingleLabel):
         return [*bootstrapped(statistic, len(targets)), *super().scores(predictions)]
 
     @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
         """How many grades the expected one is from the right one."""
         if predictions.targets is None:
             return np.full(len(predictions.outputs), np.nan)
@@ -65,7 +65,7 @@ class Ordinal(SingleLabel):
         return far
 
     @override
-    def worst_is(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: Predictions) -> str:
         """Said above the pictures or rows of the most wrong samples."""
         return "Those whose expected grade is furthest from the right one first."
 

@@ -195,7 +195,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "rm": ("rm", "assay.cli.documents.Removed"),
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.report.Report"),
-    "export": ("export", "assay.run.export.description.Exported"),
+    "export": ("export", "assay.run.export.model_card.Exported"),
     "predict": ("predict", "assay.run.predict.predict.Predicted"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }

@@ -16,7 +16,7 @@ from assay.terminal import Console
 
 if TYPE_CHECKING:
     from assay.run.evaluate import Evaluation
-    from assay.run.export.description import Exported
+    from assay.run.export.model_card import Exported
     from assay.run.predict.predict import Predicted
 
 _SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
@@ -67,8 +67,6 @@ def _say(found: Evaluation) -> None:
     whose = "the run's own data" if found.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in found.notes)]
     say(console, lines, 5)
-    if found.not_kept:
-        console.print(f"not kept in the record: {found.not_kept}", markup=False)
     lines = [("kept", str(found.run_dir / found.predictions))] if found.predictions else []
     say(console, [*lines, *labelled(predicting(found.run_dir))], 5)
 
@@ -132,8 +130,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             check_name(out)
         with loading():
             from assay.run.load import read_predictor
+            from assay.run.predict.predict import check_prompts, predict_texts
             from assay.run.predict.predict import predict as predict_inputs
-            from assay.run.predict.texts import check_prompts, predict_texts
             from assay.task.generate import Sampling
 
             predictor = read_predictor(run, checkpoint)
@@ -192,11 +190,8 @@ def export(
     run: RunDir,
     *,
     file_format: Annotated[
-        str, typer.Option("--format", "-f", metavar="onnx|torch_export|safetensors", help="Of the file.")
+        str, typer.Option("--format", "-f", metavar="onnx|safetensors", help="Of the file.")
     ] = "onnx",
-    quantize: Annotated[
-        str | None, typer.Option("--quantize", metavar="int8", help="Round weights to 8 bits (onnx alone).")
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
@@ -218,7 +213,7 @@ def export(
         with loading():
             from assay.run.export.export import export as export_run
 
-        options: Any = {"out": out, "checkpoint": checkpoint, "quantize": quantize}
+        options: Any = {"out": out, "checkpoint": checkpoint}
         exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
         _say_exported(exported)
         document.say("export", exported)
@@ -228,9 +223,7 @@ def _say_exported(exported: Exported) -> None:
     from assay.run.export.model_card import agreement_in_words
 
     console, about = Console(highlight=False, soft_wrap=True), exported.description
-    size = f"{exported.size / 1e6:.2f} MB"
-    lines = [("file", f"{exported.path} ({size}{', int8' if exported.quantized else ''})")]
-    lines.append(("card", str(exported.card)))
+    lines = [("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"), ("card", str(exported.card))]
     lines += [
         ("input", f"{one['name']}: {one['dtype']} [{', '.join(map(str, one['shape']))}]")
         for one in about["inputs"]

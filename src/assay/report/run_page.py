@@ -286,8 +286,8 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions |
         for at, key in enumerate(predictions.keys):
             if key in said:
                 tone: Tone = "" if right is None or right[at] else "bad"
-                said[key] = task.said(predictions, at), key, tone
-    order = task.worst_is(predictions) if is_worst and task and predictions else ""
+                said[key] = task.predicted_label(predictions, at), key, tone
+    order = task.hardest_caption(predictions) if is_worst and task and predictions else ""
     legend = task.legend(predictions) if task and predictions else []
     pictures = [Picture(one.picture, *said[one.key]) for one in samples if one.picture is not None]
     blocks: list[Block] = []

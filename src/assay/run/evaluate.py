@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -48,7 +48,7 @@ from assay.targets.trust import typed_packages
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.task.prediction.predictions import Predictions
 
@@ -144,7 +144,6 @@ class Evaluation:
         metrics: Scores, named after the subset, such as `test/accuracy`.
         notes: What the user should know, such as classes that the data lacks.
         predictions: File in the run directory; empty where none were kept.
-        not_kept: Why the record has no entry of this; empty where it has. The record does not repeat it.
     """
 
     run_dir: Path
@@ -159,7 +158,6 @@ class Evaluation:
     metrics: Mapping[str, float]
     notes: Sequence[str] = field(default_factory=list)
     predictions: str = ""
-    not_kept: str = ""
 
 
 def evaluate(
@@ -209,25 +207,11 @@ def evaluate(
     ended = unfinished(run_dir, path)
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
-    with _written(run_dir) as not_kept, quiet(), threads_of(record), of_config:
+    check_links(run_dir)
+    with writing(run_dir), quiet(), threads_of(record), of_config:
         found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
-        found = replace(found, overrides=list(overrides), not_kept=not_kept, notes=[*ended, *found.notes])
-        return found if not_kept else _kept(found, predictions)
-
-
-@contextmanager
-def _written(run_dir: Path) -> Iterator[str]:
-    """Be the only writer of a run; gives the reason where nobody can write there."""
-    with ExitStack() as stack:
-        reason = ""
-        try:
-            check_links(run_dir)
-            stack.enter_context(writing(run_dir))
-        except AssayError as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
-            reason = error.message
-        yield reason
+        found = replace(found, overrides=list(overrides), notes=[*ended, *found.notes])
+        return _kept(found, predictions)
 
 
 def _test(
@@ -362,21 +346,19 @@ def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list
 
 def _kept(found: Evaluation, predictions: Predictions | None) -> Evaluation:
     """Write the predictions, then the entry that names them."""
-    stem = found.at.partition("+")[0].replace(":", "-")
-    names = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
-    name = next(name for name in names if not (found.run_dir / FOLDER / name).exists())
+    stem, number = found.at.partition("+")[0].replace(":", "-"), 1
+    while (found.run_dir / FOLDER / (name := f"{stem}-{number}" if number > 1 else stem)).exists():
+        number += 1
     path = found.run_dir / FOLDER / name / predictions_file.FILE
     try:
         if predictions is not None:
             predictions_file.write(path, predictions)
             found = replace(found, predictions=path.relative_to(found.run_dir).as_posix())
         record = RunRecord.load(found.run_dir)
-        entry = {key: value for key, value in asdict(found).items() if key not in ("run_dir", "not_kept")}
+        entry = {key: value for key, value in asdict(found).items() if key != "run_dir"}
         record.evaluations = [*record.evaluations, finite(redact_tree(entry))]
         record.save(found.run_dir)
     except OSError as error:
         path.unlink(missing_ok=True)
-        return replace(
-            found, predictions="", not_kept=f"{found.run_dir} cannot be written: {first_line(error)}"
-        )
+        raise AssayError(f"{found.run_dir} cannot be written: {first_line(error)}") from error
     return found

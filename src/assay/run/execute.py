@@ -47,8 +47,8 @@ from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
 from assay.run.continuation import configure_resume, logger_ids, restore_micro_batch, verify_data_hash
 from assay.run.encoder_file import write_encoder
+from assay.run.kept_predictions import add_threshold
 from assay.run.result import OWN_LOOPS, say_start
-from assay.run.threshold import add_threshold
 from assay.task.answers import scores_of
 from assay.task.task_of import task_of
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
 from assay.data.data_module import DataModule
@@ -19,10 +20,10 @@ from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.outcome import reason_of
 from assay.record.samples_file import KeptSample
+from assay.task.evaluator import samples_of
 from assay.task.generate import Sampling, generate
 from assay.task.prediction.predictions import Predictions
 from assay.task.task_of import task_of
-from assay.task.trivial_model import samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.data.shown_samples import Shown
+    from assay.record.run_record import RunRecord
     from assay.record.samples_file import Reason
     from assay.task.prediction.predictions import Kind
     from assay.task.task import Task
-
 
 _FLUSH_EVERY = 16
 _SEED = 0
@@ -129,13 +130,13 @@ class KeepPredictions(Callback):
             kept = torch.arange(self._num_samples) if self._chosen is None else self._chosen.nonzero()[:, 0]
             self._drawn = set(kept[drawn(len(kept), self._num_shown)].tolist())
         places = torch.arange(len(positions)) if chosen is None else chosen.nonzero()[:, 0]
-        badness = self._task.badness(self._as_predictions(outputs, targets, positions.tolist()))
-        badness = np.where(np.isfinite(badness), badness, -np.inf)
+        error_scores = self._task.error_scores(self._as_predictions(outputs, targets, positions.tolist()))
+        error_scores = np.where(np.isfinite(error_scores), error_scores, -np.inf)
         worst = self._worst()
         last = min((bad for _, bad, _ in worst), default=-np.inf)
         few = len(worst) < self._num_shown
         for place in places.tolist():
-            position, bad = int(positions[place]), float(badness[place])
+            position, bad = int(positions[place]), float(error_scores[place])
             if position in self._drawn or few or bad > last:
                 self._shown.append((position, bad, shown[place].cpu().numpy()))
         best = {position for position, _, _ in self._worst()} | self._drawn
@@ -305,7 +306,7 @@ def _warnings(predictions: Predictions) -> list[str]:
     if not finite.all():
         samples = samples_of(predictions)
         return [f"the model's outputs are not finite for {(~finite).sum():,} of {samples}"]
-    return [] if predictions.targets is None else task_of(predictions.task).trivial(predictions)
+    return [] if predictions.targets is None else task_of(predictions.task).baseline_warnings(predictions)
 
 
 def remove(run_dir: Path) -> None:
@@ -314,17 +315,17 @@ def remove(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
 
 
-def worst_of(badness: NDArray[Any], most: int) -> list[int]:
+def worst_of(error_scores: NDArray[Any], most: int) -> list[int]:
     """Indices of the samples whose predictions are most wrong, the worst first."""
-    order = np.argsort(-badness, kind="stable")  # NaN last
-    indices: list[int] = order[np.isfinite(badness[order])][:most].tolist()
+    order = np.argsort(-error_scores, kind="stable")  # NaN last
+    indices: list[int] = order[np.isfinite(error_scores[order])][:most].tolist()
     return indices
 
 
 def _samples(
     data: DataModule, module: L.LightningModule, keep: KeepPredictions, predictions: Predictions, most: int
 ) -> list[KeptSample]:
-    worst = worst_of(task_of(predictions.task).badness(predictions), most)
+    worst = worst_of(task_of(predictions.task).error_scores(predictions), most)
     rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
     positions = keep.positions()[rows].tolist()
     reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
@@ -358,3 +359,62 @@ def _shown(data: DataModule, module: L.LightningModule, positions: list[int]) ->
         return show_tested(data, positions)
     inputs, _ = evaluated_samples(data, data.tested, positions)
     return show_pairs(*module.reconstructed(inputs), feature_names(data))
+
+
+log = logging.getLogger("assay")
+_FEWEST: Final = 20
+"""Validation samples of each class; with fewer a threshold would be chance."""
+_NEARLY: Final = 0.95
+
+
+def add_threshold(assembly: Assembly, record: RunRecord, predictions: Predictions | None) -> None:
+    """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
+    module, data = assembly.module, assembly.datamodule
+    if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
+        return
+    two = module.task.num_classes == 2 and predictions.kind == "probabilities"
+    plain = isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
+    if not two or not plain or not len(data.splits.rows["val"]) or data.tested != "test":
+        return
+    try:
+        value = best_threshold(*_validated(assembly, module, data))
+    except Exception as error:  # the run has come to its end all the same
+        log.warning("no threshold is chosen: %s", reason_of(error), exc_info=error)
+        return
+    if value is not None:
+        said, right = predictions.outputs[:, 1] >= value, np.asarray(predictions.targets) == 1
+        hits = int((said & right).sum())
+        record.threshold = {
+            "value": value,
+            "class": predictions.class_names[1],
+            "precision": hits / max(1, int(said.sum())),
+            "recall": hits / max(1, int(right.sum())),
+        }
+
+
+def _validated(assembly: Assembly, module: Module, data: DataModule) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Probabilities of the second class of the validation samples, and whether each is of it."""
+    count, size = len(data.splits.rows["val"]), data.eval_batch_size
+    probabilities: Any = module.task.probabilities(module.loss)
+    found, right = [], []
+    module.eval().to(data.device)
+    with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
+        for start in range(0, count, size):
+            inputs, targets = evaluated_samples(data, "val", range(start, min(start + size, count)))
+            outputs = probabilities(module(inputs)).float()
+            found.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
+            right.append(targets.cpu() == 1)
+    return torch.cat(found).numpy(), torch.cat(right).numpy()
+
+
+def best_threshold(probabilities: NDArray[Any], right: NDArray[Any]) -> float | None:
+    """The threshold with nearly the highest F1; None of too few samples."""
+    if min(int(right.sum()), int((~right).sum())) < _FEWEST:
+        return None
+    order = np.argsort(-probabilities, kind="stable")
+    ranked, hits = probabilities[order].astype(float), right[order].cumsum()
+    f1 = 2 * hits / (np.arange(1, len(order) + 1) + right.sum())
+    following = np.append(ranked[1:], 0.0)
+    f1[ranked == following] = -1  # samples of one probability are on one side
+    values = ((ranked + following) / 2)[f1 >= _NEARLY * f1.max()]
+    return round(float(values[np.abs(values - 0.5).argmin()]), 6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
@@ -99,20 +99,12 @@ def load(
         AssayError: There is no such run, its config names what is not trusted, or it holds no valid
             checkpoint.
     """
-    if model is not None:
-        if "model" not in RunRecord.load(Path(run)).objects:
-            raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
-        with given({"model": model}):
-            return load(
-                run,
-                checkpoint=checkpoint,
-                map_location=map_location,
-                trusted_packages=trusted_packages,
-                raw_input=raw_input,
-            )
-    if not raw_input:
-        return _read(Path(run), checkpoint, map_location, trusted_packages).model.train()
-    predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
+    if model is not None and "model" not in RunRecord.load(Path(run)).objects:
+        raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
+    with nullcontext() if model is None else given({"model": model}):
+        if not raw_input:
+            return _read(Path(run), checkpoint, map_location, trusted_packages).model.train()
+        predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
     for note in predictor.notes:
         log.warning("%s", note)
     return predictor

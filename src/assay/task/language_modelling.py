@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
 
 
 _RUN: Final = re.compile(r"([0-9]{1,9})(?:\*([0-9]{1,7}))?")
@@ -114,34 +113,7 @@ class LanguageModelling(Task):
         return (nats / math.log(2)).clamp(max=_MOST_BITS).view(targets.shape), targets
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.value_figures import token_scores
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.value_figures import Tokens
 
-        return token_scores(predictions) if predictions.kind == "surprisals" else []
-
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.value_figures import token_figures
-
-        return token_figures(predictions) if predictions.kind == "surprisals" else []
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        badness: NDArray[Any] = predictions.outputs.mean(1, dtype=float)
-        return badness
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        return "The highest mean surprisal first."
-
-    @override
-    def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.trivial_model import samples_of, token_warnings
-
-        if predictions.targets is None or predictions.kind != "surprisals":
-            return []
-        return token_warnings(predictions.outputs, predictions.targets, samples_of(predictions))
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        return f"{float(predictions.outputs[index].mean()):.2f} bits per token"
+        return Tokens() if predictions.kind == "surprisals" else super().evaluator(predictions)

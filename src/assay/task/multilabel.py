@@ -13,10 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
 
 
 @final
@@ -80,59 +79,7 @@ class Multilabel(Task):
         return outputs, targets.to(torch.int8)
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.class_figures import label_scores
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.class_figures import Labels
 
-        return label_scores(predictions) if predictions.kind == "probabilities" else []
-
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.class_figures import label_figures
-
-        return label_figures(predictions) if predictions.kind == "probabilities" else []
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        import numpy as np
-
-        if predictions.targets is None or predictions.kind != "probabilities":
-            return np.full(len(predictions.outputs), np.nan)
-        worst: NDArray[Any] = np.abs(predictions.outputs - predictions.targets).max(1)
-        return worst
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        return "By the label whose probability is furthest from what is right, the furthest first."
-
-    @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        from assay.task.prediction.prediction_batch import is_on
-
-        if predictions.targets is None or predictions.kind != "probabilities":
-            return None
-        right: NDArray[Any] = (is_on(predictions.outputs) == (predictions.targets > 0)).all(1)
-        return right
-
-    @override
-    def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.prediction.prediction_batch import is_on
-        from assay.task.trivial_model import label_warnings, samples_of
-
-        if predictions.targets is None or predictions.kind != "probabilities":
-            return []
-        said, right = is_on(predictions.outputs), predictions.targets > 0
-        return label_warnings(right, said, predictions.class_names, samples_of(predictions))
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.figures.embedding_figures import class_name
-        from assay.task.prediction.prediction_batch import is_on
-
-        def names(chosen: NDArray[Any]) -> str:
-            return " + ".join(class_name(predictions, int(label)) for label in chosen.nonzero()[0]) or "none"
-
-        if predictions.kind != "probabilities":
-            return ""
-        said = names(is_on(predictions.outputs[index]))
-        right = said if predictions.targets is None else names(predictions.targets[index] > 0)
-        return said if right == said else f"{said}; is {right}"
+        return Labels() if predictions.kind == "probabilities" else super().evaluator(predictions)

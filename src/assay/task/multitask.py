@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
+from assay.task.evaluator import Evaluator
 from assay.task.heads import heads_of
 from assay.task.regression import Regression
 from assay.task.single_label import Multiclass
@@ -108,6 +109,15 @@ class Multitask(Task):
         return outputs, targets.float()
 
     @override
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        return Heads()
+
+
+@final
+class Heads(Evaluator):
+    """Of several targets, each judged as its own task does."""
+
+    @override
     def scores(self, predictions: Predictions) -> list[Score]:
         return [
             replace(score, name=f"{head.name}/{score.name}")
@@ -128,19 +138,19 @@ class Multitask(Task):
         ]
 
     @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
         import numpy as np
 
         shares = []
         for head, own in _by_head(predictions):
-            badness = _task(head).badness(own)
-            largest = np.nanmax(badness, initial=0.0)
-            shares.append(badness / largest if largest > 0 else badness)
+            error_scores = _task(head).error_scores(own)
+            largest = np.nanmax(error_scores, initial=0.0)
+            shares.append(error_scores / largest if largest > 0 else error_scores)
         worst: NDArray[Any] = np.max(shares, axis=0)
         return worst
 
     @override
-    def worst_is(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: Predictions) -> str:
         return "By the target that is furthest off, as a share of the largest error of that target."
 
     @override
@@ -153,26 +163,28 @@ class Multitask(Task):
         return np.all(known, axis=0) if known else None
 
     @override
-    def trivial(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
         return [
             f"{head.name}: {warning}"
             for head, own in _by_head(predictions)
-            for warning in _task(head).trivial(own)
+            for warning in _task(head).baseline_warnings(own)
         ]
 
     @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        return ", ".join(f"{head.name} {_task(head).said(own, index)}" for head, own in _by_head(predictions))
-
-
-def _task(head: Head) -> Task:
-    return _CLASSES if head.class_names else _NUMBERS
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        return ", ".join(
+            f"{head.name} {_task(head).predicted_label(own, index)}" for head, own in _by_head(predictions)
+        )
 
 
 def _column(targets: Any, head: Head) -> Any:
     """Targets of a head in the form of its own task."""
     column = targets[:, head.column]
     return column.long() if head.class_names else column[:, None]
+
+
+def _task(head: Head) -> Task:
+    return _CLASSES if head.class_names else _NUMBERS
 
 
 def _by_head(predictions: Predictions) -> list[tuple[Head, Predictions]]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
-from assay.quoting import number_text
 from assay.task.target_check import check_range
 from assay.task.task import Task
 
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
 
 
 class FromInputs(Task):
@@ -64,14 +62,6 @@ class FromInputs(Task):
         from assay.task.prediction.prediction_batch import EmbeddingPredictions
 
         return EmbeddingPredictions(outputs)
-
-    @staticmethod
-    def _label(predictions: Predictions, index: int) -> str:
-        from assay.task.figures.embedding_figures import class_name
-
-        if predictions.targets is None:
-            return ""
-        return f"; is {class_name(predictions, int(predictions.targets[index]))}"
 
 
 _LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss")
@@ -166,32 +156,10 @@ class Reconstruction(FromInputs):
         return super().probabilities(loss)
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.embedding_figures import error_scores
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.embedding_figures import Reconstructions
 
-        return error_scores(predictions)
-
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.embedding_figures import error_figures
-
-        return error_figures(predictions)
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        import numpy as np
-
-        error = predictions.outputs[:, 0].astype(float)
-        badness: NDArray[Any] = np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max)
-        return badness
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        return "The largest error first. Left what was given, right what came back."
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        return f"error {number_text(predictions.outputs[index, 0])}{self._label(predictions, index)}"
+        return Reconstructions()
 
 
 def _moves(kind: type) -> bool:

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
 
 
 @final
@@ -83,58 +82,7 @@ class Regression(Task):
         return outputs, targets.float()
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.value_figures import value_scores
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.value_figures import Values
 
-        return value_scores(predictions) if predictions.kind == "values" else []
-
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.value_figures import value_figures
-
-        return value_figures(predictions) if predictions.kind == "values" else []
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        import numpy as np
-
-        outputs, targets = predictions.outputs, predictions.targets
-        if targets is None or predictions.kind != "values":
-            return np.full(len(outputs), np.nan)
-        # What is not finite is wrong beyond measure.
-        error = np.abs(outputs.astype(float) - targets)
-        if targets.shape[1] > 1:  # in deviations, for their units may differ
-            spread = targets.std(0, dtype=float)
-            error /= np.where(spread > 0, spread, 1)
-        error = np.nan_to_num(error, nan=np.inf).max(1)
-        badness: NDArray[Any] = np.minimum(error, np.finfo(float).max)
-        return badness
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        several = ", of any target in its standard deviations" if predictions.outputs.shape[1] > 1 else ""
-        return f"The largest absolute error first{several}."
-
-    @override
-    def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.figures.value_figures import target_names
-        from assay.task.trivial_model import samples_of, value_warnings
-
-        if predictions.targets is None or predictions.kind != "values":
-            return []
-        names, samples = target_names(predictions), samples_of(predictions)
-        return value_warnings(predictions.targets, predictions.outputs, names, samples)
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.figures.value_figures import target_names
-
-        if predictions.kind != "values":
-            return ""
-        names, outputs, targets = target_names(predictions), predictions.outputs[index], predictions.targets
-        parts = []
-        for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            said = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
-            right = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
-            parts.append(f"{said}{right}")
-        return "; ".join(parts)
+        return Values() if predictions.kind == "values" else super().evaluator(predictions)

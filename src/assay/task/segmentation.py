@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
 
 IGNORED: Final = 255
 """The class of pixels that neither loss nor metrics see; so a mask of bytes has up to 255 others."""
@@ -195,45 +194,10 @@ class Segmentation(Task):
         return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.mask_figures import mask_scores
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.mask_figures import Masks
 
-        return mask_scores(predictions)
-
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.mask_figures import mask_figures
-
-        return mask_figures(predictions)
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        from assay.task.figures.mask_figures import sample_iou
-
-        return 1 - sample_iou(predictions)
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        return (
-            "The lowest mean IoU of a picture first. On the left the picture, in the middle its mask, on the "
-            "right the predicted one; what is left out is white."
-        )
-
-    @override
-    def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.trivial_model import count_warnings, samples_of
-
-        names, num_samples = predictions.class_names, len(predictions.keys)
-        matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
-        samples = f"the pixels of {samples_of(predictions)}"
-        are, claimed, hits = matrix.sum(1), matrix.sum(0), matrix.diagonal()
-        return count_warnings(are, claimed, hits, names, samples, num_independent=num_samples)
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.figures.mask_figures import said_of_mask
-
-        return said_of_mask(predictions, index)
+        return Masks()
 
 
 def _are_counts(targets: Tensor) -> bool:

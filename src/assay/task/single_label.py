@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
 
 
 class SingleLabel(Task):
@@ -134,93 +133,14 @@ class SingleLabel(Task):
         return self.postprocess(outputs, kind) if outputs.ndim == 2 else outputs, targets.long()
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        from assay.task.figures.class_figures import class_scores
-        from assay.task.figures.embedding_figures import embedding_scores
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.class_figures import Classes
+        from assay.task.figures.embedding_figures import Embeddings
 
-        if predictions.kind == "embeddings":
-            return embedding_scores(predictions)
-        return class_scores(predictions) if _has_classes(predictions) else []
-
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        from assay.task.figures.class_figures import class_figures
-        from assay.task.figures.embedding_figures import embedding_figures
-
-        if predictions.kind == "embeddings":
-            return embedding_figures(predictions)
-        return class_figures(predictions) if _has_classes(predictions) else []
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        import numpy as np
-
-        outputs, targets = predictions.outputs, predictions.targets
-        if targets is not None and _has_classes(predictions):
-            of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
-            return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
-        right = self.is_right(predictions)
-        return np.full(len(outputs), np.nan) if right is None else np.where(right, np.nan, 1.0)
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        if predictions.kind == "embeddings":
-            return "Those whose nearest neighbour is of another class."
-        what = "probability" if predictions.kind == "probabilities" else "score"
-        more = ", where the loss is highest" if what == "probability" else " beside the one that was said"
-        return f"The lowest {what} of the right class first{more}; they may still be right."
-
-    @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        from assay.task.figures.embedding_figures import nearest_neighbours
-
-        targets = predictions.targets
-        if targets is None:
-            return None
-        if predictions.kind == "embeddings":
-            nearest = nearest_neighbours(predictions)
-            return None if nearest is None else targets[nearest] == targets
-        return predictions.outputs.argmax(1) == targets if _has_classes(predictions) else None
-
-    @override
-    def trivial(self, predictions: Predictions) -> list[str]:
-        from assay.task.figures.embedding_figures import nearest_neighbours
-        from assay.task.trivial_model import class_warnings, embedding_warnings, samples_of
-
-        outputs, targets, names = predictions.outputs, predictions.targets, predictions.class_names
-        samples = samples_of(predictions)
-        if targets is not None and _has_classes(predictions):
-            return class_warnings(targets, outputs.argmax(1), names, samples)
-        nearest = nearest_neighbours(predictions) if predictions.kind == "embeddings" else None
-        if nearest is None or targets is None:
-            return []
-        who = "the nearest neighbour"
-        return embedding_warnings(outputs, samples) or class_warnings(
-            targets, targets[nearest], names, samples, who
-        )
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        from assay.task.figures.embedding_figures import class_name, nearest_neighbours
-
-        targets = predictions.targets
-        target = "" if targets is None else class_name(predictions, int(targets[index]))
-        if predictions.kind == "embeddings" and targets is not None:
-            nearest = nearest_neighbours(predictions)
-            other = target if nearest is None else class_name(predictions, int(targets[nearest[index]]))
-            return target if other == target else f"{target}; its nearest is {other}"
-        if not _has_classes(predictions):
-            return target
-        outputs = predictions.outputs[index]
-        label = int(outputs.argmax())
-        said = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
-        return said if targets is None or label == targets[index] else f"{said}; is {target}"
-
-
-def _has_classes(predictions: Predictions) -> bool:
-    if predictions.kind == "probabilities":
-        return True
-    return predictions.kind == "scores" and predictions.outputs.shape[1] == len(predictions.class_names)
+        named = predictions.outputs.shape[1] == len(predictions.class_names)
+        if predictions.kind == "probabilities" or (predictions.kind == "scores" and named):
+            return Classes()
+        return Embeddings() if predictions.kind == "embeddings" else super().evaluator(predictions)
 
 
 @final

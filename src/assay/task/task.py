@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.prediction_batch import PredictionBatch
     from assay.task.prediction.predictions import Kind, Predictions
     from assay.task.score import Score
@@ -32,7 +33,8 @@ class Task(ABC):
     What methods are given is the same everywhere: `spec` is that of the data, `class_names` are its classes
     or labels, `size` is what `size_key` counts. `inputs` are those of B samples, normalised, `outputs` what a
     model returns for them, as the loss or the metrics see it, and `kind` what these are. `predictions` are of
-    this task; all but `said` and `worst_is` ask for some with targets. `subset` names one in messages.
+    this task; all but `predicted_label` and `hardest_caption` ask for some with targets. `subset` names one
+    in messages.
 
     Attributes:
         name: In a config; its dotted path, where the class says none.
@@ -332,32 +334,43 @@ class Task(ABC):
         size = int(spec[self.size_key])
         return f"{size} {self.unit[size != 1]}"
 
-    @abstractmethod
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        """What judges predictions; the methods that follow ask it."""
+        from assay.task.evaluator import Unknown
+
+        del predictions
+        return Unknown()
+
+    def _judge(self, predictions: Predictions) -> Evaluator:
+        from assay.task.evaluator import Unknown
+
+        found = self.evaluator(predictions)
+        return Unknown() if found.needs_targets and predictions.targets is None else found
+
     def scores(self, predictions: Predictions) -> list[Score]:
         """How good predictions are, the headline first, with intervals; none where they cannot be judged."""
+        return self._judge(predictions).scores(predictions)
 
-    @abstractmethod
     def figures(self, predictions: Predictions) -> list[Figure]:
         """What is to be seen of predictions; none where they cannot be judged."""
+        return self._judge(predictions).figures(predictions)
 
-    @abstractmethod
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
         """How wrong each prediction is, float `[N]`; NaN where nobody can say."""
-
-    @abstractmethod
-    def said(self, predictions: Predictions, index: int) -> str:
-        """What the model said of a sample, and what was right where that is not the same."""
-
-    def trivial(self, predictions: Predictions) -> list[str]:
-        """Whether one answer to all would do as well, a sentence for each thing of which that is so."""
-        del predictions
-        return []
+        return self._judge(predictions).error_scores(predictions)
 
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
         """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no."""
-        del predictions
-        return None
+        return self._judge(predictions).is_right(predictions)
 
-    @abstractmethod
-    def worst_is(self, predictions: Predictions) -> str:
-        """By what `badness` orders, as a sentence."""
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        """Whether one answer to all would do as well, a sentence for each thing of which that is so."""
+        return self._judge(predictions).baseline_warnings(predictions)
+
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        """What the model said of a sample, and what was right where that is not the same."""
+        return self.evaluator(predictions).predicted_label(predictions, index)
+
+    def hardest_caption(self, predictions: Predictions) -> str:
+        """By what `error_scores` orders, as a sentence."""
+        return self.evaluator(predictions).hardest_caption(predictions)

@@ -21,12 +21,10 @@ from assay.task.task import LOGIT_KINDS, Task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.figure.figure import Figure
+    from assay.task.evaluator import Evaluator
     from assay.task.prediction.predictions import Kind, Predictions
-    from assay.task.score import Score
     from assay.task.task_name import TaskName
 
 
@@ -44,12 +42,13 @@ def check_interface(task: Task, key: str) -> None:
             continue
         given, expected = getattr(task, name), inspect.signature(asked)
         if not _takes(given, expected):
+            names = [one.replace(annotation=one.empty) for one in expected.parameters.values()]
+            wanted = expected.replace(parameters=names, return_annotation=expected.empty)
             raise ConfigError(
-                f"{name} of {task.name!r} is {_what(given)}, "
-                f"which cannot be called as {name} of assay.task.task.Task",
+                f"{name} of {task.name!r} cannot be called as {name} of assay.task.task.Task",
                 key=key,
                 file=defined_at(given),
-                hint=f"write def {name}{_bare(expected)}",
+                hint=f"write def {name}{wanted}",
             )
 
 
@@ -59,27 +58,12 @@ def _takes(given: Any, expected: inspect.Signature) -> bool:
         return False
     _, *every = expected.parameters.values()
     least = [one for one in every if one.default is one.empty]
-    signature = inspect.signature(given)
     try:
         for arguments in (every, least):
-            signature.bind(*arguments)
+            inspect.signature(given).bind(*arguments)
     except TypeError:
         return False
     return True
-
-
-def _what(given: Any) -> str:
-    if not callable(given):
-        return f"of type {type(given).__name__}"
-    function = getattr(given, "__func__", given)
-    kinds = {"async ": inspect.iscoroutinefunction, "a generator ": inspect.isgeneratorfunction}
-    says = next((words for words, is_so in kinds.items() if is_so(function)), "")
-    return f"{says}def {given.__name__}{_bare(inspect.signature(function))}"
-
-
-def _bare(signature: inspect.Signature) -> str:
-    names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-    return str(signature.replace(parameters=names, return_annotation=signature.empty))
 
 
 @final
@@ -130,31 +114,10 @@ class SelfSupervised(FromInputs):
         return None
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
-        return _LABELLED.scores(predictions) if predictions.targets is not None else []
+    def evaluator(self, predictions: Predictions) -> Evaluator:
+        from assay.task.figures.embedding_figures import Embeddings
 
-    @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
-        return _LABELLED.figures(predictions)
-
-    @override
-    def badness(self, predictions: Predictions) -> NDArray[Any]:
-        return _LABELLED.badness(predictions)
-
-    @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
-        return _LABELLED.is_right(predictions)
-
-    @override
-    def worst_is(self, predictions: Predictions) -> str:
-        return _LABELLED.worst_is(predictions)
-
-    @override
-    def said(self, predictions: Predictions, index: int) -> str:
-        return _LABELLED.said(predictions, index) if predictions.targets is not None else ""
-
-
-_LABELLED = Multiclass()
+        return Embeddings()
 
 
 TASKS: Final[Mapping[str, Task]] = MappingProxyType(

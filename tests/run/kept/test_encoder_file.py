@@ -9,8 +9,16 @@ import pytest
 import torch
 
 from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tokenizer import Tokenizer
 from assay.errors import AssayError
-from assay.run.encoder_file import FILE, read_encoder, write_encoder
+from assay.run.encoder_file import (
+    FILE,
+    TOKENIZER_FILE,
+    read_encoder,
+    read_tokenizer,
+    write_encoder,
+    write_tokenizer,
+)
 
 ROWS = pd.DataFrame({"size": [1.5, 2.0, 7.0], "Straße": ["Köln", "Ulm", "Köln"]})
 
@@ -34,7 +42,7 @@ def test_what_was_learned_comes_back(written: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [lambda text: text.replace("Ulm", "Uhm"), lambda text: text[:-20], lambda _: "{}", lambda _: "["],
+    [lambda text: text.replace("Ulm", "Uhm"), lambda text: text[:-20], lambda _: "["],
 )
 def test_a_changed_file_is_refused(written: Path, change: object) -> None:
     written.write_text(change(written.read_text(encoding="utf-8")), encoding="utf-8")  # type: ignore[operator]  # a lambda
@@ -52,27 +60,38 @@ def test_a_table_has_one(written: Path) -> None:
             read_encoder(written.parent, must_be=must_be)
 
 
-def test_a_run_without_a_table_has_none(tmp_path: Path) -> None:
-    write_encoder(tmp_path, None)
-    assert read_encoder(tmp_path) is None
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["before_csv_files", "before_dates"])
-def test_files_of_earlier_versions_mean_what_they_meant(tmp_path: Path, name: str) -> None:
-    """`encoders/` has what earlier versions wrote of these rows; the numbers are what they made of them."""
-    shutil.copy(Path(__file__).parents[1] / "encoders" / f"{name}.json", tmp_path / FILE)
+def test_a_file_of_an_earlier_version_means_what_it_meant(tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).with_name("encoder_before_dates.json"), tmp_path / FILE)
     encoder = read_encoder(tmp_path)
     assert isinstance(encoder, TableEncoder)
-    rows = pd.DataFrame(
-        {
-            "size": [1.5, 2.0, None, 7.0],
-            "Straße": ["Köln", "Ulm", None, "Köln"],
-            "garden": [True, False, True, True],
-            "rooms": [1, 2, 3, 5],
-        }
-    )
-    assert encoder.transform(rows).tolist() == [
-        *([1.5, 1, 1, 1, 0], [2, 0, 2, 0, 1], [2, 1, 3, 1, 0]),
-        [7, 1, 5, 1, 0],
-    ]
+    rows = ROWS.assign(garden=[True, False, True], rooms=[1, 2, 3])
+    rows.loc[2, ["size", "Straße"]] = None
+    assert encoder.transform(rows).tolist() == [[1.5, 1, 1, 1, 0], [2, 0, 2, 0, 1], [2, 1, 3, 1, 0]]
+
+
+TEXTS = ["one two three", "two three four"]
+
+
+def test_a_kept_tokenizer_is_the_same_also_for_the_library(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as Library
+
+    tokenizer = Tokenizer.train(TEXTS, kind="word")
+    sha256 = write_tokenizer(tmp_path, tokenizer)
+    assert read_tokenizer(tmp_path, sha256).encode(TEXTS) == tokenizer.encode(TEXTS)
+    library = Library.from_file(str(tmp_path / TOKENIZER_FILE))
+    assert [found.ids for found in library.encode_batch(TEXTS)] == tokenizer.encode(TEXTS)
+
+
+def test_a_tokenizer_that_is_missing_damaged_or_something_else_is_told(tmp_path: Path) -> None:
+    with pytest.raises(AssayError, match=r"tokenizer\.json cannot be read: .*No such file"):
+        read_tokenizer(tmp_path, "")
+    sha256 = write_tokenizer(tmp_path, Tokenizer.train(TEXTS, kind="word"))
+    path = tmp_path / TOKENIZER_FILE
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"four", b"five"))
+    with pytest.raises(AssayError, match="is damaged or was changed"):
+        read_tokenizer(tmp_path, sha256)
+    with path.open("wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(AssayError, match=r"cannot be read: .*64 MiB"):
+        read_tokenizer(tmp_path, sha256)

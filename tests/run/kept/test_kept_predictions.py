@@ -16,7 +16,6 @@ from tests.conftest import unchanged_process
 
 from assay.record import predictions_file, samples_file
 from assay.record.run_directory import changed_since
-from assay.run.kept_predictions import worst_of
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -89,14 +88,6 @@ def test_scikit_learn_comes_to_the_runs_own_scores(
     assert not changed_since(run.run_dir, files)
 
 
-def test_of_the_best_checkpoint_and_of_the_right_samples(digits_run: Trained) -> None:
-    predictions = kept(digits_run)
-    rows = np.array([int(key) for key in predictions.keys])
-    np.testing.assert_array_equal(predictions.targets, load_digits().target[rows])
-    matrix = metrics.confusion_matrix(predictions.targets, predictions.outputs.argmax(1))
-    assert matrix.tolist() == digits_run.record["matrices"]["test/confusion_matrix"]
-
-
 def test_embeddings_and_scores_are_called_so(train: Train, tmp_path: Path) -> None:
     predictions = kept(train("data=digits", *MLP, "loss=triplet", "metrics=retrieval"))
     assert (predictions.kind, predictions.outputs.shape) == ("embeddings", (360, 10))
@@ -158,18 +149,6 @@ def test_a_size_limit_keeps_a_random_choice_and_says_so(train: Train) -> None:
     np.testing.assert_array_equal(predictions.targets, run.datamodule.splits.data["test"].targets[rows])
     assert run.result.metrics["test/accuracy"] == pytest.approx(scores(predictions)["accuracy"], abs=0.02)
     assert (run.run_dir / predictions_file.FILE).stat().st_size < 1_000_000
-
-
-def test_none_are_kept_where_none_are_asked_for(train: Train) -> None:
-    run = train("data=wine", *MLP, "predictions.max_megabytes=0")
-    assert not list(run.run_dir.glob("*.parquet"))
-    assert (run.run_dir / "log.txt").read_text().count("no predictions are kept") == 1
-
-
-def test_the_worst_come_first_and_what_nobody_can_judge_is_none_of_them() -> None:
-    badness = np.array([0.5, np.nan, 2.0, np.inf, 2.0, 0.1])
-    assert worst_of(badness, 3) == [2, 4, 0]
-    assert worst_of(badness, 9) == [2, 4, 0, 5]
 
 
 def test_training_is_the_same_with_and_without(train: Train) -> None:

@@ -160,9 +160,3 @@ def label_run(train: Train, arrays: Path) -> Trained:
 def yes_no_run(train: Train) -> Trained:
     """One logit."""
     return train("data=breast_cancer", *SHORT)
-
-
-@pytest.fixture(scope="session")
-def embedding_run(train: Train) -> Trained:
-    options = ("model=mlp", "model.num_outputs=4", "callbacks.checkpoint.monitor=val/one_nn")
-    return train("data=digits", "loss=triplet", "metrics=retrieval", *SHORT, *options)

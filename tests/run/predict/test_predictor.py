@@ -9,16 +9,14 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from sklearn.datasets import load_breast_cancer, load_digits  # type: ignore[import-untyped]  # ships no types
+from sklearn.datasets import load_breast_cancer  # type: ignore[import-untyped]  # ships no types
 from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 
 import assay
 from assay.errors import DataError
+from assay.run.predict.preprocess import Preprocess, of_type
 from assay.task.prediction.prediction_batch import (
     ClassPredictions,
-    EmbeddingPredictions,
-    LabelPredictions,
-    ValuePredictions,
 )
 
 if TYPE_CHECKING:
@@ -61,49 +59,35 @@ def test_files_of_pictures(name: str, photos: Path, request: pytest.FixtureReque
     assert len(whole) == 48
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_rows_of_a_table(kind_run: Trained, table: Path, form: str) -> None:
+def test_rows_of_a_table(kind_run: Trained, table: Path) -> None:
     predictor, rows, expected = loaded(kind_run), rows_of_test(kind_run), said_in_test(kind_run)
-    frame = pd.read_csv(table / "rows.csv") if form == "csv" else pd.read_parquet(table / "rows.parquet")
-    found = predictor(table / f"rows.{form}")
-    np.testing.assert_allclose(found.probabilities[rows], expected, atol=1e-6)
-    shuffled = frame.iloc[rows][frame.columns[::-1]].drop(columns=["kind", "price", "customer_id"])
-    np.testing.assert_allclose(predictor(shuffled).probabilities, expected, atol=1e-6)
-    one = predictor(frame.iloc[rows[3]])
-    assert isinstance(one, ClassPredictions)
-    np.testing.assert_allclose(one.probabilities, expected[3], atol=1e-6)
-    again = predictor(frame.iloc[rows[3]].to_dict())
-    assert (again.label, again.top_k(1)[0][0]) == (one.label, one.label)
+    frame = pd.read_csv(table / "rows.csv").iloc[rows]
+    shuffled = frame[frame.columns[::-1]].drop(columns=["kind", "price", "customer_id"])
+    for raw in (
+        shuffled,
+        shuffled.to_dict("records"),
+        [shuffled[:3], shuffled[3:]],
+        shuffled.to_dict("list"),
+    ):
+        np.testing.assert_allclose(predictor(raw).probabilities, expected, atol=1e-6)
+    for one in (frame.iloc[3], frame.iloc[3].to_dict()):
+        np.testing.assert_allclose(predictor(one).probabilities, expected[3], atol=1e-6)
+    with pytest.warns(UserWarning, match="'district' is 'Mars', which no training row has"):
+        predictor(frame.assign(district="Mars"))
     with pytest.raises(DataError, match="no column 'rooms', which the model was trained on"):
         predictor(frame.drop(columns="rooms"))
-
-
-def test_values_in_their_own_unit(price_run: Trained, table: Path) -> None:
-    predictor, rows, expected = loaded(price_run), rows_of_test(price_run), said_in_test(price_run)
-    found = predictor(pd.read_parquet(table / "rows.parquet").iloc[rows])
-    assert isinstance(found, ValuePredictions)
-    np.testing.assert_allclose(found.values, expected, rtol=1e-6)
-    assert found.names == ("price", "rooms")
-    assert expected[:, 0].mean() > 100_000
-    one = found[0]
-    assert isinstance(one, ValuePredictions)
-    assert str(one) == f"price {expected[0, 0]:,.0f}, rooms {expected[0, 1]:.6g}"
-    with pytest.raises(ValueError, match="size 1"):
-        one.value  # noqa: B018 - the point
-    assert list(found.to_frame().columns) == ["prediction_price", "prediction_rooms"]
+    with pytest.raises(DataError, match=r"row 0 .*'rooms' is 'many', not a number"):
+        predictor(frame.assign(rooms="many"))
 
 
 def test_labels_of_arrays_with_channels_last(label_run: Trained, arrays: Path) -> None:
     predictor, rows, expected = loaded(label_run), rows_of_test(label_run), said_in_test(label_run)
     pixels = np.load(arrays / "inputs.npy")
     found = predictor(pixels[rows])
-    assert isinstance(found, LabelPredictions)
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)
     np.testing.assert_allclose(predictor(arrays / "inputs.npy").probabilities[rows], expected, atol=1e-6)
-    one = predictor(pixels[rows[0]])
-    assert isinstance(one, LabelPredictions)
     names = np.array(["odd", "large", "threes"])
-    assert one.labels == tuple(names[expected[0] > 0.5])
+    assert predictor(pixels[rows[0]]).labels == tuple(names[expected[0] > 0.5])
     np.testing.assert_allclose(
         predictor([pixels[rows[1]], pixels[rows[2]]]).probabilities, expected[1:3], atol=1e-6
     )
@@ -124,49 +108,59 @@ def test_one_logit_is_two_probabilities(yes_no_run: Trained) -> None:
     assert predictor(inputs[rows[0]].tolist()).label == found[0].label == found.labels[0]
 
 
-def test_embeddings(embedding_run: Trained) -> None:
-    predictor, rows, expected = (
-        loaded(embedding_run), rows_of_test(embedding_run), said_in_test(embedding_run),
-    )  # fmt: skip
-    images = torch.from_numpy(load_digits().images).float()[:, None]
-    found = predictor(images[torch.as_tensor(rows)])
-    assert isinstance(found, EmbeddingPredictions)
-    np.testing.assert_allclose(found.vectors, expected, atol=1e-5)
-    one = predictor(images[0])
-    assert isinstance(one, EmbeddingPredictions)
-    assert one.vector.shape == (4,)
-    with pytest.raises(DataError, match="not trained on files of pictures"):
-        predictor(Image.new("L", (8, 8)))
-
-
-def test_the_three_steps_are_the_whole(photo_run: Trained, photos: Path) -> None:
-    predictor, files = loaded(photo_run), files_of_test(photo_run, photos)
-    assert predictor.preprocess is not None
-    with torch.no_grad():
-        outputs = predictor.postprocess(predictor.model(predictor.preprocess(files)))
-    np.testing.assert_allclose(outputs.numpy(), predictor(files).probabilities, atol=1e-7)
-    predictor.batch_size = 3
-    np.testing.assert_allclose(outputs.numpy(), predictor(files).probabilities, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
         ("nowhere.png", "No such file"),
         (np.zeros((3, 5, 5), np.uint8), r"shape \(1, 3, 5, 5\); the model was trained on \[B, 3, 12, 10\]"),
+        (np.zeros((1, 12, 10, 3), np.uint8), "shape"),
         (pd.DataFrame({"a": [1]}), "not trained on named columns"),
         (object(), "cannot become a tensor"),
+        ([[1], [2, 3]], "cannot become an array"),
         ([], "shape"),
     ],
-    ids=("a missing file", "a shape", "a frame", "an object", "nothing"),
+    ids=str,
 )
 def test_what_is_something_else_is_refused(photo_run: Trained, raw: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         loaded(photo_run)(raw)
 
 
-def test_what_is_not_finite_is_not_a_class(yes_no_run: Trained) -> None:
-    inputs = load_breast_cancer().data[:4].copy()
-    inputs[2, 5] = np.nan
-    with pytest.raises(DataError, match="output for sample 2 is not finite"):
-        loaded(yes_no_run)(inputs)
+BYTES = {"input_shape": [3, 4, 5], "input_dtype": "uint8", "mean": [0.5] * 3, "std": [0.25] * 3}
+
+
+def test_the_same_numbers_in_every_type_that_keeps_them() -> None:
+    preprocess = Preprocess(BYTES)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 4, 5), dtype=np.uint8)
+    expected = torch.from_numpy(((pixels / 255 - 0.5) / 0.25).astype(np.float32))
+    for same in (pixels, pixels.astype(np.int64), pixels.astype(">u2"), pixels / 255, torch.tensor(pixels)):
+        torch.testing.assert_close(preprocess(same), expected)
+    torch.testing.assert_close(preprocess(list(pixels)), expected)
+    torch.testing.assert_close(preprocess(pixels[0]), expected[:1])
+    assert preprocess.samples(pixels[0])[1]
+    assert not preprocess.samples(pixels[:1])[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "expected"),
+    [
+        (torch.tensor([1, 2], dtype=torch.int64), "float32", torch.float32),
+        (torch.tensor([1, 2], dtype=torch.uint8), "float32", None),
+        (torch.tensor([0.0, 1.0]), "uint8", torch.float32),
+        (torch.tensor([0.0, 255.0]), "uint8", None),
+        (torch.tensor([0, 256]), "uint8", None),
+        (torch.tensor([-1]), "uint8", None),
+        (torch.tensor([0, 2]), "bool", None),
+        (torch.tensor([3.5]), "int64", None),
+    ],
+)
+def test_a_type_changes_where_no_value_means_something_else(
+    given: torch.Tensor, name: str, expected: torch.dtype | None
+) -> None:
+    if expected is None:
+        with pytest.raises(DataError, match=f"the model was trained on torch.{name}"):
+            of_type(given, name)
+        return
+    found = of_type(given, name)
+    assert found.dtype == expected
+    assert found.tolist() == given.tolist()

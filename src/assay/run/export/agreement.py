@@ -212,10 +212,6 @@ RESIZED_TOLERANCE: Final = 1e-2
 """As `TOLERANCE`, where the file resizes pictures: a value may be rounded to the neighbouring grey level."""
 LABELS: Final = 0.999
 """Share of labels that must agree."""
-INT8_LABELS: Final = 0.95
-"""As `LABELS`, of weights rounded to 8 bits."""
-INT8_TOLERANCE: Final = 0.1
-"""Of weights rounded to 8 bits: root mean square difference, in standard deviations of the output."""
 
 
 @final
@@ -226,7 +222,7 @@ class Agreement:
     Attributes:
         num_samples: How many were compared.
         largest_difference: Of any output.
-        tolerance: What it may be; None where labels alone decide (`int8`).
+        tolerance: What it may be.
         same_labels: Share of labels that agree; None where outputs are not labels.
         accuracy: Of the original over these samples; None without targets that are labels.
         exported_accuracy: Of the file.
@@ -236,7 +232,7 @@ class Agreement:
 
     num_samples: int
     largest_difference: float
-    tolerance: float | None
+    tolerance: float
     same_labels: float | None = None
     accuracy: float | None = None
     exported_accuracy: float | None = None
@@ -251,7 +247,6 @@ def compare(
     *,
     kind: str,
     labels: Callable[[NDArray[Any]], NDArray[Any] | None],
-    int8: bool = False,
     resizes: bool = False,
 ) -> Agreement:
     """Compare outputs; refuse a file whose outputs are others."""
@@ -273,24 +268,16 @@ def compare(
         if targets is not None and targets.shape == ours.shape:
             scores["accuracy"] = float(np.mean(ours == targets))
             scores["exported_accuracy"] = float(np.mean(theirs == targets))
-    tolerance = None if int8 else scale * (RESIZED_TOLERANCE if resizes else TOLERANCE)
+    tolerance = scale * (RESIZED_TOLERANCE if resizes else TOLERANCE)
     measured = Agreement(len(original), float(difference.max(initial=0.0)), tolerance, **scores)
-    hint = "leave out --quantize" if int8 else ""
-    wanted = INT8_LABELS if int8 else LABELS
-    if measured.same_labels is not None and measured.same_labels < wanted:
+    if measured.same_labels is not None and measured.same_labels < LABELS:
         raise AssayError(
             f"the file and the original give the same label for {100 * measured.same_labels:.2f} % of "
-            f"{measured.num_samples} samples; {100 * wanted:g} % were expected. Nothing was kept",
-            hint=hint,
+            f"{measured.num_samples} samples; {100 * LABELS:g} % were expected. Nothing was kept"
         )
-    allowed, error = tolerance, measured.largest_difference
-    if int8 and measured.same_labels is None:
-        allowed = INT8_TOLERANCE * (float(np.std(original)) or 1.0)
-        error = float(np.sqrt(np.mean(difference**2)))
-    if allowed is not None and error > allowed:
+    if measured.largest_difference > tolerance:
         raise AssayError(
-            f"an output of the file differs from the original's by {error:.3g}; up to {allowed:.3g} is "
-            "taken. Nothing was kept",
-            hint=hint,
+            f"an output of the file differs from the original's by {measured.largest_difference:.3g}; up to "
+            f"{tolerance:.3g} is taken. Nothing was kept"
         )
     return measured

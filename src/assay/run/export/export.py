@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import io
 import json
 import os
 from contextlib import contextmanager
@@ -17,9 +16,8 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import sync_directory, temporary_folder
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.run.export.agreement import compare, original_outputs, prepared, read_samples, targets_of
-from assay.run.export.description import Exported, describe
-from assay.run.export.exportable import Original, codes_of, quiet, text_codes, trace, unknown_code
-from assay.run.export.model_card import MARK, model_card
+from assay.run.export.exportable import Original, quiet, text_codes, trace, unknown_code
+from assay.run.export.model_card import MARK, Exported, describe, model_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,11 +32,9 @@ if TYPE_CHECKING:
 
     _Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
 
-Format = Literal["onnx", "torch_export", "safetensors"]
-SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "torch_export": ".pt2", "safetensors": ".safetensors"}
+Format = Literal["onnx", "safetensors"]
+SUFFIXES: Final[Mapping[str, str]] = {"onnx": ".onnx", "safetensors": ".safetensors"}
 CARD: Final = "MODEL_CARD.md"
-METADATA: Final = "assay.json"
-"""What the description is called among the extra files of a torch.export file."""
 _NEEDS: Final = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
 _IN_ONE_FILE: Final = 1_500_000_000
 """Bytes of weights; protobuf, in which the graph is written, ends at 2 GiB."""
@@ -50,12 +46,11 @@ def export(
     *,
     out: Path | None = None,
     checkpoint: Literal["best", "last"] = "best",
-    quantize: Literal["int8"] | None = None,
     trusted_packages: Sequence[str] = (),
 ) -> Exported:
     """Export a run's model with what its data does to raw input."""
-    _check_choices(file_format, quantize)
-    path = _target(run_dir, file_format, out, quantize)
+    _check_format(file_format)
+    path = _target(run_dir, file_format, out)
     card = path.with_name(CARD)
     _check_replaced(path, card)
     original = Original(run_dir, checkpoint, trusted_packages)
@@ -64,9 +59,6 @@ def export(
     samples = read_samples(original)
     with _staging(path.parent) as folder:
         inside, agreement, notes = _write_checked(original, samples, folder / path.name, file_format)
-        if quantize:
-            quantize_weights(folder / path.name)
-            agreement = _compare(original, samples, folder / path.name, file_format, inside=inside, int8=True)
         if original.texts is not None:
             write_tokenizer(folder, original.texts.tokenizer)
         size = sum(one.stat().st_size for one in folder.iterdir())
@@ -77,7 +69,7 @@ def export(
         notes += [f"the weights are {widened} in the checkpoint and float32 in the file"] if widened else []
         notes += original.predictor.notes
         about = describe(original, samples, file_format=file_format, inside=inside)
-        exported = Exported(path, card, about, size, agreement, samples.subset, tuple(notes), quantize or "")
+        exported = Exported(path, card, about, size, agreement, samples.subset, tuple(notes))
         (folder / CARD).write_text(model_card(exported, original), encoding="utf-8")
         if original.codec is not None:  # `tokenizers` reads that of byte pairs
             tokenizer = folder / path.with_suffix(".tokenizer.json").name
@@ -86,17 +78,9 @@ def export(
     return exported
 
 
-def _check_choices(file_format: str, quantize: str | None) -> None:
+def _check_format(file_format: str) -> None:
     if file_format not in SUFFIXES:
         raise ConfigError(f"expected one of {', '.join(SUFFIXES)}, got {file_format}", key="--format")
-    if quantize not in (None, "int8"):
-        raise ConfigError(f"expected int8, got {quantize}", key="--quantize")
-    if quantize and file_format != "onnx":
-        raise ConfigError(
-            f"int8 is for ONNX files; {file_format} was asked for",
-            key="--quantize",
-            hint="--format onnx, or leave out --quantize",
-        )
     missing = [name for name in _NEEDS.get(file_format, ()) if importlib.util.find_spec(name) is None]
     if missing:
         raise AssayError(
@@ -105,10 +89,10 @@ def _check_choices(file_format: str, quantize: str | None) -> None:
         )
 
 
-def _target(run_dir: Path, file_format: str, out: Path | None, quantize: str | None) -> Path:
+def _target(run_dir: Path, file_format: str, out: Path | None) -> Path:
     suffix = SUFFIXES[file_format]
     if out is None:
-        folder = run_dir / "export" / "-".join(filter(None, (file_format, quantize)))
+        folder = run_dir / "export" / file_format
         if not folder.resolve().is_relative_to(run_dir.resolve()):
             raise AssayError(f"{folder} leads out of the run by a link", hint="--out FOLDER")
         return folder / f"model{suffix}"
@@ -159,7 +143,10 @@ def _write(original: Original, samples: CheckSamples, path: Path, file_format: s
     if file_format == "safetensors":
         write_safetensors(path, original.stored, metadata)
         return
-    first = _numeric(original, prepared(original, samples.raw[0], with_transforms=inside))
+    first = prepared(original, samples.raw[0], with_transforms=inside)
+    if "categories" in first:  # texts are looked up before the traced model
+        codes = np.zeros(first["categories"].shape, np.int64)
+        first = {("codes" if one == "categories" else one): first[one] for one in first} | {"codes": codes}
     if original.codec is not None:  # a trace takes the longest text for the only length
         first = {name: values[:, : max(2, values.shape[1] // 2)] for name, values in first.items()}
     # Three samples: a trace takes one sample for a constant.
@@ -171,9 +158,6 @@ def _write(original: Original, samples: CheckSamples, path: Path, file_format: s
         any_length=original.codec is not None,
         longest=0 if original.texts is None else original.texts.max_length,
     )
-    if file_format == "torch_export":
-        write_torch_export(path, program, metadata)
-        return
     columns = () if original.encoder is None else original.encoder.columns
     write_onnx(
         path,
@@ -185,17 +169,6 @@ def _write(original: Original, samples: CheckSamples, path: Path, file_format: s
     )
 
 
-def _numeric(original: Original, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Inputs of a traced model: codes in place of texts."""
-    if original.encoder is None or "categories" not in inputs:
-        return inputs
-    codes = codes_of(inputs["categories"], original.encoder.columns)
-    return {
-        ("codes" if one == "categories" else one): codes if one == "categories" else inputs[one]
-        for one in inputs
-    }
-
-
 def _compare(
     original: Original,
     samples: CheckSamples,
@@ -203,7 +176,6 @@ def _compare(
     file_format: str,
     *,
     inside: bool,
-    int8: bool = False,
 ) -> Agreement:
     predictor = original.predictor
     if file_format == "safetensors":
@@ -213,12 +185,11 @@ def _compare(
         reloaded.model = fresh.float()
         exported = original_outputs(original, samples, reloaded)
     else:
-        run = open_onnx(path) if file_format == "onnx" else open_torch_export(path)
-        batches = (prepared(original, raw, with_transforms=inside) for raw in samples.raw)
-        if file_format == "torch_export":
-            batches = (_numeric(original, batch) for batch in batches)
+        run = open_onnx(path)
         try:
-            exported = np.concatenate([run(batch) for batch in batches])
+            exported = np.concatenate(
+                [run(prepared(original, raw, with_transforms=inside)) for raw in samples.raw]
+            )
         except Exception as error:  # whatever the runtime raises
             raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
     return compare(
@@ -227,7 +198,6 @@ def _compare(
         targets_of(original, samples),
         kind=original.kind,
         labels=original.task.labels if original.task is not None else lambda _: None,
-        int8=int8,
         resizes=inside and original.takes_any_size,
     )
 
@@ -277,11 +247,10 @@ def write_onnx(
     except Exception as error:  # torch and onnxscript raise what they like
         raise AssayError(
             f"the model cannot be written as ONNX: {type(error).__name__}: {first_line(error)}",
-            hint="--format torch_export takes every model that can be traced",
+            hint="--format safetensors keeps the weights alone",
         ) from error
     model = onnx.load(path, load_external_data=False)
     graph = model.graph
-    del graph.value_info[:]  # quantising changes shapes that would stand here
     sizes = [dim.dim_param for dim in graph.input[0].type.tensor_type.shape.dim]
     words = ("batch", "length") if len(sizes) == 2 else ("batch", "", "height", "width")
     for value in (*graph.input, *graph.output):  # sizes that may differ get names that say what they are
@@ -323,29 +292,6 @@ def _with_texts(model: Any, columns: Sequence[Column]) -> Any:
     return compose.merge_models(lookup, model, io_map=[("categories/codes", "codes")])
 
 
-def quantize_weights(path: Path) -> None:
-    """Round an ONNX file's weights to 8-bit integers; what goes through them is rounded batch by batch."""
-    import onnx
-    from onnxruntime.quantization import (  # type: ignore[import-untyped]  # ships no types
-        QuantType,
-        quantize_dynamic,
-    )
-
-    rounded = path.with_name("rounded.onnx")
-    try:
-        with quiet():
-            # onnxruntime convolves unsigned weights only.
-            quantize_dynamic(path, rounded, weight_type=QuantType.QUInt8)
-    except Exception as error:
-        raise AssayError(
-            f"the model cannot be quantized: {type(error).__name__}: {first_line(error)}"
-        ) from error
-    integers = {"MatMulInteger", "ConvInteger", "DynamicQuantizeLSTM", "QGemm"}
-    if not integers & {node.op_type for node in onnx.load(rounded, load_external_data=False).graph.node}:
-        raise AssayError("the model has no weights that could be rounded", hint="leave out --quantize")
-    rounded.replace(path)
-
-
 def open_onnx(path: Path) -> _Run:
     """A file as a function of its inputs, on the CPU."""
     import onnxruntime  # type: ignore[import-untyped]  # ships no types
@@ -354,23 +300,6 @@ def open_onnx(path: Path) -> _Run:
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return lambda inputs: session.run(None, dict(inputs))[0]
-
-
-def write_torch_export(path: Path, program: ExportedProgram, metadata: Mapping[str, Any]) -> None:
-    """Write a traced model."""
-    # Into memory first: where the disk is full, torch's own writer ends the process (SIGABRT).
-    content = io.BytesIO()
-    text = json.dumps(dict(metadata), ensure_ascii=False)
-    with quiet():
-        torch.export.save(program, content, extra_files={METADATA: text})
-    path.write_bytes(content.getbuffer())
-
-
-def open_torch_export(path: Path) -> _Run:
-    """A file as a function of its inputs, on the CPU."""
-    with quiet():
-        module = torch.export.load(path).module()
-    return lambda inputs: module(*map(torch.from_numpy, inputs.values())).detach().numpy()
 
 
 def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any]) -> None:

@@ -124,16 +124,6 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
     return inputs | ({"words": np.hstack(words).astype(np.float32)} if words else {})
 
 
-def codes_of(texts: NDArray[Any], columns: Sequence[Column]) -> NDArray[np.int64]:
-    """Codes int64 `[B, C]` of texts `[B, C]`."""
-    categories = [(text_codes(one), unknown_code(one)) for one in columns if one.kind == "category"]
-    rows = [
-        [known.get(text, unknown) for text, (known, unknown) in zip(row, categories, strict=True)]
-        for row in texts
-    ]
-    return np.array(rows, dtype=np.int64).reshape(texts.shape)
-
-
 def text_codes(column: Column) -> dict[str, int]:
     """The texts that stand for something, and their codes."""
     floats = {f"{text}.0": code for text, code in column.codes.items() if text.lstrip("-").isdigit()}

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
 
+import pandas as pd
 from omegaconf import OmegaConf
 
 from assay.analysis.objective import described_metric, format_score
-from assay.data.tabular.table_file import text_columns
-from assay.quoting import counted, number_text
+from assay.data.tokenizer import PAD
+from assay.quoting import number_text
+from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-    from assay.run.export.description import Exported
+    from assay.data.tabular.table_encoder import Column
+    from assay.run.export.agreement import Agreement, CheckSamples
     from assay.run.export.exportable import Original
 
 MARK: Final = "<!-- Written by assay export, which replaces it. -->"
@@ -28,19 +33,16 @@ def model_card(exported: Exported, original: Original) -> str:
     run = about["run"]
     words = "a custom task" if original.task is None else original.task.in_words(original.spec)
     model = escape_markdown(run["choices"].get("model") or "a custom model")
-    rounded = ", rounded to 8-bit integers" if exported.quantized else ""
     parameters = original.record.model.get("parameters")
     sections = [
         f"{MARK}\n# {escape_markdown(run['name'])}: {model}",
         f"A {escape_markdown(about['task'] or 'trained')} model ({words}"
         f"{f', {parameters:,} parameters' if parameters else ''}), "
-        f"`{exported.path.name}` in {about['format']} format{rounded}. Exported by assay from run "
+        f"`{exported.path.name}` in {about['format']} format. Exported by assay from run "
         f"{escape_markdown(run['run_id'])}, {run['checkpoint']} checkpoint.",
         "## Inputs and outputs\n\n" + "\n".join(_interface(about, original)),
-        f"## How to run it\n\n```python\n{example_code(exported, original)}```",
+        f"## How to run it\n\n```python\n{example_code(exported)}```",
         "## Scores\n\n" + "\n".join(_scores(exported, original)),
-        "## Training data\n\n" + "\n".join(_data(original)),
-        "## Limits\n\n" + "\n".join(f"- {one}" for one in _limits(exported, original)),
         "## Provenance\n\n" + _table(("", ""), _provenance(run)),
     ]
     return "\n\n".join(sections) + "\n"
@@ -113,58 +115,22 @@ def _scores(exported: Exported, original: Original) -> Iterable[str]:
     else:
         yield "The run has no test scores."
     yield f"\nThe file was compared with the original: {agreement_in_words(exported)}."
+    yield from (f"\n{escape_markdown(note)}." for note in exported.notes)
 
 
 def agreement_in_words(exported: Exported) -> str:
     """The result of the comparison with the original."""
     agreement = exported.agreement
     where = f"{exported.subset} samples" if exported.subset else "made-up samples"
-    taken = "" if agreement.tolerance is None else f" (up to {agreement.tolerance:.1g} is taken)"
-    words = [f"{agreement.num_samples:,} {where}"]
-    words.append(f"largest difference {agreement.largest_difference:.2g}{taken}")
+    difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is taken)"
+    words = [f"{agreement.num_samples:,} {where}", f"largest difference {difference}"]
     if agreement.same_labels is not None:
         words.append(f"{100 * agreement.same_labels:.6g} % of labels agree")
-    if agreement.accuracy is not None and agreement.exported_accuracy is not None:
-        before = f" (original {100 * agreement.accuracy:.2f} %)" if exported.quantized else ""
-        words.append(f"accuracy {100 * agreement.exported_accuracy:.2f} %{before}")
-    if agreement.error is not None and agreement.exported_error is not None:
-        before = f" (original {number_text(agreement.error)})" if exported.quantized else ""
-        words.append(f"root mean squared error {number_text(agreement.exported_error)}{before}")
+    if agreement.exported_accuracy is not None:
+        words.append(f"accuracy {100 * agreement.exported_accuracy:.2f} %")
+    if agreement.exported_error is not None:
+        words.append(f"root mean squared error {number_text(agreement.exported_error)}")
     return ", ".join(words)
-
-
-def _data(original: Original) -> Iterable[str]:
-    spec = original.spec
-    if not spec:
-        yield "Its datamodule does not describe it."
-        return
-    yield (
-        f"`data={escape_markdown(original.record.choices.get('data'))}`: {spec['num_train']:,} training, "
-        f"{spec['num_val']:,} validation and {spec['num_test']:,} test samples."
-    )
-    names, counts = spec["class_names"], spec["class_counts"]
-    if names and len(names) == len(counts):
-        ordered = sorted(zip(names, counts, strict=True), key=lambda one: -one[1])[:_MOST_CLASSES]
-        yield "\n" + _table(("class", "training samples"), [(name, f"{count:,}") for name, count in ordered])
-
-
-def _limits(exported: Exported, original: Original) -> Iterable[str]:
-    about, spec = exported.description, original.spec
-    yield "It was trained and tested on the data above alone; of data that differs, nothing is known."
-    if about["output"]["kind"] == "probabilities":
-        if about["one_of_classes"]:
-            yield "It names one of its classes for any input; it does not say that it knows none."
-        yield "Its probabilities have not been checked for calibration."
-    counts = spec.get("class_counts") or ()
-    if counts and min(counts) * 10 <= max(counts):
-        rarest = spec["class_names"][list(counts).index(min(counts))]
-        yield (
-            f"The classes are imbalanced: {escape_markdown(rarest)} has "
-            f"{counted(min(counts), 'training sample')}, the most frequent class {max(counts):,}."
-        )
-    if spec and spec["num_test"] < 100:
-        yield f"There were {counted(spec['num_test'], 'test sample')}: the scores are rough."
-    yield from map(escape_markdown, exported.notes)
 
 
 def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:
@@ -188,120 +154,163 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-_ONNX = """\
+_OPEN: Final = {
+    "onnx": """\
+import json
+import numpy as np
+import onnxruntime
+
 session = onnxruntime.InferenceSession({file!r})
-about = json.loads(session.get_modelmeta().custom_metadata_map["assay"])
-"""
-_TORCH = """\
-extra = {{"assay.json": ""}}
-model = torch.export.load({file!r}, extra_files=extra).module()
-about = json.loads(extra["assay.json"])
-"""
-_WEIGHTS = """\
+about = json.loads(session.get_modelmeta().custom_metadata_map["assay"])  # columns, names of the outputs
+inputs = {inputs}  # put yours here
+outputs = session.run(None, inputs)[0]
+""",
+    "safetensors": """\
 import assay
 from safetensors.torch import load_model
 
 model = assay.load("RUN", raw_input=False)  # or any model of the same architecture
 load_model(model, {file!r})
 model.eval()  # takes inputs that are encoded, transformed and normalised already
-"""
-_TABLE = """\
-rows = pd.read_csv("NEW_ROWS.csv"{csv})
-inputs = {{}}
-for one in about["inputs"]:
-    columns, values = one["columns"], []
-    for column in columns:
-        if column["kind"] == "date":
-            form = column["format"]
-            options = {{"unit": form}} if form in ("s", "ms") else {{"format": form}}
-            dates = pd.to_datetime(rows[column["date"]], utc=True, **options).dt.tz_localize(None)
-            days = (dates - pd.Timestamp(column["start"])) / pd.Timedelta(days=1)
-            values.append(days if column["part"] == "elapsed" else getattr(dates.dt, column["part"]))
-        elif column["kind"] == "number":
-            values.append(rows[column["name"]].astype("Float64"))
-        else:
-            texts = rows[column["name"]].astype("string").fillna("")
-            if one["name"] == "words":
-                texts = HashingVectorizer(n_features=column["size"]).transform(texts).toarray()
-            elif one["name"] == "codes":
-                texts = [column["codes"].get(text, column["unknown_code"]) for text in texts]
-            values.append(texts)
-    if one["name"] == "numbers":
-        values = [value.to_numpy("float32", na_value=np.nan) for value in values]
-    dtype = object if one["dtype"] == "string" else one["dtype"]
-    inputs[one["name"]] = np.column_stack(values).astype(dtype)
-"""
-_TOKENS = """\
-tokens = about["inputs"][0]["tokens"]
-tokenizer = Tokenizer.from_file(tokens["tokenizer"])
-tokenizer.enable_truncation(tokens["max_length"])
-tokenizer.enable_padding(pad_id=tokens["padding"])
-texts = ["put your texts here"]
-inputs = {"inputs": np.array([found.ids for found in tokenizer.encode_batch(texts)], "int64")}
-"""
-_RUN = {
-    "onnx": "outputs = session.run(None, inputs)[0]\n",
-    "torch_export": "outputs = model(*map(torch.from_numpy, inputs.values())).detach().numpy()\n",
+""",
 }
 
 
-def example_code(exported: Exported, original: Original) -> str:
-    """Python that opens the file, makes inputs and prints the outputs."""
-    about, file = exported.description, exported.path.name
-    if about["format"] == "safetensors":
-        return _WEIGHTS.format(file=file)
-    is_onnx, first = about["format"] == "onnx", about["inputs"][0]
-    modules = ["json\n", "numpy as np", "onnxruntime" if is_onnx else "torch"]
-    extra, prepare = "", ""
-    if "columns" in first:
-        modules.insert(3 if is_onnx else 2, "pandas as pd")
-        if about["inputs"][-1]["name"] == "words":
-            extra = "from sklearn.feature_extraction.text import HashingVectorizer\n"
-        prepare = _TABLE.format(csv=_csv_arguments(original))
-    elif "tokens" in first:
-        extra, prepare = "from tokenizers import Tokenizer\n", _TOKENS
-    else:
-        mode = {"RGB": "RGB", "GRAY": "L"}.get(str(OmegaConf.select(original.config, "data.source.mode")), "")
-        is_picture = bool(mode) and not original.own_data and first["dtype"] == "uint8"
-        extra = "from PIL import Image\n" if is_picture else ""
-        prepare = _array_code(first, mode if is_picture else "")
-    imports = "".join(f"import {name}\n" for name in modules)
-    opening = (_ONNX if is_onnx else _TORCH).format(file=file)
-    show = "print(outputs)\n"
-    if about["output"]["kind"] == "probabilities" and about["names"]:
-        chosen = '[name for name, share in zip(about["names"], row) if share > 0.5]'
-        if about["one_of_classes"]:
-            chosen = 'about["names"][row.argmax()], row.max()'
-        show = f"for row in outputs:\n    print({chosen})\n"
-    return f"{imports}{extra}\n{opening}{prepare}{_RUN[about['format']]}{show}"
+def example_code(exported: Exported) -> str:
+    """Python that opens the file and runs it on made-up inputs."""
+    parts = []
+    for one in exported.description["inputs"]:
+        # One sample; a size that may differ is at most that of the longest text, or of a picture.
+        shape = (1, *(size if isinstance(size, int) else one.get("longest", 64) for size in one["shape"][1:]))
+        made = f"np.full({shape}, '')" if one["dtype"] == "string" else f"np.zeros({shape}, {one['dtype']!r})"
+        parts.append(f'"{one["name"]}": {made}')
+    text = _OPEN[exported.description["format"]]
+    return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}")
 
 
-def _csv_arguments(original: Original) -> str:
-    """How the run reads a CSV file, as further arguments of `pandas.read_csv`."""
-    preprocess, encoder = original.predictor.preprocess, original.encoder
-    if preprocess is None or encoder is None:
-        return ""
-    options = {**preprocess.file_options, **encoder.csv}
-    given = {
-        "sep": options.get("separator", ",").replace(",", ""),
-        "decimal": options["decimal"].replace(".", ""),
-        "encoding": options.get("encoding", "utf-8").replace("utf-8", ""),
-        "na_values": list(options.get("na_values", ())),
-        "dtype": dict.fromkeys(text_columns(encoder), "str"),
+SCHEMA_VERSION: Final = 1
+_ALL_CODES: Final = 10_000
+_OF_RECORD: Final = (
+    *("run_id", "name", "best", "status", "metrics", "choices", "overrides", "seed", "fingerprint"),
+    *("data_sha256", "started"),
+)
+_PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "numpy")
+
+
+@final
+@dataclass(frozen=True)
+class Exported:
+    """What an export came to.
+
+    Attributes:
+        path: The file.
+        card: Its model card.
+        description: As in the file's metadata.
+        size: Bytes of the file.
+        agreement: With the original; see `assay.run.export.agreement`.
+        subset: Of the run's data that was compared on; empty where samples were made up.
+        notes: What a user should know, a sentence each.
+    """
+
+    path: Path
+    card: Path
+    description: dict[str, Any]
+    size: int
+    agreement: Agreement
+    subset: str
+    notes: tuple[str, ...] = ()
+
+
+def describe(original: Original, samples: CheckSamples, *, file_format: str, inside: bool) -> dict[str, Any]:
+    """Inputs, outputs and record of an exported file."""
+    record, spec = original.record, original.spec
+    kind, steps = "raw", []
+    if file_format != "safetensors":
+        kind = original.kind
+        meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
+        steps = [
+            "imputation and one-hot columns" if original.encoder is not None else "",
+            ", ".join(type(one).__name__ for one in original.transforms.transforms) if inside else "",
+            "normalisation" if original.normalize.mean else "",
+            "the target's own unit" if spec.get("target_mean") else meanings.get(kind, ""),
+        ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "format": file_format,
+        "task": spec.get("task", ""),
+        "one_of_classes": original.task is not None and original.task.by_class,
+        "names": list(original.predictor.names),
+        "inputs": _inputs(original, samples, file_format, inside=inside),
+        "output": {"name": "outputs" if kind == "raw" else kind, "kind": kind},
+        "inside": [step for step in steps if step],
+        "preprocessing": {
+            key: list(spec.get(key) or ()) for key in ("mean", "std", "target_mean", "target_std")
+        },
+        "run": {
+            **{name: getattr(record, name) for name in _OF_RECORD},
+            "checkpoint": original.checkpoint,
+            "git_commit": (record.git or {}).get("commit", ""),
+            "packages": {name: record.packages[name] for name in _PACKAGES if name in record.packages},
+        },
     }
-    return "".join(f", {name}={value!r}" for name, value in given.items() if value)
 
 
-def _array_code(described: dict[str, Any], mode: str) -> str:
-    """Code that makes an array, of a picture in a mode of Pillow where there is one."""
-    channels, *size = described["shape"][1:]
-    if mode:
-        fixed = isinstance(size[0], int)
-        resize = f"picture = picture.resize({(size[1], size[0])})\n" if fixed else ""
-        turned = "np.asarray(picture).transpose(2, 0, 1)" if channels == 3 else "np.asarray(picture)[None]"
-        return (
-            f'picture = Image.open("PICTURE.png").convert({mode!r})\n{resize}'
-            f'inputs = {{"inputs": np.ascontiguousarray({turned}[None])}}\n'
-        )
-    sizes = ", ".join(str(size) if isinstance(size, int) else "64" for size in described["shape"][1:])
-    return f'inputs = {{"inputs": np.zeros((1, {sizes}), {described["dtype"]!r})}}  # put yours here\n'
+def _inputs(
+    original: Original, samples: CheckSamples, file_format: str, *, inside: bool
+) -> list[dict[str, Any]]:
+    spec, first, texts = original.spec, samples.raw[0], original.texts
+    if file_format == "safetensors":
+        shape = list(spec.get("input_shape") or first.shape[1:])
+        dtype = spec["input_dtype"] if spec.get("vocab_size") else "float32"
+        return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
+    if texts is not None:
+        sizes = {"vocab_size": texts.vocab_size, "max_length": texts.max_length, "padding": PAD}
+        tokens = {"name": "inputs", "dtype": "int64", "shape": ["batch", "length"]}
+        return [{**tokens, "tokens": {"tokenizer": TOKENIZER, **sizes}}]
+    if original.encoder is not None:
+        return describe_columns(original.encoder.columns)
+    shape, dtype = list(first.shape[1:]), str(first.dtype).removeprefix("torch.")
+    if original.transforms and not inside:
+        shape, dtype = list(spec["input_shape"]), spec["input_dtype"]
+    elif original.takes_any_size:
+        shape[1:] = ["height", "width"]
+    described: dict[str, Any] = {"name": "inputs", "dtype": dtype, "shape": ["batch", *shape]}
+    if original.codec is not None:
+        described["shape"] = ["batch", "length"]
+        described |= {"longest": shape[0], "range": [0, spec["vocab_size"] - 1]}
+    elif dtype == "uint8":
+        described["range"] = [0, 255]
+    elif samples.subset and (inside or not original.transforms):
+        lows, highs = zip(*((float(one.min()), float(one.max())) for one in samples.raw), strict=True)
+        described["range_seen"] = [min(lows), max(highs)]
+    return [described]
+
+
+def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Inputs of a file that takes rows of a table."""
+    entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": [], "words": []}
+    for column in columns:
+        entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
+        if column.kind == "category":
+            entry["categories"] = list(column.codes)[:_ALL_CODES]
+            entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
+            entries["categories"].append(entry)
+        elif column.kind == "words":
+            entry |= {"kind": "hashed words", "size": column.buckets, "missing": "no words"}
+            entries["words"].append(entry)
+        elif column.kind == "date":
+            start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
+            entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
+            for part, fill in zip(column.parts or ("elapsed",), column.fills, strict=True):
+                missing = None if column.fill is None else fill
+                name = f"{column.name} ({part})"
+                entries["numbers"].append({**entry, "name": name, "part": part, "missing": missing})
+        else:
+            entries["numbers"].append(entry)
+    described = []
+    for name, some in entries.items():
+        dtype = "string" if name == "categories" else "float32"
+        size = sum(one.get("size", 1) for one in some)
+        if some:
+            described.append({"name": name, "dtype": dtype, "shape": ["batch", size], "columns": some})
+    return described

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -12,23 +13,24 @@ import pandas as pd
 import torch
 from lightning.pytorch.utilities.memory import is_oom_error
 
-from assay.errors import AssayError
+from assay.errors import AssayError, ConfigError
 from assay.quoting import counted, to_utf8
 from assay.run.predict.inputs import blocks
-from assay.run.predict.output_file import check_name, writing, writing_beside
+from assay.run.predict.output_file import check_name, writing
 from assay.task.prediction.prediction_batch import MOST_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.run.predict.inputs import Block
-    from assay.run.predict.output_file import SidecarFiles
+    from assay.run.predict.output_file import PredictionFile
     from assay.run.predict.predictor import Predictor
     from assay.run.predict.preprocess import Preprocess
+    from assay.task.generate import Sampling
 
 _FLAT, _NUMBERS = 4096, 1 << 20
 """Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
@@ -66,36 +68,35 @@ class Predicted:
 def write_rows(
     run_dir: Path,
     frames: Iterable[pd.DataFrame],
-    out: Path | None,
+    file: PredictionFile | None,
     notes: list[str],
     *,
     most_rows: int | None = None,
-    finish: Callable[[], None] = lambda: None,
 ) -> Predicted:
     """Write tables of predictions to a file, or keep their first rows."""
     start, count, failed, first_error = time.perf_counter(), 0, 0, ""
     kept: list[pd.DataFrame] = []
     columns: list[str] = []
-    with ExitStack() as stack:
-        add = kept.append if out is None else stack.enter_context(writing(out, finish))
-        for frame in frames:
-            columns = list(frame.columns)
-            if out is not None or most_rows is None or count < most_rows:
-                add(frame if out is not None or most_rows is None else frame[: most_rows - count])
-            wrong = frame[frame["error"].notna()]
-            if not first_error and len(wrong):
-                bad = wrong.iloc[0]
-                row = "" if pd.isna(bad["row"]) else f", row {bad['row']}"
-                first_error = f"{bad['input']}{row}: {bad['error']}"
-            count, failed = count + len(frame), failed + len(wrong)
-        if not count:
-            raise AssayError("there is nothing to predict in the inputs")
+    for frame in frames:
+        columns = list(frame.columns)
+        if file is not None:
+            file.add(frame)
+        elif most_rows is None or count < most_rows:
+            kept.append(frame if most_rows is None else frame[: most_rows - count])
+        wrong = frame[frame["error"].notna()]
+        if not first_error and len(wrong):
+            bad = wrong.iloc[0]
+            row = "" if pd.isna(bad["row"]) else f", row {bad['row']}"
+            first_error = f"{bad['input']}{row}: {bad['error']}"
+        count, failed = count + len(frame), failed + len(wrong)
+    if not count:
+        raise AssayError("there is nothing to predict in the inputs")
     rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
-    if out is None and len(rows) < count:
+    if file is None and len(rows) < count:
         notes.append(f"the first {len(rows):,} of {count:,} rows are here; --out FILE writes all of them")
     return Predicted(
         run_dir=run_dir,
-        out=out,
+        out=None if file is None else file.path,
         num_samples=count,
         num_failed=failed,
         first_error=first_error,
@@ -133,10 +134,7 @@ def predict(
     what = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
     if what and out is None:
         notes.append(f"--out FILE writes each {what} to a file, too")
-    with ExitStack() as stack:
-        files: SidecarFiles | None = None
-        if what and out is not None:
-            files = stack.enter_context(writing_beside(out, what))
+    with nullcontext() if out is None else writing(out, what) as file:
 
         def frames() -> Iterable[pd.DataFrame]:
             size = batch_size or predictor.batch_size
@@ -156,7 +154,7 @@ def predict(
                     if len(block.samples) and not looked:
                         notes.append(preprocess.far_off(block.samples[:size]))
                         looked = True
-                    frame = _frame(predictor, preprocess, block, run, top_k=top_k, files=files)
+                    frame = _frame(predictor, preprocess, block, run, top_k=top_k, file=file)
                     left = len(frame) if limit is None else min(len(frame), limit - seen)
                     seen += left
                     progress(seen)
@@ -164,8 +162,7 @@ def predict(
                     if limit is not None and seen >= limit:
                         return
 
-        finish = (lambda: None) if files is None else files.finish
-        return write_rows(run_dir, frames(), out, notes, most_rows=most_rows, finish=finish)
+        return write_rows(run_dir, frames(), file, notes, most_rows=most_rows)
 
 
 @final
@@ -203,7 +200,7 @@ def _frame(
     run: _Batches,
     *,
     top_k: int,
-    files: SidecarFiles | None,
+    file: PredictionFile | None,
 ) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
     inputs, errors = list(map(to_utf8, block.inputs)), _texts(block.errors)
@@ -222,8 +219,8 @@ def _frame(
         if block.sizes:
             found = found.resized([size for size, good in zip(block.sizes, finite, strict=True) if good])
         columns = dict(found.columns(top_k))
-        if files is not None:
-            columns[files.what] = files.add([inputs[row] for row in at.tolist()], found)
+        if file is not None and file.what:
+            columns[file.what] = file.add_files([inputs[row] for row in at.tolist()], found)
     rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
     if len(at) == len(block.inputs):
         frame = pd.DataFrame(rows | columns)
@@ -251,3 +248,86 @@ def _own_columns(outputs: Tensor) -> dict[str, Any]:
             hint="assay.load(run)(raw) returns them as they come",
         )
     return {f"output_{at}": column.numpy() for at, column in enumerate(outputs.reshape(len(outputs), -1).T)}
+
+
+_BLOCK = 16
+
+
+def predict_texts(
+    predictor: Predictor,
+    run_dir: Path,
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    sampling: Sampling,
+    *,
+    out: Path | None = None,
+    limit: int | None = None,
+) -> Predicted:
+    """Let texts go on."""
+    if out is not None:
+        check_name(out, inputs)
+    notes = [*predictor.notes]
+
+    def frames() -> Iterator[pd.DataFrame]:
+        lines = _read_prompts(prompts, inputs)
+        first = islice(lines, limit)
+        while pending := list(islice(first, _BLOCK)):
+            notes.extend(note for _, _, text, _ in pending for note in predictor.unknown_in(text))
+            yield _text_frame(predictor, pending, sampling)
+        if next(lines, None) is not None:
+            notes.append(f"the first {limit:,} texts are here; --out FILE writes all of them")
+
+    with nullcontext() if out is None else writing(out) as file:
+        return write_rows(run_dir, frames(), file, notes)
+
+
+def _read_prompts(
+    prompts: Sequence[str], inputs: Sequence[Path]
+) -> Iterator[tuple[str, int | None, str, str]]:
+    """Where each stands, in which line, the text, and why there is none."""
+    for prompt in prompts:
+        yield "--prompt", None, to_utf8(prompt), ""
+    for path in inputs:
+        try:
+            with path.open(encoding="utf-8", newline="") as lines:
+                row = -1
+                for row, line in enumerate(lines):
+                    yield str(path), row, line.rstrip("\r\n"), ""
+            if row < 0:
+                yield str(path), None, "", "the file is empty"
+        except (UnicodeDecodeError, OSError) as error:
+            reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+            yield str(path), None, "", f"it cannot be read: {reason}"
+
+
+def _text_frame(
+    predictor: Predictor, prompts: Sequence[tuple[str, int | None, str, str]], sampling: Sampling
+) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for source, row, text, error in prompts:
+        written = None if error else predictor.text(text, sampling)
+        rows.append(
+            {
+                "input": to_utf8(source),
+                "row": row,
+                "prompt": text if written else None,
+                "prediction": written and written.text,
+                "num_tokens": written and written.num_tokens,
+                "bits_per_token": written and written.bits_per_token,
+                "error": error or None,
+            }
+        )
+    frame = pd.DataFrame(rows, dtype=object)
+    return frame.astype({"row": "Int64", "num_tokens": "Int64", "bits_per_token": "Float64"})
+
+
+def check_prompts(
+    prompts: Sequence[str], inputs: Sequence[Path], options: dict[str, Any], *, generates: bool
+) -> None:
+    """Refuse what a run's task has no use for."""
+    if not generates and (prompts or options):
+        key = "--prompt" if prompts else f"--{next(iter(options)).replace('_', '-')}"
+        raise ConfigError("the run's model does not write texts", key=key, hint="leave it out")
+    if not prompts and not inputs:
+        texts, files = "--prompt TEXT, or a file of a prompt per line", "name files or folders to predict"
+        raise AssayError("there is nothing to predict", hint=texts if generates else files)

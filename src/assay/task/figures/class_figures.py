@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Heatmap, Line
+from assay.task.baseline_warnings import class_warnings, label_warnings
+from assay.task.evaluator import Evaluator, class_name, samples_of, targets_of
 from assay.task.prediction.prediction_batch import is_on
 from assay.task.score import bootstrapped
 
@@ -186,89 +189,12 @@ _MOST_IN_MATRIX: Final = 50
 _MOST_BARS: Final = 30
 _MOST_CURVES: Final = 10
 _MOST_CONFUSIONS: Final = 10
-
-
-def class_scores(predictions: Predictions) -> list[Score]:
-    """Accuracy, F1 and what goes with them."""
-    outputs, targets = predictions.outputs.astype(float), _targets(predictions)
-    said, num_classes = outputs.argmax(1), outputs.shape[1]
-    hit = np.where(said == targets, targets, -1)
-    chances = predictions.kind == "probabilities"
-    loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
-    order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
-    auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
-    second = f" of {predictions.class_names[1]}" if order is not None else ""
-
-    def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
-        true = np.bincount(hit[hit >= 0], weights[hit >= 0], num_classes)
-        are, claimed = (np.bincount(of, weights, num_classes) for of in (targets, said))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            recall, precision = true / are, true / claimed
-            f1 = 2 * true / (are + claimed)
-        scores = {"accuracy": true.sum() / weights.sum()}
-        if order is not None:
-            area, average_precision = order.scores(weights)
-            scores |= {f"f1{second}": f1[1], f"precision{second}": precision[1], f"recall{second}": recall[1]}
-            scores |= {"auroc": area, f"average precision{second}": average_precision}
-        else:
-            scores |= {"f1 (macro)": np.nanmean(f1), "balanced accuracy": np.nanmean(recall)}
-            scores |= {"auroc (macro)": auroc(weights)}
-        if chances:
-            scores["log loss"] = (loss * weights).sum() / weights.sum()
-            scores["calibration error"] = calibration_error(*_calibrated(outputs, targets), weights)
-        return {name: float(value) for name, value in scores.items()}
-
-    return bootstrapped(statistic, len(targets))
-
-
-def class_figures(predictions: Predictions) -> list[Figure]:
-    """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
-    from sklearn.metrics import (
-        confusion_matrix,
-        precision_recall_fscore_support,
-    )
-
-    outputs, targets = predictions.outputs, _targets(predictions)
-    said, num_classes = outputs.argmax(1), outputs.shape[1]
-    names = predictions.class_names or tuple(str(label) for label in range(num_classes))
-    labels = np.arange(num_classes)
-    matrix = confusion_matrix(targets, said, labels=labels)
-    precision, recall, f1, support = precision_recall_fscore_support(
-        targets, said, labels=labels, zero_division=0.0
-    )
-    worst = np.argsort(np.where(support > 0, f1, np.inf), kind="stable")
-    figures = [
-        *confusion_figures(matrix, names),
-        _each(
-            "per_class",
-            "Precision, recall and F1 per class",
-            {"precision": precision, "recall": recall, "F1": f1},
-            ("classes", names, support, worst),
-        ),
-    ]
-    curves = labels[1:] if num_classes == 2 else np.sort(worst[:_MOST_CURVES])
-    hits = [(names[label], targets == label, outputs[:, label]) for label in curves]
-    figures += ranking_figures(
-        hits, "the classes with the lowest F1" if len(curves) < num_classes - 1 else ""
-    )
-    if predictions.kind == "probabilities":
-        chances, truth = _calibrated(outputs.astype(float), targets)
-        if num_classes == 2:
-            figures += calibration(chances, truth, f"of {names[1]}", (names[1], names[0]))
-        else:
-            figures += calibration(chances, truth, "of the predicted class")
-    return figures
+_MOST_LABEL_CURVES: Final = 8
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
     """The confusion matrix, also as shares of each target, and the most frequent confusions."""
     return [*_matrices(matrix, names), *_confusions(matrix, names, unit)]
-
-
-def _targets(predictions: Predictions) -> NDArray[Any]:
-    if predictions.targets is None:
-        raise ValueError("there are no targets to compare with")
-    return predictions.targets
 
 
 def _calibrated(outputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -361,67 +287,204 @@ def _each(
     )
 
 
-_MOST_LABEL_CURVES: Final = 8
+@final
+class Classes(Evaluator):
+    """Of one class per sample."""
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """Accuracy, F1 and what goes with them."""
+        outputs, targets = predictions.outputs.astype(float), targets_of(predictions)
+        said, num_classes = outputs.argmax(1), outputs.shape[1]
+        hit = np.where(said == targets, targets, -1)
+        chances = predictions.kind == "probabilities"
+        loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
+        order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
+        auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
+        second = f" of {predictions.class_names[1]}" if order is not None else ""
+
+        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+            true = np.bincount(hit[hit >= 0], weights[hit >= 0], num_classes)
+            are, claimed = (np.bincount(of, weights, num_classes) for of in (targets, said))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                recall, precision = true / are, true / claimed
+                f1 = 2 * true / (are + claimed)
+            scores = {"accuracy": true.sum() / weights.sum()}
+            if order is not None:
+                area, average_precision = order.scores(weights)
+                scores |= {
+                    f"f1{second}": f1[1],
+                    f"precision{second}": precision[1],
+                    f"recall{second}": recall[1],
+                }
+                scores |= {"auroc": area, f"average precision{second}": average_precision}
+            else:
+                scores |= {"f1 (macro)": np.nanmean(f1), "balanced accuracy": np.nanmean(recall)}
+                scores |= {"auroc (macro)": auroc(weights)}
+            if chances:
+                scores["log loss"] = (loss * weights).sum() / weights.sum()
+                scores["calibration error"] = calibration_error(*_calibrated(outputs, targets), weights)
+            return {name: float(value) for name, value in scores.items()}
+
+        return bootstrapped(statistic, len(targets))
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
+        from sklearn.metrics import (
+            confusion_matrix,
+            precision_recall_fscore_support,
+        )
+
+        outputs, targets = predictions.outputs, targets_of(predictions)
+        said, num_classes = outputs.argmax(1), outputs.shape[1]
+        names = predictions.class_names or tuple(str(label) for label in range(num_classes))
+        labels = np.arange(num_classes)
+        matrix = confusion_matrix(targets, said, labels=labels)
+        precision, recall, f1, support = precision_recall_fscore_support(
+            targets, said, labels=labels, zero_division=0.0
+        )
+        worst = np.argsort(np.where(support > 0, f1, np.inf), kind="stable")
+        figures = [
+            *confusion_figures(matrix, names),
+            _each(
+                "per_class",
+                "Precision, recall and F1 per class",
+                {"precision": precision, "recall": recall, "F1": f1},
+                ("classes", names, support, worst),
+            ),
+        ]
+        curves = labels[1:] if num_classes == 2 else np.sort(worst[:_MOST_CURVES])
+        hits = [(names[label], targets == label, outputs[:, label]) for label in curves]
+        figures += ranking_figures(
+            hits, "the classes with the lowest F1" if len(curves) < num_classes - 1 else ""
+        )
+        if predictions.kind == "probabilities":
+            chances, truth = _calibrated(outputs.astype(float), targets)
+            if num_classes == 2:
+                figures += calibration(chances, truth, f"of {names[1]}", (names[1], names[0]))
+            else:
+                figures += calibration(chances, truth, "of the predicted class")
+        return figures
+
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        outputs, targets = predictions.outputs, targets_of(predictions)
+        of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
+        return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
+
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        what = "probability" if predictions.kind == "probabilities" else "score"
+        more = ", where the loss is highest" if what == "probability" else " beside the one that was said"
+        return f"The lowest {what} of the right class first{more}; they may still be right."
+
+    @override
+    def is_right(self, predictions: Predictions) -> NDArray[Any]:
+        right: NDArray[Any] = predictions.outputs.argmax(1) == predictions.targets
+        return right
+
+    @override
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        said, names = predictions.outputs.argmax(1), predictions.class_names
+        return class_warnings(targets_of(predictions), said, names, samples_of(predictions))
+
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        outputs, targets = predictions.outputs[index], predictions.targets
+        label = int(outputs.argmax())
+        said = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
+        if targets is None or label == targets[index]:
+            return said
+        return f"{said}; is {class_name(predictions, int(targets[index]))}"
 
 
-def label_scores(predictions: Predictions) -> list[Score]:
-    """F1, accuracy over all labels, exact matches and AUROC; see `is_on`."""
-    said, targets = _decided(predictions)
-    right = said == targets
-    whole, each = right.all(1), right.mean(1)
-    true = (said & targets).astype(float)
-    both = said.astype(float) + targets
-    auroc = mean_auroc(predictions.outputs, targets)
+@final
+class Labels(Evaluator):
+    """Of several labels per sample, each on or off."""
 
-    def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
-        total = weights.sum()
-        hits, sizes = weights @ true, weights @ both
-        with np.errstate(divide="ignore", invalid="ignore"):
-            f1 = np.where(sizes > 0, 2 * hits / sizes, 0)
-            micro = 2 * hits.sum() / sizes.sum()
-        return {
-            "f1 (macro)": float(f1.mean()),
-            "f1 (micro)": float(micro),
-            "accuracy": float(weights @ each / total),
-            "exact match": float(weights @ whole / total),
-            "auroc (macro)": auroc(weights),
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """F1, accuracy over all labels, exact matches and AUROC; see `is_on`."""
+        said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
+        right = said == targets
+        whole, each = right.all(1), right.mean(1)
+        true = (said & targets).astype(float)
+        both = said.astype(float) + targets
+        auroc = mean_auroc(predictions.outputs, targets)
+
+        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+            total = weights.sum()
+            hits, sizes = weights @ true, weights @ both
+            with np.errstate(divide="ignore", invalid="ignore"):
+                f1 = np.where(sizes > 0, 2 * hits / sizes, 0)
+                micro = 2 * hits.sum() / sizes.sum()
+            return {
+                "f1 (macro)": float(f1.mean()),
+                "f1 (micro)": float(micro),
+                "accuracy": float(weights @ each / total),
+                "exact match": float(weights @ whole / total),
+                "auroc (macro)": auroc(weights),
+            }
+
+        return bootstrapped(statistic, len(targets))
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """Scores and errors per label, ROC, precision and recall, calibration."""
+        from sklearn.metrics import (
+            precision_recall_fscore_support,
+        )
+
+        said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
+        names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
+        precision, recall, f1, support = precision_recall_fscore_support(targets, said, zero_division=0.0)
+        worst = np.argsort(f1, kind="stable")
+        scores = {"precision": precision, "recall": recall, "F1": f1}
+        errors = {
+            "false positives": (said & ~targets).sum(0),
+            "false negatives": (~said & targets).sum(0),
         }
+        curves = np.sort(worst[:_MOST_LABEL_CURVES])
+        decisions = [(names[label], targets[:, label], predictions.outputs[:, label]) for label in curves]
+        labels = "labels", names, support, worst
+        return [
+            _each("per_label", "Precision, recall and F1 per label", scores, labels),
+            _each("label_errors", "Errors per label", errors, labels),
+            *ranking_figures(decisions, "" if len(curves) == len(names) else "the labels with the lowest F1"),
+            *calibration(
+                predictions.outputs.astype(float).ravel(),
+                targets.ravel(),
+                "of a label, all labels together",
+                ("is on", "is off"),
+            ),
+        ]
 
-    return bootstrapped(statistic, len(targets))
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        worst: NDArray[Any] = np.abs(predictions.outputs - targets_of(predictions)).max(1)
+        return worst
 
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        return "By the label whose probability is furthest from what is right, the furthest first."
 
-def label_figures(predictions: Predictions) -> list[Figure]:
-    """Scores and errors per label, ROC, precision and recall, calibration."""
-    from sklearn.metrics import (
-        precision_recall_fscore_support,
-    )
+    @override
+    def is_right(self, predictions: Predictions) -> NDArray[Any]:
+        right: NDArray[Any] = (is_on(predictions.outputs) == (targets_of(predictions) > 0)).all(1)
+        return right
 
-    said, targets = _decided(predictions)
-    names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
-    precision, recall, f1, support = precision_recall_fscore_support(targets, said, zero_division=0.0)
-    worst = np.argsort(f1, kind="stable")
-    scores = {"precision": precision, "recall": recall, "F1": f1}
-    errors = {
-        "false positives": (said & ~targets).sum(0),
-        "false negatives": (~said & targets).sum(0),
-    }
-    curves = np.sort(worst[:_MOST_LABEL_CURVES])
-    decisions = [(names[label], targets[:, label], predictions.outputs[:, label]) for label in curves]
-    labels = "labels", names, support, worst
-    return [
-        _each("per_label", "Precision, recall and F1 per label", scores, labels),
-        _each("label_errors", "Errors per label", errors, labels),
-        *ranking_figures(decisions, "" if len(curves) == len(names) else "the labels with the lowest F1"),
-        *calibration(
-            predictions.outputs.astype(float).ravel(),
-            targets.ravel(),
-            "of a label, all labels together",
-            ("is on", "is off"),
-        ),
-    ]
+    @override
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        said, right = is_on(predictions.outputs), targets_of(predictions) > 0
+        return label_warnings(right, said, predictions.class_names, samples_of(predictions))
 
-
-def _decided(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any]]:
-    if predictions.targets is None:
-        raise ValueError("there are no targets to compare with")
-    return is_on(predictions.outputs), predictions.targets.astype(bool)
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        rows = [is_on(predictions.outputs[index])]
+        if predictions.targets is not None:
+            rows.append(predictions.targets[index] > 0)
+        names = [
+            " + ".join(class_name(predictions, int(at)) for at in on.nonzero()[0]) or "none" for on in rows
+        ]
+        return "; is ".join(dict.fromkeys(names))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Points
+from assay.quoting import number_text
+from assay.task.baseline_warnings import class_warnings, embedding_warnings
+from assay.task.evaluator import Evaluator, class_name, samples_of
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -21,15 +25,6 @@ if TYPE_CHECKING:
 _MOST_COLOURS: Final = 10
 _MOST_NEIGHBOURS: Final = 10_000
 """Samples up to which each one's nearest neighbour is looked for."""
-
-
-def embedding_scores(predictions: Predictions) -> list[Score]:
-    """How often the nearest other sample is of the same class; of very many samples nothing."""
-    nearest, targets = nearest_neighbours(predictions), predictions.targets
-    if nearest is None or targets is None:
-        return []
-    right = (targets[nearest] == targets).astype(float)
-    return bootstrapped(lambda weights: {"recall@1": float(weights @ right / weights.sum())}, len(right))
 
 
 def embedding_figures(predictions: Predictions) -> list[Figure]:
@@ -91,61 +86,132 @@ def _clouds(places: NDArray[Any], predictions: Predictions) -> list[Points]:
     ]
 
 
-def class_name(predictions: Predictions, label: int) -> str:
-    """Name of a class, or its number."""
-    return predictions.class_names[label] if label < len(predictions.class_names) else str(label)
-
-
 _NUM_BINS: Final = 24
 
 
-def error_scores(predictions: Predictions) -> list[Score]:
-    """The mean error of the samples, and the error below which half and 95 % of them lie."""
-    errors = _errors(predictions)
-    if not len(errors):
-        return []
-    order = np.argsort(errors)
-    ranked = errors[order]
-
-    def statistic(weights: NDArray[Any]) -> dict[str, float]:
-        share = np.cumsum(weights[order]) / weights.sum()
-        quantiles = {name: ranked[np.searchsorted(share, at)] for name, at in _QUANTILES.items()}
-        return {"error": float(weights @ errors / weights.sum()), **quantiles}
-
-    return bootstrapped(statistic, len(errors))
-
-
 _QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
-
-
-def error_figures(predictions: Predictions) -> list[Figure]:
-    """How the errors are distributed, and the latent vectors, projected."""
-    errors = _errors(predictions)
-    figures = []
-    if len(errors):
-        counts, edges = np.histogram(errors, _NUM_BINS)
-        middles = [f"{(low + high) / 2:.3g}" for low, high in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
-        lost = len(predictions.outputs) - len(errors)
-        caption = "Mean squared difference to the input, as the loss sees both."
-        caption += f" {lost} errors are not finite and are left out." if lost else ""
-        figures.append(
-            Figure(
-                "reconstruction_errors",
-                "Distribution of the errors",
-                (Bars("", middles, counts),),
-                "error, middle of each bin",
-                "samples",
-                caption=caption,
-            )
-        )
-    latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
-    return [
-        *figures,
-        *(replace(one, name="latent", title="Latent vectors, projected by PCA") for one in latent),
-    ]
 
 
 def _errors(predictions: Predictions) -> NDArray[np.float64]:
     errors = predictions.outputs[:, 0].astype(float)
     finite: NDArray[np.float64] = errors[np.isfinite(errors)]
     return finite
+
+
+@final
+class Embeddings(Evaluator):
+    """Of vectors, judged by the class of each one's nearest neighbour."""
+
+    needs_targets = False
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """How often the nearest other sample is of the same class; of very many samples nothing."""
+        found = self.is_right(predictions)
+        if found is None:
+            return []
+        right = found.astype(float)
+        return bootstrapped(lambda weights: {"recall@1": float(weights @ right / weights.sum())}, len(right))
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        return embedding_figures(predictions)
+
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        right = self.is_right(predictions)
+        unknown = np.full(len(predictions.outputs), np.nan)
+        return unknown if right is None else np.where(right, np.nan, 1.0)
+
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        return "Those whose nearest neighbour is of another class."
+
+    @override
+    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+        targets, nearest = predictions.targets, nearest_neighbours(predictions)
+        return None if targets is None or nearest is None else targets[nearest] == targets
+
+    @override
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        targets, nearest = predictions.targets, nearest_neighbours(predictions)
+        if targets is None or nearest is None:
+            return []
+        samples, names = samples_of(predictions), predictions.class_names
+        return embedding_warnings(predictions.outputs, samples) or class_warnings(
+            targets, targets[nearest], names, samples, "the nearest neighbour"
+        )
+
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        targets, nearest = predictions.targets, nearest_neighbours(predictions)
+        if targets is None:
+            return ""
+        target = class_name(predictions, int(targets[index]))
+        other = target if nearest is None else class_name(predictions, int(targets[nearest[index]]))
+        return target if other == target else f"{target}; its nearest is {other}"
+
+
+@final
+class Reconstructions(Evaluator):
+    """Of the errors of reconstructions, and their latent vectors."""
+
+    needs_targets = False
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """The mean error of the samples, and the error below which half and 95 % of them lie."""
+        errors = _errors(predictions)
+        if not len(errors):
+            return []
+        order = np.argsort(errors)
+        ranked = errors[order]
+
+        def statistic(weights: NDArray[Any]) -> dict[str, float]:
+            share = np.cumsum(weights[order]) / weights.sum()
+            quantiles = {name: ranked[np.searchsorted(share, at)] for name, at in _QUANTILES.items()}
+            return {"error": float(weights @ errors / weights.sum()), **quantiles}
+
+        return bootstrapped(statistic, len(errors))
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """How the errors are distributed, and the latent vectors, projected."""
+        errors = _errors(predictions)
+        figures = []
+        if len(errors):
+            counts, edges = np.histogram(errors, _NUM_BINS)
+            middles = [f"{(low + high) / 2:.3g}" for low, high in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
+            lost = len(predictions.outputs) - len(errors)
+            caption = "Mean squared difference to the input, as the loss sees both."
+            caption += f" {lost} errors are not finite and are left out." if lost else ""
+            figures.append(
+                Figure(
+                    "reconstruction_errors",
+                    "Distribution of the errors",
+                    (Bars("", middles, counts),),
+                    "error, middle of each bin",
+                    "samples",
+                    caption=caption,
+                )
+            )
+        latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
+        return [
+            *figures,
+            *(replace(one, name="latent", title="Latent vectors, projected by PCA") for one in latent),
+        ]
+
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        error = predictions.outputs[:, 0].astype(float)
+        error_scores: NDArray[Any] = np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max)
+        return error_scores
+
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        return "The largest error first. Left what was given, right what came back."
+
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        targets, error = predictions.targets, f"error {number_text(predictions.outputs[index, 0])}"
+        return error if targets is None else f"{error}; is {class_name(predictions, int(targets[index]))}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Line, Points
 from assay.quoting import number_text
+from assay.task.baseline_warnings import token_warnings, value_warnings
+from assay.task.evaluator import Evaluator, samples_of, targets_of
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -25,45 +28,7 @@ _MOST_TARGETS: Final = 4
 _NUM_BINS: Final = 24
 
 
-def value_scores(predictions: Predictions) -> list[Score]:
-    """R², MAE and RMSE of each target; of several targets the mean R² first."""
-    said, right = _pair(predictions)
-    names = target_names(predictions)
-    error, squares = np.abs(said - right), (said - right) ** 2
-    centred = right - right.mean(0)
-
-    def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
-        total = weights.sum()
-        lost = weights @ squares
-        spread = weights @ centred**2 - (weights @ centred) ** 2 / total
-        with np.errstate(divide="ignore", invalid="ignore"):
-            r2 = np.where(spread > 0, 1 - lost / spread, np.nan)
-        scores = {} if len(names) == 1 else {"r2 (mean)": float(np.mean(r2))}
-        for index, name in enumerate(names[:_MOST_TARGETS]):
-            of = f" of {name}" if len(names) > 1 else ""
-            scores[f"r2{of}"] = float(r2[index])
-            scores[f"mae{of}"] = float(weights @ error[:, index] / total)
-            scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
-        return scores
-
-    return bootstrapped(statistic, len(right))
-
-
-def value_figures(predictions: Predictions) -> list[Figure]:
-    """Predicted against true, and the residuals, of each target."""
-    said, right = _pair(predictions)
-    names = target_names(predictions)
-    figures: list[Figure] = []
-    for index, name in enumerate(names[:_MOST_TARGETS]):
-        number = f"_{index}" if len(names) > 1 else ""
-        figures += _of_target(number, name, said[:, index], right[:, index], predictions.keys)
-    if len(names) > _MOST_TARGETS and figures:
-        caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
-        figures[-1] = replace(figures[-1], caption=caption.strip())
-    return figures
-
-
-def target_names(predictions: Predictions) -> tuple[str, ...]:
+def _target_names(predictions: Predictions) -> tuple[str, ...]:
     """Names of the targets, or numbers where they have none."""
     num_targets = predictions.outputs.shape[1]
     if predictions.class_names:
@@ -123,47 +88,141 @@ def _of_target(
 
 
 def _pair(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any]]:
-    if predictions.targets is None:
-        raise ValueError("there are no targets to compare with")
-    return predictions.outputs.astype(float), predictions.targets.astype(float)
+    return predictions.outputs.astype(float), targets_of(predictions).astype(float)
 
 
-_MOST_BINS: Final = 24
+@final
+class Values(Evaluator):
+    """Of one or more numbers per sample."""
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """R², MAE and RMSE of each target; of several targets the mean R² first."""
+        said, right = _pair(predictions)
+        names = _target_names(predictions)
+        error, squares = np.abs(said - right), (said - right) ** 2
+        centred = right - right.mean(0)
+
+        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+            total = weights.sum()
+            lost = weights @ squares
+            spread = weights @ centred**2 - (weights @ centred) ** 2 / total
+            with np.errstate(divide="ignore", invalid="ignore"):
+                r2 = np.where(spread > 0, 1 - lost / spread, np.nan)
+            scores = {} if len(names) == 1 else {"r2 (mean)": float(np.mean(r2))}
+            for index, name in enumerate(names[:_MOST_TARGETS]):
+                of = f" of {name}" if len(names) > 1 else ""
+                scores[f"r2{of}"] = float(r2[index])
+                scores[f"mae{of}"] = float(weights @ error[:, index] / total)
+                scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
+            return scores
+
+        return bootstrapped(statistic, len(right))
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """Predicted against true, and the residuals, of each target."""
+        said, right = _pair(predictions)
+        names = _target_names(predictions)
+        figures: list[Figure] = []
+        for index, name in enumerate(names[:_MOST_TARGETS]):
+            number = f"_{index}" if len(names) > 1 else ""
+            figures += _of_target(number, name, said[:, index], right[:, index], predictions.keys)
+        if len(names) > _MOST_TARGETS and figures:
+            caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
+            figures[-1] = replace(figures[-1], caption=caption.strip())
+        return figures
+
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        outputs, targets = _pair(predictions)
+        error = np.abs(outputs - targets)
+        if targets.shape[1] > 1:  # in deviations, for their units may differ
+            spread = targets.std(0)
+            error /= np.where(spread > 0, spread, 1)
+        error = np.nan_to_num(error, nan=np.inf).max(1)  # what is not finite is wrong beyond measure
+        error_scores: NDArray[Any] = np.minimum(error, np.finfo(float).max)
+        return error_scores
+
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        several = ", of any target in its standard deviations" if predictions.outputs.shape[1] > 1 else ""
+        return f"The largest absolute error first{several}."
+
+    @override
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        names, samples = _target_names(predictions), samples_of(predictions)
+        return value_warnings(targets_of(predictions), predictions.outputs, names, samples)
+
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        names, outputs, targets = _target_names(predictions), predictions.outputs[index], predictions.targets
+        parts = []
+        for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
+            said = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
+            right = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
+            parts.append(f"{said}{right}")
+        return "; ".join(parts)
 
 
-def token_scores(predictions: Predictions) -> list[Score]:
-    """Perplexity and bits per token; intervals are over windows: the tokens of one depend on each other."""
-    bits = predictions.outputs.mean(1, dtype=float)
+@final
+class Tokens(Evaluator):
+    """Of the surprisal of each token."""
 
-    def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
-        mean = float(weights @ bits / weights.sum())
-        return {"perplexity": float(2**mean), "bits_per_token": mean}
+    needs_targets = False
 
-    return bootstrapped(statistic, len(bits))
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """Intervals are over windows: the tokens of one depend on each other."""
+        bits = predictions.outputs.mean(1, dtype=float)
 
+        def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
+            mean = float(weights @ bits / weights.sum())
+            return {"perplexity": float(2**mean), "bits_per_token": mean}
 
-def token_figures(predictions: Predictions) -> list[Figure]:
-    """How surprising tokens are, and how much that falls with the tokens that were seen before."""
-    bits = predictions.outputs.astype(float)
-    by_position = bits.mean(0)
-    highest = int(np.ceil(bits.max(initial=1.0)))
-    edges = np.linspace(0, highest, 1 + min(_MOST_BINS, highest))
-    counts, _ = np.histogram(bits, edges)
-    return [
-        Figure(
-            "surprisal_by_position",
-            "Surprisal by position in the window",
-            (Line("", np.arange(1, len(by_position) + 1), by_position),),
-            "tokens seen",
-            "bits per token",
-            caption="The mean over all windows: what more of the text before a token is worth to the model.",
-        ),
-        Figure(
-            "surprisal",
-            "Surprisal of tokens",
-            (Bars("", [f"{low:.3g}–{high:.3g}" for low, high in pairwise(edges)], counts),),
-            "bits",
-            "tokens",
-            caption="Of 1 bit, a token had a probability of 1/2; of 10 bits, of 1/1024.",
-        ),
-    ]
+        return bootstrapped(statistic, len(bits))
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """How surprising tokens are, and how much that falls with the tokens that were seen before."""
+        bits = predictions.outputs.astype(float)
+        by_position = bits.mean(0)
+        highest = int(np.ceil(bits.max(initial=1.0)))
+        edges = np.linspace(0, highest, 1 + min(_NUM_BINS, highest))
+        counts, _ = np.histogram(bits, edges)
+        return [
+            Figure(
+                "surprisal_by_position",
+                "Surprisal by position in the window",
+                (Line("", np.arange(1, len(by_position) + 1), by_position),),
+                "tokens seen",
+                "bits per token",
+                caption="The mean over all windows: what more of the text before a token is worth to the "
+                "model.",
+            ),
+            Figure(
+                "surprisal",
+                "Surprisal of tokens",
+                (Bars("", [f"{low:.3g}–{high:.3g}" for low, high in pairwise(edges)], counts),),
+                "bits",
+                "tokens",
+                caption="Of 1 bit, a token had a probability of 1/2; of 10 bits, of 1/1024.",
+            ),
+        ]
+
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        error_scores: NDArray[Any] = predictions.outputs.mean(1, dtype=float)
+        return error_scores
+
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        return "The highest mean surprisal first."
+
+    @override
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        return token_warnings(predictions.outputs, targets_of(predictions), samples_of(predictions))
+
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        return f"{float(predictions.outputs[index].mean()):.2f} bits per token"

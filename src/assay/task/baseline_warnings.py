@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Predictions
 
 _FEWEST: Final = 10
 """Samples from which on a score is compared with that of one answer to all."""
@@ -25,13 +24,6 @@ _SAME: Final = 1e-3
 """Of the targets' standard deviation: numbers that differ by less are one."""
 _TOKENS_PER_KIND: Final = 10
 """From which on the frequencies of tokens in a test say something of those in the language."""
-
-
-def samples_of(predictions: Predictions) -> str:
-    """Which samples these are, such as `the 450 test samples`."""
-    subset = "" if predictions.subset == "all" else f"{predictions.subset} "
-    kept = "kept " if predictions.num_evaluated else ""
-    return f"the {len(predictions.keys):,} {kept}{subset}samples"
 
 
 def class_warnings(

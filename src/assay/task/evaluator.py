@@ -1,0 +1,103 @@
+"""What comes after training, for one kind of predictions: how good they are, and what is shown of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from assay.figure.figure import Figure
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.score import Score
+
+
+class Evaluator(ABC):
+    """Judges stored predictions; `assay.task.task.Task` says of each method what it returns.
+
+    Attributes:
+        needs_targets: Without targets there is nothing to judge, and nothing to draw.
+    """
+
+    needs_targets: ClassVar[bool] = True
+
+    @abstractmethod
+    def scores(self, predictions: Predictions) -> list[Score]:
+        """See `Task.scores`."""
+
+    @abstractmethod
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        """See `Task.figures`."""
+
+    @abstractmethod
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        """See `Task.error_scores`."""
+
+    @abstractmethod
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        """See `Task.predicted_label`."""
+
+    @abstractmethod
+    def hardest_caption(self, predictions: Predictions) -> str:
+        """See `Task.hardest_caption`."""
+
+    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+        """See `Task.baseline_warnings`."""
+        del predictions
+        return []
+
+    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+        """See `Task.is_right`."""
+        del predictions
+        return None
+
+
+@final
+class Unknown(Evaluator):
+    """Of outputs that cannot be judged."""
+
+    needs_targets = False
+
+    @override
+    def scores(self, predictions: Predictions) -> list[Score]:
+        return []
+
+    @override
+    def figures(self, predictions: Predictions) -> list[Figure]:
+        return []
+
+    @override
+    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+        import numpy as np
+
+        return np.full(len(predictions.outputs), np.nan)
+
+    @override
+    def predicted_label(self, predictions: Predictions, index: int) -> str:
+        return ""
+
+    @override
+    def hardest_caption(self, predictions: Predictions) -> str:
+        return ""
+
+
+def class_name(predictions: Predictions, label: int) -> str:
+    """Name of a class or label, or its number."""
+    return predictions.class_names[label] if label < len(predictions.class_names) else str(label)
+
+
+def samples_of(predictions: Predictions) -> str:
+    """Which samples these are, such as `the 450 test samples`."""
+    subset = "" if predictions.subset == "all" else f"{predictions.subset} "
+    kept = "kept " if predictions.num_evaluated else ""
+    return f"the {len(predictions.keys):,} {kept}{subset}samples"
+
+
+def targets_of(predictions: Predictions) -> NDArray[Any]:
+    """The targets, which an evaluator that needs them is never without."""
+    if predictions.targets is None:
+        raise ValueError("there are no targets to compare with")
+    return predictions.targets

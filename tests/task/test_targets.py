@@ -1,0 +1,264 @@
+"""Targets of each task: which are taken, and how those that are not are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_wine  # type: ignore[import-untyped]  # no types
+from sklearn.metrics import confusion_matrix  # type: ignore[import-untyped]  # as above
+from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyped]  # as above
+from torchmetrics.functional.classification import (
+    multilabel_accuracy,
+    multilabel_confusion_matrix,
+    multilabel_f1_score,
+)
+from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
+
+from assay.compose.listing import list_options
+from assay.data.spec import Spec
+from assay.errors import DataError
+from assay.task.prediction.predictions import Predictions
+from assay.task.segmentation import IGNORED
+from assay.task.task_of import TASKS, SelfSupervised, task_of
+
+SIZES = {
+    "multiclass": (5, "multiclass"),
+    "binary": (2, "binary"),
+    "multilabel": (4, "multilabel-indicator"),
+    "regression": (3, "continuous-multioutput"),
+    "segmentation": (6, "unknown"),  # scikit-learn knows no targets of three dimensions
+    "language_modelling": (6, "multiclass-multioutput"),
+    "multitask": (2, "multilabel-indicator"),
+}
+"""What `size_key` counts, and what scikit-learn calls the targets."""
+MULTICLASS, BINARY, MULTILABEL, REGRESSION, MASKS = map(
+    task_of, ("multiclass", "binary", "multilabel", "regression", "segmentation")
+)
+of_targets = pytest.mark.parametrize("name", SIZES)
+
+
+def names_of(name: str) -> list[str]:
+    if TASKS[name].has_heads:
+        return ["kind=a", "kind=b", "size"]
+    nameless = TASKS[name].has_real_targets or TASKS[name].size_key == "vocab_size"
+    return [] if nameless else [f"class {i}" for i in range(SIZES[name][0])]
+
+
+@of_targets
+def test_fake_targets_are_targets(name: str) -> None:
+    task, (size, form) = TASKS[name], SIZES[name]
+    targets = task.fake_targets(60, size)
+    assert type_of_target(targets.numpy()) == form
+    task.check("train", targets, names_of(name))
+    task.check_subsets({"train": targets, "val": targets[:7], "test": targets[:0]}, names_of(name))
+    assert torch.equal(task.as_targets(targets), targets)
+    assert torch.equal(task.batch_targets(targets, torch.float32), targets)
+    assert torch.equal(task.hard_targets(targets), targets)
+    tokens: dict[str, Any] = {"vocab_size": size} if task.size_key == "vocab_size" else {}
+    spec = Spec(task.name, (2,), **tokens, **task.sizes(targets, names_of(name))).as_config()
+    spec["class_names"] = names_of(name)
+    assert spec[task.size_key] == size
+    assert task.num_outputs(spec) == (3 if task.has_heads else size)
+    assert task.in_words(spec).startswith(f"{size} ")
+
+
+@of_targets
+def test_only_the_own_form_passes(name: str) -> None:
+    every = {other: TASKS[other].fake_targets(60, size) for other, (size, _) in SIZES.items()}
+    forms = {other: (targets.ndim, targets.is_floating_point()) for other, targets in every.items()}
+    for other, targets in every.items():
+        is_taken = name == "multilabel" and other in ("regression", "multitask")  # floats from 0 to 1
+        if forms[other] != forms[name] and not is_taken:
+            with pytest.raises(DataError, match=r"the val subset's targets have shape .*; a \w+ task has"):
+                TASKS[name].check("val", targets, names_of(name))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_suits_it_can_be_chosen(name: str) -> None:
+    for choice in TASKS[name].suits.split():
+        group, option = choice.split("=")
+        assert option in [one.name for one in list_options(group)]
+
+
+@pytest.mark.parametrize("name", ["clustering", "auto", ""])
+def test_no_such_task(name: str) -> None:
+    with pytest.raises(ValueError, match=f"task='{name}': one of multiclass, binary, multilabel, regression"):
+        task_of(name)
+
+
+# -- classes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "data"), [(MULTICLASS, load_wine()), (BINARY, load_breast_cancer())])
+def test_real_labels(task: Any, data: Any) -> None:
+    labels, names = data.target, list(data.target_names)
+    targets = task.as_targets(torch.from_numpy(labels.astype(np.int16)[:, None]))
+    assert (targets.dtype, targets.tolist()) == (torch.int64, labels.tolist())
+    assert task.sizes(targets, names)["class_counts"] == tuple(np.unique(labels, return_counts=True)[1])
+    assert task.number_classes([targets]) == tuple(map(str, np.unique(labels)))
+    task.check("all", targets, names)
+
+
+def test_what_metrics_see_of_soft_targets() -> None:
+    torch.manual_seed(0)
+    labels = torch.from_numpy(load_wine().target)
+    _, soft = v2.MixUp(num_classes=3)(torch.rand(len(labels), 1, 2, 2), labels)
+    assert MULTICLASS.hard_targets(soft).tolist() == np.argmax(soft.numpy(), axis=1).tolist()
+    chances = torch.tensor([0.9, 0.2, 0.5])
+    for soft in (chances, chances[:, None], torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])):
+        assert BINARY.hard_targets(soft).tolist() == [1, 0, 1]
+
+
+def test_what_are_not_classes() -> None:
+    with pytest.raises(DataError, match=r"type torch\.float32; a multiclass task has one class index"):
+        MULTICLASS.check("all", MULTICLASS.as_targets(torch.tensor([0.0, 1.5])), ["a", "b"])
+    with pytest.raises(DataError, match="from -1 to 3; indices of the 3 classes go from 0 to 2"):
+        MULTICLASS.check("all", torch.tensor([-1, 3]), "abc")
+    with pytest.raises(DataError, match="go up to 4,000,000,000, but there are only 3 samples") as caught:
+        MULTICLASS.number_classes([torch.tensor([0, 4_000_000_000]), torch.tensor([1])])
+    assert "data.source.task=regression" in caught.value.hint
+    with pytest.raises(DataError, match="a binary task has 2 classes, this data has 3"):
+        BINARY.check("all", torch.tensor([0, 1]), "abc")
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "names", "message"),
+    [
+        ([0, 0], [0], "a", "a single class, a"),
+        ([0, 0, 2], [1], "abcd", "the test or validation subset has classes that training lacks: b"),
+        ([0, 0, 2], [2], "abcd", "no training sample of class: b, d"),
+        ([0], [], "abcdefgh", "no training sample of class: b, c, d, e, f, …"),
+    ],
+)
+def test_nothing_to_learn(train: list[int], test: list[int], names: str, message: str) -> None:
+    subsets = {"train": torch.tensor(train), "test": torch.tensor(test, dtype=torch.int64)}
+    with pytest.raises(DataError, match=message) as caught:
+        MULTICLASS.check_subsets(subsets, names)
+    assert "(data.source)" in caught.value.hint
+
+
+# -- labels --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.float32])
+def test_labels_of_any_type(dtype: torch.dtype) -> None:
+    labels = np.random.default_rng(0).integers(0, 2, (100, 4))
+    targets = MULTILABEL.as_targets(torch.from_numpy(labels).to(dtype))
+    MULTILABEL.check("all", targets, "abcd")
+    assert MULTILABEL.sizes(targets, "abcd")["class_counts"] == tuple(labels.sum(0).tolist())
+    assert MULTILABEL.hard_targets(targets).tolist() == labels.tolist()
+    with pytest.raises(DataError, match="from 0 to 2; multi-hot targets go from 0 to 1"):
+        MULTILABEL.check("all", torch.tensor([[0, 2], [1, 0]]), "ab")
+
+
+def test_a_label_is_on_where_torchmetrics_says_so() -> None:
+    """Exactly at 0.5, too: in predictions, in what an export is compared by, in scores and in figures."""
+    generator, half = np.random.default_rng(0), np.float32(0.5)
+    around = [0, np.nextafter(half, np.float32(0)), half, np.nextafter(half, np.float32(1)), 1]
+    outputs = generator.choice(np.array(around, np.float32), (40, 3))
+    targets = generator.integers(0, 2, (40, 3)).astype(np.int8)
+    names, keys = ("a", "b", "c"), tuple(map(str, range(40)))
+    said, right = torch.from_numpy(outputs), torch.from_numpy(targets).int()
+    predictions = Predictions("multilabel", "probabilities", keys, outputs, targets, names)
+    scores = {score.name: score.value for score in MULTILABEL.scores(predictions)}
+    assert scores["accuracy"] == pytest.approx(float(multilabel_accuracy(said, right, 3)))
+    assert scores["f1 (macro)"] == pytest.approx(float(multilabel_f1_score(said, right, 3)))
+    matrices = multilabel_confusion_matrix(said, right, 3)
+    marks: Any = next(one for one in MULTILABEL.figures(predictions) if one.name == "label_errors").marks
+    assert [list(mark.values) for mark in marks] == [matrices[:, 0, 1].tolist(), matrices[:, 1, 0].tolist()]
+    on = [tuple(np.array(names)[row]) for row in outputs > 0.5]
+    typed: Any = MULTILABEL.typed(outputs, "probabilities", names)
+    assert typed.labels == on
+    np.testing.assert_array_equal(MULTILABEL.labels(outputs), outputs > 0.5)
+    found = [MULTILABEL.predicted_label(predictions, at).partition(";")[0] for at in range(40)]
+    assert found == [" + ".join(one) or "none" for one in on]
+    np.testing.assert_array_equal(MULTILABEL.is_right(predictions), ((outputs > 0.5) == targets).all(1))
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+
+
+def test_a_target_that_never_varies() -> None:
+    targets = torch.rand(9, 2)
+    REGRESSION.check_subsets({"train": targets, "val": torch.zeros(9, 2)}, ())
+    targets[:, 1] = 2.5
+    with pytest.raises(DataError, match=r"the target number 1 is 2\.5 in all training samples"):
+        REGRESSION.check_subsets({"train": targets}, ())
+
+
+def test_the_most_wrong_of_targets_of_other_units_is_measured_in_deviations() -> None:
+    targets = np.stack([np.linspace(1e5, 9e5, 9), np.linspace(1, 9, 9)], 1).astype(np.float32)
+    outputs = targets.copy()
+    outputs[2, 0] += 1e4  # a small part of a price
+    outputs[5, 1] += 5  # days off
+    keys = tuple(map(str, range(9)))
+    predictions = Predictions("regression", "values", keys, outputs, targets, ("price", "days"))
+    errors = REGRESSION.error_scores(predictions)
+    assert errors.argmax() == 5
+    assert errors[5] == pytest.approx(5 / targets[:, 1].std())
+    assert REGRESSION.predicted_label(predictions, 5) == "price 600,000 (is 600,000); days 11 (is 6)"
+    one = Predictions("regression", "values", keys, outputs[:, :1], targets[:, :1], ("price",))
+    assert REGRESSION.error_scores(one)[2] == pytest.approx(1e4), "of one target in its own unit"
+
+
+# -- masks ---------------------------------------------------------------------------------------------------
+
+
+def masks() -> torch.Tensor:
+    drawn = torch.randint(4, (5, 6, 7), generator=torch.Generator().manual_seed(0))
+    drawn[:, 0] = IGNORED
+    return drawn
+
+
+def test_confusions_of_each_sample_are_those_of_sklearn() -> None:
+    outputs = torch.randn(5, 4, 6, 7, generator=torch.Generator().manual_seed(1))
+    confusions, pixels = MASKS.kept(outputs, masks(), "probabilities")
+    for at, mask in enumerate(masks()):
+        there = mask != IGNORED
+        wanted = confusion_matrix(mask[there], outputs[at].argmax(0)[there], labels=range(4))
+        np.testing.assert_array_equal(confusions[at].view(4, 4), wanted)
+    assert pixels.tolist() == [35] * 5
+
+
+def test_what_is_not_a_mask_is_refused() -> None:
+    with pytest.raises(DataError, match="has the value 4; classes go from 0 to 3, and 255 is left out"):
+        MASKS.check("val", masks().clamp(max=4), "abcd")
+    with pytest.raises(DataError, match="single class, a"):
+        MASKS.check_subsets({"train": torch.zeros(3, 4, 4, dtype=torch.uint8)}, "abcd")
+    with pytest.raises(DataError, match="classes that training lacks: d"):
+        MASKS.check_subsets({"train": masks() % 3, "val": masks()}, "abcd")
+
+
+# -- no targets ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["reconstruction", "self_supervised"])
+def test_classes_stay_as_labels_and_anything_else_is_left_out(name: str) -> None:
+    task = task_of(name)
+    assert task.as_targets(torch.tensor([[2], [0]], dtype=torch.uint8)).tolist() == [2, 0]
+    for values in (torch.rand(3), torch.rand(3, 2), torch.zeros(3, 4).long(), torch.zeros(3, 0).long()):
+        assert task.as_targets(values).shape == (3, 0)
+    assert task.sizes(torch.tensor([0, 1]), ("a", "b")) == {"num_classes": 2}
+    assert task.sizes(torch.zeros(2, 0), ()) == {"num_classes": 0}
+    with pytest.raises(DataError, match="from 0 to 5"):
+        task.check("train", torch.tensor([0, 5]), ("a", "b"))
+
+
+def test_features_are_judged_by_labels_where_there_are_some() -> None:
+    task, keys = SelfSupervised(), ("a", "b", "c", "d")
+    points = np.array([[0.0, 0], [0, 1], [9, 9], [9, 8]], np.float32)
+    labelled = Predictions("self_supervised", "embeddings", keys, points, np.array([0, 0, 1, 0]), ())
+    (score,) = task.scores(labelled)
+    assert (score.name, score.value) == ("recall@1", 0.5)
+    np.testing.assert_array_equal(task.is_right(labelled), [True, True, False, False])
+    without = Predictions("self_supervised", "embeddings", keys, points, None, ())
+    assert task.scores(without) == []
+    assert [one.name for one in task.figures(without)] == ["embeddings"]
+    assert task.predicted_label(without, 0) == ""
+    assert np.isnan(task.error_scores(without)).all()
+    problem = task.loss_problem({}, torch.nn.MSELoss)
+    assert problem is not None
+    assert "loss=nt_xent" in problem[1]
