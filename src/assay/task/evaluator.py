@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 
 class Evaluator(ABC):
-    """Judges stored predictions; `assay.task.task.Task` says of each method what it returns.
-
-    Attributes:
-        needs_targets: Without targets there is nothing to judge, and nothing to draw.
-    """
-
-    needs_targets: ClassVar[bool] = True
+    """Judges stored predictions; `assay.task.task.Task` says of each method what it returns."""
 
     @abstractmethod
     def scores(self, predictions: Predictions) -> list[Score]:
@@ -58,8 +52,6 @@ class Evaluator(ABC):
 @final
 class Unknown(Evaluator):
     """Of outputs that cannot be judged."""
-
-    needs_targets = False
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
@@ -97,7 +89,7 @@ def samples_of(predictions: Predictions) -> str:
 
 
 def targets_of(predictions: Predictions) -> NDArray[Any]:
-    """The targets, which an evaluator that needs them is never without."""
+    """The targets, without which nothing can be judged."""
     if predictions.targets is None:
         raise ValueError("there are no targets to compare with")
     return predictions.targets

@@ -121,17 +121,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
-            raise ConfigError(
-                f"{self.temperature}: a number from 0 was expected",
-                key="--temperature",
-                hint="--temperature 0.8",
-            )
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"{self.top_k}: at least 1 was expected", key="--top-k", hint="--top-k 40")
-        if self.max_tokens < 1:
-            raise ConfigError(
-                f"{self.max_tokens}: at least 1 was expected", key="--max-tokens", hint="--max-tokens 200"
-            )
+            message = f"{self.temperature}: a number from 0 was expected"
+            raise ConfigError(message, key="--temperature", hint="--temperature 0.8")
+        for key, value in {"--top-k": self.top_k, "--max-tokens": self.max_tokens}.items():
+            if value is not None and value < 1:
+                raise ConfigError(f"{value}: at least 1 was expected", key=key, hint=f"{key} 40")
 
 
 def generate(

@@ -341,31 +341,25 @@ class Task(ABC):
         del predictions
         return Unknown()
 
-    def _judge(self, predictions: Predictions) -> Evaluator:
-        from assay.task.evaluator import Unknown
-
-        found = self.evaluator(predictions)
-        return Unknown() if found.needs_targets and predictions.targets is None else found
-
     def scores(self, predictions: Predictions) -> list[Score]:
         """How good predictions are, the headline first, with intervals; none where they cannot be judged."""
-        return self._judge(predictions).scores(predictions)
+        return self.evaluator(predictions).scores(predictions)
 
     def figures(self, predictions: Predictions) -> list[Figure]:
         """What is to be seen of predictions; none where they cannot be judged."""
-        return self._judge(predictions).figures(predictions)
+        return self.evaluator(predictions).figures(predictions)
 
     def error_scores(self, predictions: Predictions) -> NDArray[Any]:
         """How wrong each prediction is, float `[N]`; NaN where nobody can say."""
-        return self._judge(predictions).error_scores(predictions)
+        return self.evaluator(predictions).error_scores(predictions)
 
     def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
         """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no."""
-        return self._judge(predictions).is_right(predictions)
+        return self.evaluator(predictions).is_right(predictions)
 
     def baseline_warnings(self, predictions: Predictions) -> list[str]:
         """Whether one answer to all would do as well, a sentence for each thing of which that is so."""
-        return self._judge(predictions).baseline_warnings(predictions)
+        return self.evaluator(predictions).baseline_warnings(predictions)
 
     def predicted_label(self, predictions: Predictions, index: int) -> str:
         """What the model said of a sample, and what was right where that is not the same."""

@@ -58,7 +58,6 @@ class Original:
         self.record = RunRecord.load(run_dir)
         predictor = read_predictor(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
         self.config: DictConfig = read_config(run_dir, trusted)
-        self.own_data = OmegaConf.select(self.config, "data._target_") != OUR_DATA
         self.stored = predictor.model
         self.dtypes = {one.dtype for one in self.stored.state_dict().values() if one.is_floating_point()}
         self.predictor = predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
@@ -71,7 +70,7 @@ class Original:
         self.encoder = encoder if isinstance(encoder, TableEncoder) else None
         self.texts = encoder if isinstance(encoder, TextEncoder) else None
         self.normalize, self.transforms = Normalize(), Transforms()
-        if preprocess is not None and not self.own_data:
+        if preprocess is not None and OmegaConf.select(self.config, "data._target_") == OUR_DATA:
             self.normalize = preprocess.normalize
             self.transforms = Transforms([*self._scaling(), *preprocess.transforms.transforms])
         first = next(iter(self.transforms.transforms), nn.Identity())

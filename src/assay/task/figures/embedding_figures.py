@@ -102,8 +102,6 @@ def _errors(predictions: Predictions) -> NDArray[np.float64]:
 class Embeddings(Evaluator):
     """Of vectors, judged by the class of each one's nearest neighbour."""
 
-    needs_targets = False
-
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
         """How often the nearest other sample is of the same class; of very many samples nothing."""
@@ -155,8 +153,6 @@ class Embeddings(Evaluator):
 @final
 class Reconstructions(Evaluator):
     """Of the errors of reconstructions, and their latent vectors."""
-
-    needs_targets = False
 
     @override
     def scores(self, predictions: Predictions) -> list[Score]:

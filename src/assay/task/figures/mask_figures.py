@@ -37,8 +37,6 @@ def _iou_of_each(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
 class Masks(Evaluator):
     """Of the confusions of the pixels of each picture."""
 
-    needs_targets = False
-
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
         """Mean IoU and Dice over the classes that masks or predictions have, and the accuracy of pixels."""

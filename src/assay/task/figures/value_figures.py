@@ -169,8 +169,6 @@ class Values(Evaluator):
 class Tokens(Evaluator):
     """Of the surprisal of each token."""
 
-    needs_targets = False
-
     @override
     def scores(self, predictions: Predictions) -> list[Score]:
         """Intervals are over windows: the tokens of one depend on each other."""
