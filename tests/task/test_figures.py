@@ -15,7 +15,6 @@ from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of
 
 from assay.figure.to_plotly import to_plotly
 from assay.metrics.recall_at_k import RecallAtK
-from assay.task.figures.class_figures import calibration, ranking_figures
 from assay.task.prediction.predictions import Predictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import task_of
@@ -117,25 +116,6 @@ def test_calibration_error(num_classes: int) -> None:
     outputs = torch.from_numpy(said.outputs[:, 1] if num_classes == 2 else said.outputs)
     expected = float(metric(outputs, torch.from_numpy(said.targets)))
     assert scores(said)["calibration error"] == pytest.approx(expected, abs=1e-6)
-
-
-def test_calibration_diagram() -> None:
-    made = calibration(np.array([0.1, 0.1, 0.9, 1.0, 1.0]), np.array([0, 1, 1, 1, 1]), "of x")
-    line: Any = made[0].marks[1]
-    assert list(line.x) == pytest.approx([0.1, 0.9, 1.0])
-    assert list(line.y) == [0.5, 1, 1]
-    assert 0.09 < line.low[0] < 0.1  # Wilson's interval of 1 in 2: 0.0945
-    counts: Any = made[1].marks
-    assert [sum(bars.values) for bars in counts] == [4, 1]
-
-
-def test_what_has_no_curve_is_left_out_and_said() -> None:
-    truth = np.array([True, True])
-    assert ranking_figures([("a", truth, np.array([0.1, 0.2]))]) == []
-    both = [("a", truth, np.array([0.1, 0.2])), ("b", np.array([True, False]), np.array([0.1, 0.2]))]
-    roc, recall = ranking_figures(both)
-    assert "1 without samples of both kinds" in roc.caption
-    assert len(recall.marks) == 1
 
 
 def test_labels() -> None:

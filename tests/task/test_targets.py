@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer, load_wine  # type: ignore[import-untyped]  # no types
-from sklearn.metrics import confusion_matrix  # type: ignore[import-untyped]  # as above
+from sklearn.datasets import load_wine  # type: ignore[import-untyped]  # no types
 from sklearn.utils.multiclass import type_of_target  # type: ignore[import-untyped]  # as above
 from torchmetrics.functional.classification import (
     multilabel_accuracy,
@@ -90,16 +89,6 @@ def test_no_such_task(name: str) -> None:
 
 
 # -- classes -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("task", "data"), [(MULTICLASS, load_wine()), (BINARY, load_breast_cancer())])
-def test_real_labels(task: Any, data: Any) -> None:
-    labels, names = data.target, list(data.target_names)
-    targets = task.as_targets(torch.from_numpy(labels.astype(np.int16)[:, None]))
-    assert (targets.dtype, targets.tolist()) == (torch.int64, labels.tolist())
-    assert task.sizes(targets, names)["class_counts"] == tuple(np.unique(labels, return_counts=True)[1])
-    assert task.number_classes([targets]) == tuple(map(str, np.unique(labels)))
-    task.check("all", targets, names)
 
 
 def test_what_metrics_see_of_soft_targets() -> None:
@@ -211,16 +200,6 @@ def masks() -> torch.Tensor:
     drawn = torch.randint(4, (5, 6, 7), generator=torch.Generator().manual_seed(0))
     drawn[:, 0] = IGNORED
     return drawn
-
-
-def test_confusions_of_each_sample_are_those_of_sklearn() -> None:
-    outputs = torch.randn(5, 4, 6, 7, generator=torch.Generator().manual_seed(1))
-    confusions, pixels = MASKS.kept(outputs, masks(), "probabilities")
-    for at, mask in enumerate(masks()):
-        there = mask != IGNORED
-        wanted = confusion_matrix(mask[there], outputs[at].argmax(0)[there], labels=range(4))
-        np.testing.assert_array_equal(confusions[at].view(4, 4), wanted)
-    assert pixels.tolist() == [35] * 5
 
 
 def test_what_is_not_a_mask_is_refused() -> None:

@@ -151,13 +151,6 @@ def test_a_size_limit_keeps_a_random_choice_and_says_so(train: Train) -> None:
     assert (run.run_dir / predictions_file.FILE).stat().st_size < 1_000_000
 
 
-def test_training_is_the_same_with_and_without(train: Train) -> None:
-    run, without = (train("data=wine", *MLP, f"predictions.max_megabytes={size}") for size in (64, 0))
-    assert run.record["weights_sha256"] == without.record["weights_sha256"]
-    assert run.record["fingerprint"] == without.record["fingerprint"]
-    assert run.rows == without.rows
-
-
 def test_what_cannot_be_kept_ends_no_run(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, predictions: Any) -> None:
         raise OSError(28, "No space left on device")

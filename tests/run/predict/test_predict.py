@@ -28,7 +28,6 @@ from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
 from assay.record.predictions_file import FILE
 from assay.run.predict.predict import Predicted, predict
-from assay.run.predict.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -279,33 +278,6 @@ def test_a_name_that_is_not_utf8_is_escaped(photo_run: Trained, photos: Path, tm
     frame = pd.read_csv(out)
     assert frame["input"].tolist() == [f"{folder}/bad \\udcff.jpg", f"{folder}/caf\\udce9.jpg"]
     assert frame["prediction"].isna().tolist() == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("forward", "expected"),
-    [
-        (lambda inputs: inputs[:, 0], 1),
-        (lambda inputs: inputs[:, :2], 2),
-        (lambda inputs: inputs[:7, 0], r"returns shape \[7\] for 300 samples"),
-        (lambda inputs: (inputs, inputs), "returns a tuple for 300 samples"),
-    ],
-)
-def test_what_a_custom_module_returns(
-    price_run: Trained, table: Path, forward: Any, expected: int | str
-) -> None:
-    class Own(torch.nn.Module):
-        def forward(self, inputs: torch.Tensor) -> Any:
-            return forward(inputs)
-
-    own = Predictor(Own(), assay.load(price_run.run_dir, map_location="cpu").preprocess)
-    if isinstance(expected, str):
-        with pytest.raises(AssayError, match=expected):
-            predict(own, price_run.run_dir, [table / "rows.parquet"])
-        return
-    found = predict(own, price_run.run_dir, [table / "rows.parquet"])
-    assert (found.num_samples, found.num_failed) == (300, 0)
-    outputs = [name for name in found.columns if name.startswith("output")]
-    assert outputs == [f"output_{at}" for at in range(expected)]
 
 
 def test_batches_shrink_to_what_there_is_room_for(label_run: Trained, arrays: Path) -> None:
