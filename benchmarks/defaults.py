@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from benchmarks.default_sets import DataSet
 
     from assay.data.data_module import DataModule
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
 _SECONDS = 900
 
@@ -147,7 +147,7 @@ def _run(arguments: list[str], log: Path) -> None:
     main()
 
 
-def _points(predictions: Predictions, outputs: Any) -> Any:
+def _points(predictions: StoredPredictions, outputs: Any) -> Any:
     """A number per test row, more where it is better: right or wrong, or minus the squared error."""
     targets: Any = predictions.targets
     if predictions.kind == "confusions":
@@ -157,7 +157,7 @@ def _points(predictions: Predictions, outputs: Any) -> Any:
     return (outputs.argmax(1) == targets).astype(float)
 
 
-def _score(predictions: Predictions, outputs: Any) -> float:
+def _score(predictions: StoredPredictions, outputs: Any) -> float:
     """Accuracy, R² or mean IoU."""
     points = _points(predictions, outputs)
     return float(1 + points.mean() if predictions.task == "regression" else points.mean())

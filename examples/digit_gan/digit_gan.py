@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from assay.data.samples import Samples
 from assay.figure.figure import Bars, Figure
-from assay.task.prediction.prediction_batch import PredictionBatch
+from assay.task.prediction.predictions import Predictions
 from assay.task.target_check import wrong_form
 from assay.task.task import Task
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
     from assay.task.score import Score
 
 _SIDE: Final = 8
@@ -72,7 +72,7 @@ class Generation(Task):
         return (1, _SIDE, _SIDE)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
         return Pictures(outputs)
 
     @override
@@ -90,12 +90,12 @@ class Generation(Task):
         return png(shown)
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """None: what a run logs of its test is all there is."""
         return []
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """How often each digit is drawn, beside how often it is written."""
         if predictions.targets is None:
             return []
@@ -104,22 +104,22 @@ class Generation(Task):
         return [Figure("digits", "Which digits are drawn", tuple(bars), "digit", "samples")]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         return np.full(len(predictions.keys), np.nan)  # no sample is wrong by itself
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         digit = int(judge().predict(predictions.outputs[index : index + 1])[0])
         return f"most like a {digit}"
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return ""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pictures(PredictionBatch):
+class Pictures(Predictions):
     """Generated pictures.
 
     Attributes:

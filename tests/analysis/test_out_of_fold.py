@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: 
 from assay.analysis.jobs import Job
 from assay.analysis.out_of_fold import gathered, write
 from assay.record import predictions_file
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ NAMES = ("setosa", "versicolor", "virginica")
 
 
 def run(
-    folder: Path, fold: int, predictions: Predictions, name: str = "", seed: str = "0", **values: str
+    folder: Path, fold: int, predictions: StoredPredictions, name: str = "", seed: str = "0", **values: str
 ) -> Job:
     run_dir = folder / f"{fold}-{seed}-{name}"
     run_dir.mkdir(parents=True)
@@ -43,10 +43,10 @@ def run(
     return Job(name or str(fold), values, seed, "finished", run_dir=run_dir, fold=fold)
 
 
-def iris(fold: int) -> Predictions:
+def iris(fold: int) -> StoredPredictions:
     rows = CUTS[fold]
     outputs = PROBABILITIES[rows].astype(np.float32)
-    return Predictions(
+    return StoredPredictions(
         "multiclass", "probabilities", tuple(map(str, rows)), outputs, IRIS[1][rows].astype(np.int64), NAMES
     )
 

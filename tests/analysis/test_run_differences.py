@@ -15,7 +15,7 @@ from tests.making_runs import make_run
 from assay.analysis.run_differences import causes, differences, first_row
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +87,7 @@ def test_causes(fields: dict[str, Any], first: str) -> None:
 
 def test_predictions(tmp_path: Path) -> None:
     outputs = np.array([[0.25, np.nan], [0.5, 0.5]], np.float32)
-    one = Predictions("multiclass", "scores", ("0", "1"), outputs, None, ("a", "b"))
+    one = StoredPredictions("multiclass", "scores", ("0", "1"), outputs, None, ("a", "b"))
     now = tmp_path / "now"
     predictions_file.write(tmp_path / predictions_file.FILE, one)
     for other, expected in (

@@ -14,7 +14,7 @@ import pytest
 from assay.errors import AssayError
 from assay.record import predictions_file, samples_file
 from assay.record.samples_file import KeptSample
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 RANDOM = np.random.default_rng(0)
 
 
-def of(task: str, kind: str, outputs: Any, targets: NDArray[Any] | None, *rest: Any) -> Predictions:
+def of(task: str, kind: str, outputs: Any, targets: NDArray[Any] | None, *rest: Any) -> StoredPredictions:
     keys = ("a/ä.png", "", "<script>")[: len(outputs)]
-    return Predictions(task, kind, keys, np.array(outputs, np.float32), targets, *rest)  # type: ignore[arg-type]  # as it comes
+    return StoredPredictions(task, kind, keys, np.array(outputs, np.float32), targets, *rest)  # type: ignore[arg-type]  # as it comes
 
 
 CASES = [
@@ -46,7 +46,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("predictions", CASES, ids=lambda one: f"{one.task}-{one.kind}")
-def test_predictions_come_back_as_they_were(predictions: Predictions, tmp_path: Path) -> None:
+def test_predictions_come_back_as_they_were(predictions: StoredPredictions, tmp_path: Path) -> None:
     path = tmp_path / predictions_file.FILE
     predictions_file.write(path, predictions)
     found = predictions_file.read(path)

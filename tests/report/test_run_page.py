@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
 
 @pytest.mark.parametrize("make", [of_values, of_labels, of_embeddings])
 def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
-    predictions: Predictions = make()
+    predictions: StoredPredictions = make()
     predictions_file.write(run_dir / predictions_file.FILE, predictions)
     samples_file.write(
         run_dir / samples_file.FILE,

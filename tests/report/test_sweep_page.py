@@ -27,7 +27,7 @@ from assay.report.read_sweep import Contents, is_sweep, ranked, read_contents, r
 from assay.report.report import report
 from assay.report.sweep_figures import curve_figures, parameter_figures, pareto_front, tradeoff
 from assay.report.sweep_page import failures, fold_blocks, log_tail, sweep_page
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -247,7 +247,7 @@ def job_folds(folder: Path, name: int, fold: int, **values: str) -> Job:
     right = np.arange(10) >= fold
     outputs = np.stack([right, ~right], axis=1).astype(np.float32)
     keys = tuple(f"{fold}-{row}" for row in range(10))
-    said = Predictions("multiclass", "probabilities", keys, outputs, np.zeros(10, np.int64), ("a", "b"))
+    said = StoredPredictions("multiclass", "probabilities", keys, outputs, np.zeros(10, np.int64), ("a", "b"))
     predictions_file.write(run_dir / predictions_file.FILE, said)
     outcome = Outcome("finished", metrics={"test/accuracy": 1 - fold / 10, "val/loss": 0.5})
     return Job(str(name), values, "0", "finished", outcome, run_dir, fold=fold)

@@ -11,7 +11,7 @@ from tests.task.grades import made
 
 from assay.errors import ConfigError, DataError
 from assay.task.answers import scores_of, typed_by
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 from assay.task.task import Task
 from assay.task.task_of import TASKS, check_interface
 
@@ -65,7 +65,7 @@ def test_the_class_the_method_and_the_file_are_named(
     monkeypatch.chdir(tmp_path)
     task = made(tmp_path, f"    def {method}(self, *arguments): {body}")
     outputs, names = np.eye(3, dtype=np.float32), ("low", "middle", "high")
-    predictions = Predictions(task.name, "probabilities", ("0", "1", "2"), outputs, np.arange(3), names)
+    predictions = StoredPredictions(task.name, "probabilities", ("0", "1", "2"), outputs, np.arange(3), names)
     ask = (lambda: scores_of(task, predictions)) if method == "scores" else None
     with pytest.raises(DataError) as caught:
         ask() if ask else typed_by(task, outputs, "probabilities", names)

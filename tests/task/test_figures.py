@@ -15,7 +15,7 @@ from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of
 
 from assay.figure.to_plotly import to_plotly
 from assay.metrics.recall_at_k import RecallAtK
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import task_of
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from assay.figure.figure import Figure
 
 
-def figures(made: Predictions) -> dict[str, Figure]:
+def figures(made: StoredPredictions) -> dict[str, Figure]:
     drawn = task_of(made.task).figures(made)
     for figure in drawn:
         to_plotly(figure)
     return {figure.name: figure for figure in drawn}
 
 
-def marks(made: Predictions, name: str) -> Any:
+def marks(made: StoredPredictions, name: str) -> Any:
     return figures(made)[name].marks
 
 
-def scores(made: Predictions) -> dict[str, float]:
+def scores(made: StoredPredictions) -> dict[str, float]:
     return {score.name: score.value for score in task_of(made.task).scores(made)}
 
 
-def expect_scores(made: Predictions, expected: Mapping[str, float], rel: float = 1e-5) -> None:
+def expect_scores(made: StoredPredictions, expected: Mapping[str, float], rel: float = 1e-5) -> None:
     found = scores(made)
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=rel)
     for score in task_of(made.task).scores(made):
@@ -184,7 +184,7 @@ def test_masks() -> None:
     confusions, pixels = task.kept(outputs, targets, "probabilities")
     keys = tuple(map(str, range(12)))
     kept = confusions.float().numpy()
-    made = Predictions("segmentation", "confusions", keys, kept, pixels.numpy(), tuple("abcd"))
+    made = StoredPredictions("segmentation", "confusions", keys, kept, pixels.numpy(), tuple("abcd"))
     options: dict[str, Any] = {"num_classes": num, "ignore_index": IGNORED}
     references: dict[str, Any] = {
         "mean iou": tm.MulticlassJaccardIndex(average="macro", **options),
@@ -202,12 +202,14 @@ def test_masks() -> None:
     assert figures(made)["confusions"].y_label == "pixels"
 
 
-def reconstructions(errors: np.ndarray, *, latent: int = 3, labels: bool = True) -> Predictions:
+def reconstructions(errors: np.ndarray, *, latent: int = 3, labels: bool = True) -> StoredPredictions:
     generator = np.random.default_rng(0)
     outputs = np.concatenate([errors[:, None], generator.normal(size=(len(errors), latent))], 1)
     targets, names = (np.arange(len(errors)) % 2, ("cat", "dog")) if labels else (None, ())
     keys = tuple(map(str, range(len(errors))))
-    return Predictions("reconstruction", "reconstructions", keys, outputs.astype(np.float32), targets, names)
+    return StoredPredictions(
+        "reconstruction", "reconstructions", keys, outputs.astype(np.float32), targets, names
+    )
 
 
 def test_reconstructions() -> None:
@@ -226,7 +228,7 @@ def test_reconstructions() -> None:
 def test_tokens() -> None:
     bits = np.random.default_rng(0).exponential(2.0, (40, 6)).astype(np.float32)
     keys = tuple(map(str, range(40)))
-    made = Predictions("language_modelling", "surprisals", keys, bits, bits.astype(np.int64), ())
+    made = StoredPredictions("language_modelling", "surprisals", keys, bits, bits.astype(np.int64), ())
     expect_scores(made, {"perplexity": 2 ** bits.mean(), "bits_per_token": bits.mean()})
     assert np.allclose(marks(made, "surprisal_by_position")[0].y, bits.mean(0), rtol=1e-6)
     for one in (made, replace(made, outputs=bits * 0)):

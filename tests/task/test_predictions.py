@@ -14,20 +14,20 @@ from PIL import Image
 
 from assay.task.language_modelling import from_run_lengths, run_lengths
 from assay.task.prediction.mask_prediction import mask_png, palette, side_by_side
-from assay.task.prediction.prediction_batch import (
+from assay.task.prediction.predictions import (
     MOST_COLUMNS,
     ClassPredictions,
     MultitaskPredictions,
     ReconstructionPredictions,
 )
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 from assay.task.task_of import task_of
 
 SCORES = np.array([[0.1, 0.7, 0.2], [0.5, 0.5, 0.0]], dtype=np.float32)
 NAMES = ("a", "b\x1b[31m", "c")
 
 
-def stored(**changed: Any) -> Predictions:
+def stored(**changed: Any) -> StoredPredictions:
     values: dict[str, Any] = {
         "task": "multiclass",
         "kind": "probabilities",
@@ -36,7 +36,7 @@ def stored(**changed: Any) -> Predictions:
         "targets": np.array([0, 2]),
         "class_names": ("a", "b", "c"),
     }
-    return Predictions(**values | changed)
+    return StoredPredictions(**values | changed)
 
 
 @pytest.mark.parametrize(

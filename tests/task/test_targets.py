@@ -19,7 +19,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.compose.listing import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import TASKS, SelfSupervised, task_of
 
@@ -151,7 +151,7 @@ def test_a_label_is_on_where_torchmetrics_says_so() -> None:
     targets = generator.integers(0, 2, (40, 3)).astype(np.int8)
     names, keys = ("a", "b", "c"), tuple(map(str, range(40)))
     said, right = torch.from_numpy(outputs), torch.from_numpy(targets).int()
-    predictions = Predictions("multilabel", "probabilities", keys, outputs, targets, names)
+    predictions = StoredPredictions("multilabel", "probabilities", keys, outputs, targets, names)
     scores = {score.name: score.value for score in MULTILABEL.scores(predictions)}
     assert scores["accuracy"] == pytest.approx(float(multilabel_accuracy(said, right, 3)))
     assert scores["f1 (macro)"] == pytest.approx(float(multilabel_f1_score(said, right, 3)))
@@ -184,12 +184,12 @@ def test_the_most_wrong_of_targets_of_other_units_is_measured_in_deviations() ->
     outputs[2, 0] += 1e4  # a small part of a price
     outputs[5, 1] += 5  # days off
     keys = tuple(map(str, range(9)))
-    predictions = Predictions("regression", "values", keys, outputs, targets, ("price", "days"))
+    predictions = StoredPredictions("regression", "values", keys, outputs, targets, ("price", "days"))
     errors = REGRESSION.error_scores(predictions)
     assert errors.argmax() == 5
     assert errors[5] == pytest.approx(5 / targets[:, 1].std())
     assert REGRESSION.predicted_label(predictions, 5) == "price 600,000 (is 600,000); days 11 (is 6)"
-    one = Predictions("regression", "values", keys, outputs[:, :1], targets[:, :1], ("price",))
+    one = StoredPredictions("regression", "values", keys, outputs[:, :1], targets[:, :1], ("price",))
     assert REGRESSION.error_scores(one)[2] == pytest.approx(1e4), "of one target in its own unit"
 
 
@@ -229,11 +229,11 @@ def test_classes_stay_as_labels_and_anything_else_is_left_out(name: str) -> None
 def test_features_are_judged_by_labels_where_there_are_some() -> None:
     task, keys = SelfSupervised(), ("a", "b", "c", "d")
     points = np.array([[0.0, 0], [0, 1], [9, 9], [9, 8]], np.float32)
-    labelled = Predictions("self_supervised", "embeddings", keys, points, np.array([0, 0, 1, 0]), ())
+    labelled = StoredPredictions("self_supervised", "embeddings", keys, points, np.array([0, 0, 1, 0]), ())
     (score,) = task.scores(labelled)
     assert (score.name, score.value) == ("recall@1", 0.5)
     np.testing.assert_array_equal(task.is_right(labelled), [True, True, False, False])
-    without = Predictions("self_supervised", "embeddings", keys, points, None, ())
+    without = StoredPredictions("self_supervised", "embeddings", keys, points, None, ())
     assert task.scores(without) == []
     assert [one.name for one in task.figures(without)] == ["embeddings"]
     assert task.predicted_label(without, 0) == ""

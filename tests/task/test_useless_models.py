@@ -11,42 +11,42 @@ from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of
 
 from assay.run.kept_predictions import warnings_of
 from assay.task.baseline_warnings import class_warnings, value_warnings
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 
 N = 450
 KEYS = tuple(map(str, range(20)))
 
 
-def one_class(targets: np.ndarray | None = None) -> Predictions:
+def one_class(targets: np.ndarray | None = None) -> StoredPredictions:
     made = of_classes(3, N, ("cat", "dog", "owl"))
     outputs = np.eye(3, dtype=np.float32)[np.zeros(N, int)]
     return replace(made, outputs=outputs, targets=made.targets if targets is None else targets)
 
 
-def tokens(bits: float) -> Predictions:
+def tokens(bits: float) -> StoredPredictions:
     targets = np.random.default_rng(0).choice(4, (20, 30), p=[0.5, 0.25, 0.125, 0.125])
     outputs = np.full((20, 30), bits, np.float32)
-    return Predictions("language_modelling", "surprisals", KEYS, outputs, targets, ())
+    return StoredPredictions("language_modelling", "surprisals", KEYS, outputs, targets, ())
 
 
-def masks(matrix: list[int]) -> Predictions:
+def masks(matrix: list[int]) -> StoredPredictions:
     outputs = np.tile(np.array(matrix, np.float32), (20, 1))
-    return Predictions("segmentation", "confusions", KEYS, outputs, outputs.sum(1), ("sky", "tree"))
+    return StoredPredictions("segmentation", "confusions", KEYS, outputs, outputs.sum(1), ("sky", "tree"))
 
 
-def heads() -> Predictions:
+def heads() -> StoredPredictions:
     generator = np.random.default_rng(9)
     targets = np.stack([generator.integers(0, 2, 20), generator.normal(size=20)], 1).astype(np.float32)
     outputs = np.stack([np.ones(20), np.zeros(20), targets[:, 1]], 1).astype(np.float32)
-    return Predictions("multitask", "values", KEYS, outputs, targets, ("kind=cat", "kind=dog", "size"))
+    return StoredPredictions("multitask", "values", KEYS, outputs, targets, ("kind=cat", "kind=dog", "size"))
 
 
-def constant(made: Predictions, row: object, targets: np.ndarray | None = None) -> Predictions:
+def constant(made: StoredPredictions, row: object, targets: np.ndarray | None = None) -> StoredPredictions:
     outputs = np.broadcast_to(np.array(row, np.float32), made.outputs.shape)
     return replace(made, outputs=outputs, targets=made.targets if targets is None else targets)
 
 
-def not_finite() -> Predictions:
+def not_finite() -> StoredPredictions:
     made = of_classes(4)
     made.outputs[3] = np.nan
     return made
@@ -76,7 +76,7 @@ ENTROPY = "the model needs 3.000 bits per token of the 20 test samples: not bett
         (heads(), "kind: the model predicts 'cat' for each of the 20 test samples"),
     ],
 )
-def test_one_answer_for_all(predictions: Predictions, expected: str) -> None:
+def test_one_answer_for_all(predictions: StoredPredictions, expected: str) -> None:
     warnings = warnings_of(predictions)
     assert len(warnings) == bool(expected)
     assert "".join(warnings).startswith(expected)

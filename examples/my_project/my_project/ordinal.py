@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
 
 @final
@@ -37,7 +37,7 @@ class Ordinal(SingleLabel):
         return int(spec["num_classes"]) - 1
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Mean error in grades and quadratic kappa (Cohen 1968) first, then those of classes."""
         said, targets = predictions.outputs.argmax(1), predictions.targets
         if targets is None:
@@ -56,7 +56,7 @@ class Ordinal(SingleLabel):
         return [*bootstrapped(statistic, len(targets)), *super().scores(predictions)]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """How many grades the expected one is from the right one."""
         if predictions.targets is None:
             return np.full(len(predictions.outputs), np.nan)
@@ -65,7 +65,7 @@ class Ordinal(SingleLabel):
         return far
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         """Said above the pictures or rows of the most wrong samples."""
         return "Those whose expected grade is furthest from the right one first."
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay.analysis.jobs import Job
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
 FILE: Final = "out_of_fold.parquet"
@@ -38,7 +38,7 @@ class OutOfFold:
     seed: str
     runs: Mapping[int, str]
     folds: int
-    predictions: Predictions
+    predictions: StoredPredictions
     rows: Mapping[int, int]
     found: tuple[str, ...]
 
@@ -125,7 +125,7 @@ def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
 
 
 def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, Job]) -> OutOfFold | None:
-    parts: dict[int, Predictions] = {}
+    parts: dict[int, StoredPredictions] = {}
     problems: list[str] = []
     folds = 0
     for fold, run in sorted(runs.items()):
@@ -169,11 +169,11 @@ def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, Job]) -> OutOfF
     return OutOfFold(values, seed, names, folds, whole, rows, tuple(problems))
 
 
-def _form(one: Predictions) -> tuple[object, ...]:
+def _form(one: StoredPredictions) -> tuple[object, ...]:
     return one.task, one.kind, one.class_names, one.outputs.shape[1:], one.targets is None
 
 
-def _targets(one: Predictions) -> dict[str, Any]:
+def _targets(one: StoredPredictions) -> dict[str, Any]:
     if one.targets is None:
         return {}
     if one.targets.ndim == 1:

@@ -14,7 +14,7 @@ from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
 from assay.quoting import is_dotted_path
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _About(msgspec.Struct):
     num_evaluated: int
 
 
-def write(path: Path, predictions: Predictions) -> None:
+def write(path: Path, predictions: StoredPredictions) -> None:
     """Write them, whole or not at all."""
     import pyarrow as pa
 
@@ -93,7 +93,7 @@ def write(path: Path, predictions: Predictions) -> None:
     write_parquet(path, columns, {"schema_version": SCHEMA_VERSION, **about})
 
 
-def read(path: Path) -> Predictions:
+def read(path: Path) -> StoredPredictions:
     """Read them back.
 
     Args:
@@ -112,7 +112,7 @@ def read(path: Path) -> Predictions:
         ) from error
 
 
-def _read(path: Path) -> Predictions:
+def _read(path: Path) -> StoredPredictions:
     content = read_whole(path, _LARGEST)
     table, plain = read_parquet(content, SCHEMA_VERSION, "predictions")
     about = msgspec.convert(plain, _About)
@@ -122,7 +122,7 @@ def _read(path: Path) -> Predictions:
         raise ValueError(f"expected columns key, target and output, got {', '.join(names)}")
     keys = msgspec.convert(table["key"].to_pylist(), tuple[str, ...])
     targets = _array(table, "target") if "target" in names else None
-    return Predictions(
+    return StoredPredictions(
         keys=keys, outputs=_array(table, "output"), targets=targets, **msgspec.structs.asdict(about)
     )
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.read_runs import Curve
     from assay.record.samples_file import KeptSample
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
 
@@ -149,7 +149,7 @@ def _ending(record: RunRecord, status: str) -> list[Block]:
 
 def _scores(
     record: RunRecord,
-    predictions: Predictions | None,
+    predictions: StoredPredictions | None,
     at_best: AtBest,
     title: Callable[[str], str],
 ) -> list[Block]:
@@ -191,7 +191,7 @@ def _logged(record: RunRecord, at_best: AtBest, title: Callable[[str], str]) -> 
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
-def _judged_scores(predictions: Predictions) -> list[Block]:
+def _judged_scores(predictions: StoredPredictions) -> list[Block]:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
     scores = scores_of(task, predictions) if is_judged else []
@@ -229,7 +229,7 @@ def _training(
     return [Figures(figures)] if figures else [Note("Nothing has been logged yet.", "warn")]
 
 
-def _judged_figures(predictions: Predictions, target: str) -> list[Block]:
+def _judged_figures(predictions: StoredPredictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         return [
@@ -253,7 +253,7 @@ def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
         return [Note(f"These predictions cannot be judged: {reason_of(error)}", "bad")]
 
 
-def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
+def _predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
     try:
         check_inside(run_dir / predictions_file.FILE, run_dir)
         predictions = predictions_file.read(run_dir / predictions_file.FILE)
@@ -263,7 +263,7 @@ def _predictions(run_dir: Path) -> tuple[Predictions | None, str]:
     return predictions, ""
 
 
-def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
+def _samples(run_dir: Path, predictions: StoredPredictions | None) -> list[Block]:
     try:
         check_inside(run_dir / samples_file.FILE, run_dir)
         samples = samples_file.read(run_dir / samples_file.FILE)
@@ -277,7 +277,7 @@ def _samples(run_dir: Path, predictions: Predictions | None) -> list[Block]:
     return blocks
 
 
-def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions | None) -> list[Block]:
+def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
     is_worst, task = samples[0].reason == "worst", None
     said: dict[str, tuple[str, str, Tone]] = {one.key: ("", one.key, "") for one in samples}
     if predictions is not None:
@@ -313,7 +313,7 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: Predictions |
     return blocks
 
 
-def _marked(key: str, pieces: list[str], predictions: Predictions | None) -> list[tuple[str, int, str]]:
+def _marked(key: str, pieces: list[str], predictions: StoredPredictions | None) -> list[tuple[str, int, str]]:
     """Tokens, how strongly each is marked, and its surprisal in words."""
     if predictions is None or key not in predictions.keys:
         return [(piece, 0, "") for piece in pieces]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from assay.build.assembly import Assembly
     from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
     Score = Callable[[Any, Any], float]
 
@@ -63,7 +63,7 @@ class _Subset:
     texts: list[str] | None
 
 
-def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions | None) -> None:
+def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record what a simple model scores on the samples that the run was tested on."""
     asked, data = assembly.config.get("baseline") or "none", assembly.datamodule
     if asked == "none" or predictions is None or not isinstance(data, DataModule):
@@ -92,7 +92,7 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: Predictions
         log.info("baseline: %s", baseline_in_words(record.baseline))
 
 
-def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str, Any]:
+def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> dict[str, Any]:
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
         raise ValueError("two test samples have one name")
@@ -116,7 +116,9 @@ def _compare(data: DataModule, asked: str, predictions: Predictions) -> dict[str
     return _verdict(name, score, points, fitted[name](test)[order], predictions)
 
 
-def _verdict(name: str, score: str, points: Score, outputs: Any, predictions: Predictions) -> dict[str, Any]:
+def _verdict(
+    name: str, score: str, points: Score, outputs: Any, predictions: StoredPredictions
+) -> dict[str, Any]:
     targets: Any = predictions.targets
     targets = predictions.outputs if targets is None else targets  # confusions have both
     own, value = points(targets, predictions.outputs), points(targets, outputs)
@@ -136,7 +138,7 @@ def _verdict(name: str, score: str, points: Score, outputs: Any, predictions: Pr
     }
 
 
-def _scoring(predictions: Predictions) -> tuple[str, Score]:
+def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
     """Name of the score, and what computes it from targets and outputs."""
     from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 

@@ -50,7 +50,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
 _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 
@@ -223,7 +223,7 @@ def _test(
     *,
     trained: Trained | None,
     other: bool,
-) -> tuple[Evaluation, Predictions | None]:
+) -> tuple[Evaluation, StoredPredictions | None]:
     """Build what is needed of the run, and test it."""
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
@@ -344,7 +344,7 @@ def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list
     return [f"not as in the run: {'; '.join(other)}"] if other else []
 
 
-def _kept(found: Evaluation, predictions: Predictions | None) -> Evaluation:
+def _kept(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
     """Write the predictions, then the entry that names them."""
     stem, number = found.at.partition("+")[0].replace(":", "-"), 1
     while (found.run_dir / FOLDER / (name := f"{stem}-{number}" if number > 1 else stem)).exists():

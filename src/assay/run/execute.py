@@ -61,13 +61,15 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
 log = logging.getLogger("assay")
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
 
 
-def log_results(assembly: Assembly, metrics: Mapping[str, float], predictions: Predictions | None) -> None:
+def log_results(
+    assembly: Assembly, metrics: Mapping[str, float], predictions: StoredPredictions | None
+) -> None:
     """Log scores that only the predictions tell, hyperparameters with the scores, and the task's figures."""
     known = TensorBoardLogger | MLFlowLogger | WandbLogger
     loggers = [one for one in assembly.trainer.loggers if isinstance(one, known)]
@@ -82,7 +84,7 @@ def log_results(assembly: Assembly, metrics: Mapping[str, float], predictions: P
 
 
 def _seen(
-    predictions: Predictions | None, metrics: Mapping[str, float]
+    predictions: StoredPredictions | None, metrics: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Scores that nobody has logged yet, and figures by their names."""
     if predictions is None or not len(predictions.keys):

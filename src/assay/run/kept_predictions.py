@@ -22,7 +22,7 @@ from assay.record.outcome import reason_of
 from assay.record.samples_file import KeptSample
 from assay.task.evaluator import samples_of
 from assay.task.generate import Sampling, generate
-from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import StoredPredictions
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from assay.data.shown_samples import Shown
     from assay.record.run_record import RunRecord
     from assay.record.samples_file import Reason
-    from assay.task.prediction.predictions import Kind
+    from assay.task.prediction.stored_predictions import Kind
     from assay.task.task import Task
 
 _FLUSH_EVERY = 16
@@ -176,7 +176,7 @@ class KeepPredictions(Callback):
         """Of the samples that are kept, in the part that was tested: int64, ascending."""
         return torch.cat([positions for positions, _, _ in self._kept]).sort().values
 
-    def predictions(self, class_names: Sequence[str], names: Sequence[str], subset: str) -> Predictions:
+    def predictions(self, class_names: Sequence[str], names: Sequence[str], subset: str) -> StoredPredictions:
         """What was gathered, in the order of the samples."""
         positions, outputs, targets = (torch.cat(column) for column in zip(*self._kept, strict=True))
         order = positions.argsort()
@@ -191,8 +191,8 @@ class KeepPredictions(Callback):
         targets: Tensor,
         keys: Sequence[Any],
         class_names: Sequence[str] = (),
-    ) -> Predictions:
-        return Predictions(
+    ) -> StoredPredictions:
+        return StoredPredictions(
             self._task.name,
             self._task.kept_kind or self._kind,
             tuple(map(str, keys)),
@@ -252,7 +252,7 @@ def _why_not(assembly: Assembly, settings: dict[str, Any]) -> str:
     return ""
 
 
-def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | None:
+def predictions_of(assembly: Assembly, keep: KeepPredictions) -> StoredPredictions | None:
     """What was gathered; None where that is nothing, which the log explains."""
     data = assembly.datamodule
     if keep.problem or not isinstance(data, DataModule):
@@ -273,7 +273,7 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> Predictions | N
     return predictions
 
 
-def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictions | None:
+def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> StoredPredictions | None:
     """Write `predictions.parquet` and `samples.parquet`; a warning says so where that cannot be."""
     try:
         predictions, data = predictions_of(assembly, keep), assembly.datamodule
@@ -290,7 +290,7 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> Predictio
     return predictions
 
 
-def warnings_of(predictions: Predictions | None) -> list[str]:
+def warnings_of(predictions: StoredPredictions | None) -> list[str]:
     """What of them says that the model is of no use."""
     if predictions is None or not len(predictions.keys):
         return []
@@ -301,7 +301,7 @@ def warnings_of(predictions: Predictions | None) -> list[str]:
         return []
 
 
-def _warnings(predictions: Predictions) -> list[str]:
+def _warnings(predictions: StoredPredictions) -> list[str]:
     finite = np.isfinite(predictions.outputs).all(1)
     if not finite.all():
         samples = samples_of(predictions)
@@ -323,7 +323,11 @@ def worst_of(error_scores: NDArray[Any], most: int) -> list[int]:
 
 
 def _samples(
-    data: DataModule, module: L.LightningModule, keep: KeepPredictions, predictions: Predictions, most: int
+    data: DataModule,
+    module: L.LightningModule,
+    keep: KeepPredictions,
+    predictions: StoredPredictions,
+    most: int,
 ) -> list[KeptSample]:
     worst = worst_of(task_of(predictions.task).error_scores(predictions), most)
     rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
@@ -347,7 +351,7 @@ def _generated(module: Module, data: DataModule) -> list[KeptSample]:
     return [KeptSample("", "generated", None, {"text": text})]
 
 
-def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: Predictions) -> bytes | None:
+def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: StoredPredictions) -> bytes | None:
     if shown.target is None or predicted is None:
         return shown.picture
     names = predictions.class_names
@@ -367,7 +371,7 @@ _FEWEST: Final = 20
 _NEARLY: Final = 0.95
 
 
-def add_threshold(assembly: Assembly, record: RunRecord, predictions: Predictions | None) -> None:
+def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record the threshold with nearly the best F1 on validation, and what it does on the test."""
     module, data = assembly.module, assembly.datamodule
     if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):

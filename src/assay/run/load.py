@@ -33,7 +33,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.task.prediction.predictions import Kind
+    from assay.task.prediction.stored_predictions import Kind
 
 log = logging.getLogger(__name__)
 

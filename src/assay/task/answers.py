@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from assay.errors import AssayError, ConfigError, DataError, defined_at, one_line_of, own_frame
-from assay.task.prediction.prediction_batch import PredictionBatch
-from assay.task.prediction.predictions import KINDS
+from assay.task.prediction.predictions import Predictions
+from assay.task.prediction.stored_predictions import KINDS
 from assay.task.score import Score
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
     from assay.task.task import Task
 
 
@@ -41,7 +41,7 @@ def kind_of_outputs(task: Task, loss: Any) -> Kind:
     return "probabilities" if hasattr(loss, "probabilities") and not task.takes_logits else "scores"
 
 
-def scores_of(task: Task, predictions: Predictions) -> list[Score]:
+def scores_of(task: Task, predictions: StoredPredictions) -> list[Score]:
     """`task.scores`."""
     found = _answer(task.scores, predictions)
     if not isinstance(found, list | tuple) or not all(isinstance(one, Score) for one in found):
@@ -49,11 +49,11 @@ def scores_of(task: Task, predictions: Predictions) -> list[Score]:
     return list(found)
 
 
-def typed_by(task: Task, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
+def typed_by(task: Task, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
     """`task.typed`."""
     found = _answer(task.typed, outputs, kind, names)
-    if not isinstance(found, PredictionBatch):
-        raise _returned(task.typed, found, "an assay.task.prediction.prediction_batch.PredictionBatch")
+    if not isinstance(found, Predictions):
+        raise _returned(task.typed, found, "an assay.task.prediction.predictions.Predictions")
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from assay.errors import ConfigError
-from assay.task.prediction.prediction_batch import PredictionBatch
+from assay.task.prediction.predictions import Predictions
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TextPrediction:
 
 @final
 @dataclass(frozen=True, eq=False)
-class TextPredictions(PredictionBatch):
+class TextPredictions(Predictions):
     """How N texts go on.
 
     Attributes:

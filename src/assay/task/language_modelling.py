@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
 
 
 _RUN: Final = re.compile(r"([0-9]{1,9})(?:\*([0-9]{1,7}))?")
@@ -100,7 +100,7 @@ class LanguageModelling(Task):
         return (*spec["input_shape"], num_outputs)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
         raise ValueError("a language model is asked for how a text goes on, not for the logits of it")
 
     @override
@@ -113,7 +113,7 @@ class LanguageModelling(Task):
         return (nats / math.log(2)).clamp(max=_MOST_BITS).view(targets.shape), targets
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.value_figures import Tokens
 
         return Tokens() if predictions.kind == "surprisals" else super().evaluator(predictions)

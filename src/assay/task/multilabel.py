@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
 
 
 @final
@@ -58,8 +58,8 @@ class Multilabel(Task):
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
-        from assay.task.prediction.prediction_batch import EmbeddingPredictions, LabelPredictions
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+        from assay.task.prediction.predictions import EmbeddingPredictions, LabelPredictions
 
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
@@ -67,7 +67,7 @@ class Multilabel(Task):
 
     @override
     def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        from assay.task.prediction.prediction_batch import is_on
+        from assay.task.prediction.predictions import is_on
 
         return is_on(outputs)
 
@@ -79,7 +79,7 @@ class Multilabel(Task):
         return outputs, targets.to(torch.int8)
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.class_figures import Labels
 
         return Labels() if predictions.kind == "probabilities" else super().evaluator(predictions)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.task.heads import Head
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
     from assay.task.score import Score
 
 _CLASSES, _NUMBERS = Multiclass(), Regression()
@@ -99,8 +99,8 @@ class Multitask(Task):
         return len(spec["class_names"])
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
-        from assay.task.prediction.prediction_batch import MultitaskPredictions
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+        from assay.task.prediction.predictions import MultitaskPredictions
 
         return MultitaskPredictions(outputs, names)
 
@@ -109,7 +109,7 @@ class Multitask(Task):
         return outputs, targets.float()
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         return Heads()
 
 
@@ -118,7 +118,7 @@ class Heads(Evaluator):
     """Of several targets, each judged as its own task does."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         return [
             replace(score, name=f"{head.name}/{score.name}")
             for head, own in _by_head(predictions)
@@ -126,7 +126,7 @@ class Heads(Evaluator):
         ]
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         return [
             replace(
                 figure,
@@ -138,7 +138,7 @@ class Heads(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         import numpy as np
 
         shares = []
@@ -150,11 +150,11 @@ class Heads(Evaluator):
         return worst
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return "By the target that is furthest off, as a share of the largest error of that target."
 
     @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         """Whether each class of a sample is; None where there are only numbers."""
         import numpy as np
 
@@ -163,7 +163,7 @@ class Heads(Evaluator):
         return np.all(known, axis=0) if known else None
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         return [
             f"{head.name}: {warning}"
             for head, own in _by_head(predictions)
@@ -171,7 +171,7 @@ class Heads(Evaluator):
         ]
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         return ", ".join(
             f"{head.name} {_task(head).predicted_label(own, index)}" for head, own in _by_head(predictions)
         )
@@ -187,7 +187,7 @@ def _task(head: Head) -> Task:
     return _CLASSES if head.class_names else _NUMBERS
 
 
-def _by_head(predictions: Predictions) -> list[tuple[Head, Predictions]]:
+def _by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
     import numpy as np
 
     pairs = []

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
 
 
 class FromInputs(Task):
@@ -58,8 +58,8 @@ class FromInputs(Task):
         return torch.arange(num_samples) % size if size else torch.zeros(num_samples, 0, dtype=torch.int64)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
-        from assay.task.prediction.prediction_batch import EmbeddingPredictions
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+        from assay.task.prediction.predictions import EmbeddingPredictions
 
         return EmbeddingPredictions(outputs)
 
@@ -156,7 +156,7 @@ class Reconstruction(FromInputs):
         return super().probabilities(loss)
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.embedding_figures import Reconstructions
 
         return Reconstructions()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
 
 
 @final
@@ -71,8 +71,8 @@ class Regression(Task):
         return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(num_samples, size)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
-        from assay.task.prediction.prediction_batch import EmbeddingPredictions, ValuePredictions
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+        from assay.task.prediction.predictions import EmbeddingPredictions, ValuePredictions
 
         return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)
 
@@ -82,7 +82,7 @@ class Regression(Task):
         return outputs, targets.float()
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.value_figures import Values
 
         return Values() if predictions.kind == "values" else super().evaluator(predictions)

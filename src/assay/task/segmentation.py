@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
 
 IGNORED: Final = 255
 """The class of pixels that neither loss nor metrics see; so a mask of bytes has up to 255 others."""
@@ -143,7 +143,7 @@ class Segmentation(Task):
         return outputs
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
         from assay.task.prediction.mask_prediction import MaskPredictions
 
         return MaskPredictions(outputs, names, kind)
@@ -188,13 +188,13 @@ class Segmentation(Task):
         return None if picture is None else side_by_side(picture, targets, shown)
 
     @override
-    def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
+    def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
         from assay.task.prediction.mask_prediction import swatch
 
         return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.mask_figures import Masks
 
         return Masks()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
 
 
 class SingleLabel(Task):
@@ -115,8 +115,8 @@ class SingleLabel(Task):
         return torch.cat([1 - columns, columns], 1)
 
     @override
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
-        from assay.task.prediction.prediction_batch import ClassPredictions, EmbeddingPredictions
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
+        from assay.task.prediction.predictions import ClassPredictions, EmbeddingPredictions
 
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
@@ -133,7 +133,7 @@ class SingleLabel(Task):
         return self.postprocess(outputs, kind) if outputs.ndim == 2 else outputs, targets.long()
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.class_figures import Classes
         from assay.task.figures.embedding_figures import Embeddings
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
     from assay.task.score import Score
     from assay.task.task_name import TaskName
 
@@ -232,7 +232,7 @@ class Task(ABC):
         return outputs.reshape(outputs.shape[0], -1) if kind == "probabilities" else outputs
 
     @abstractmethod
-    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> PredictionBatch:
+    def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
         """Predictions as a user asks them, with the columns that they have in a table.
 
         Args:
@@ -278,7 +278,7 @@ class Task(ABC):
         del targets, shown, class_names
         return picture
 
-    def legend(self, predictions: Predictions) -> list[tuple[str, bytes]]:
+    def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
         """Names and small PNG files of what pictures of samples show in colours."""
         del predictions
         return []
@@ -334,37 +334,37 @@ class Task(ABC):
         size = int(spec[self.size_key])
         return f"{size} {self.unit[size != 1]}"
 
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         """What judges predictions; the methods that follow ask it."""
         from assay.task.evaluator import Unknown
 
         del predictions
         return Unknown()
 
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """How good predictions are, the headline first, with intervals; none where they cannot be judged."""
         return self.evaluator(predictions).scores(predictions)
 
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """What is to be seen of predictions; none where they cannot be judged."""
         return self.evaluator(predictions).figures(predictions)
 
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """How wrong each prediction is, float `[N]`; NaN where nobody can say."""
         return self.evaluator(predictions).error_scores(predictions)
 
-    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no."""
         return self.evaluator(predictions).is_right(predictions)
 
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         """Whether one answer to all would do as well, a sentence for each thing of which that is so."""
         return self.evaluator(predictions).baseline_warnings(predictions)
 
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """What the model said of a sample, and what was right where that is not the same."""
         return self.evaluator(predictions).predicted_label(predictions, index)
 
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         """By what `error_scores` orders, as a sentence."""
         return self.evaluator(predictions).hardest_caption(predictions)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
     from assay.task.task_name import TaskName
 
 
@@ -114,7 +114,7 @@ class SelfSupervised(FromInputs):
         return None
 
     @override
-    def evaluator(self, predictions: Predictions) -> Evaluator:
+    def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.embedding_figures import Embeddings
 
         return Embeddings()

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from tests.conftest import Train, Trained
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
 
 MLP = ("model=mlp", "optimizer.lr=0.01")
 
 
-def kept(run: Trained) -> Predictions:
+def kept(run: Trained) -> StoredPredictions:
     return predictions_file.read(run.run_dir / predictions_file.FILE)
 
 
-def scores(predictions: Predictions) -> dict[str, float]:
+def scores(predictions: StoredPredictions) -> dict[str, float]:
     """What scikit-learn makes of them."""
     outputs, targets = predictions.outputs, predictions.targets
     assert targets is not None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from assay.task.prediction.prediction_batch import PredictionBatch
+    from assay.task.prediction.predictions import Predictions
 
 SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
 
@@ -83,11 +83,11 @@ class PredictionFile:
                 pa.Table.from_pandas(frame, schema=self._parquet.schema, preserve_index=False)
             )
 
-    def add_files(self, inputs: Sequence[str], found: PredictionBatch) -> list[str]:
+    def add_files(self, inputs: Sequence[str], found: Predictions) -> list[str]:
         """Write a file for each prediction, called as its input; returns their places."""
         return [self._write(Path(name).stem, found, at) for at, name in enumerate(inputs)]
 
-    def _write(self, stem: str, found: PredictionBatch, at: int) -> str:
+    def _write(self, stem: str, found: Predictions, at: int) -> str:
         name, number = f"{stem}{found.file_suffix}", 1
         while name.casefold() in self._names:  # which some file systems hold for the same
             number += 1

@@ -17,7 +17,7 @@ from assay.errors import AssayError, ConfigError
 from assay.quoting import counted, to_utf8
 from assay.run.predict.inputs import blocks
 from assay.run.predict.output_file import check_name, writing
-from assay.task.prediction.prediction_batch import MOST_COLUMNS
+from assay.task.prediction.predictions import MOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -12,14 +12,14 @@ from assay.errors import AssayError, DataError
 from assay.quoting import counted
 from assay.task.answers import typed_by
 from assay.task.generate import Sampling, TextPrediction, TextPredictions, generate
-from assay.task.prediction.prediction_batch import ClassPredictions, ReconstructionPredictions
+from assay.task.prediction.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from assay.run.predict.preprocess import Preprocess
     from assay.task.generate import Codec
-    from assay.task.prediction.prediction_batch import PredictionBatch
-    from assay.task.prediction.predictions import Kind
+    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import Kind
 
 
 @final
@@ -195,7 +195,7 @@ class Predictor(nn.Module):
         probabilities = None if self.task is None else self.task.probabilities(self.loss)
         return outputs if probabilities is None else probabilities(outputs)
 
-    def typed(self, outputs: Tensor) -> PredictionBatch:
+    def typed(self, outputs: Tensor) -> Predictions:
         """Predictions of postprocessed outputs.
 
         Args:

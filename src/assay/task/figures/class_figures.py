@@ -10,7 +10,7 @@ from typing_extensions import override
 from assay.figure.figure import Bars, Figure, Heatmap, Line
 from assay.task.baseline_warnings import class_warnings, label_warnings
 from assay.task.evaluator import Evaluator, class_name, samples_of, targets_of
-from assay.task.prediction.prediction_batch import is_on
+from assay.task.prediction.predictions import is_on
 from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
 
@@ -292,7 +292,7 @@ class Classes(Evaluator):
     """Of one class per sample."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Accuracy, F1 and what goes with them."""
         outputs, targets = predictions.outputs.astype(float), targets_of(predictions)
         said, num_classes = outputs.argmax(1), outputs.shape[1]
@@ -329,7 +329,7 @@ class Classes(Evaluator):
         return bootstrapped(statistic, len(targets))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
         from sklearn.metrics import (
             confusion_matrix,
@@ -368,29 +368,29 @@ class Classes(Evaluator):
         return figures
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         outputs, targets = predictions.outputs, targets_of(predictions)
         of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
         return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         what = "probability" if predictions.kind == "probabilities" else "score"
         more = ", where the loss is highest" if what == "probability" else " beside the one that was said"
         return f"The lowest {what} of the right class first{more}; they may still be right."
 
     @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any]:
+    def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
         right: NDArray[Any] = predictions.outputs.argmax(1) == predictions.targets
         return right
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         said, names = predictions.outputs.argmax(1), predictions.class_names
         return class_warnings(targets_of(predictions), said, names, samples_of(predictions))
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         outputs, targets = predictions.outputs[index], predictions.targets
         label = int(outputs.argmax())
         said = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
@@ -404,7 +404,7 @@ class Labels(Evaluator):
     """Of several labels per sample, each on or off."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """F1, accuracy over all labels, exact matches and AUROC; see `is_on`."""
         said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
         right = said == targets
@@ -430,7 +430,7 @@ class Labels(Evaluator):
         return bootstrapped(statistic, len(targets))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Scores and errors per label, ROC, precision and recall, calibration."""
         from sklearn.metrics import (
             precision_recall_fscore_support,
@@ -461,26 +461,26 @@ class Labels(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         worst: NDArray[Any] = np.abs(predictions.outputs - targets_of(predictions)).max(1)
         return worst
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return "By the label whose probability is furthest from what is right, the furthest first."
 
     @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any]:
+    def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
         right: NDArray[Any] = (is_on(predictions.outputs) == (targets_of(predictions) > 0)).all(1)
         return right
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         said, right = is_on(predictions.outputs), targets_of(predictions) > 0
         return label_warnings(right, said, predictions.class_names, samples_of(predictions))
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         rows = [is_on(predictions.outputs[index])]
         if predictions.targets is not None:
             rows.append(predictions.targets[index] > 0)

@@ -18,7 +18,7 @@ from assay.task.score import bootstrapped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
 
@@ -27,7 +27,7 @@ _MOST_NEIGHBOURS: Final = 10_000
 """Samples up to which each one's nearest neighbour is looked for."""
 
 
-def embedding_figures(predictions: Predictions) -> list[Figure]:
+def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
     """The two directions in which embeddings vary most, by scikit-learn's PCA."""
     from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
 
@@ -53,7 +53,7 @@ def embedding_figures(predictions: Predictions) -> list[Figure]:
 
 
 @functools.lru_cache(maxsize=1)  # asked for of each sample that is shown
-def nearest_neighbours(predictions: Predictions) -> NDArray[Any] | None:
+def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
     """Index of each sample's nearest other sample, int64 `[N]`; None of one sample or of too many."""
     from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # it has no stubs
 
@@ -65,7 +65,7 @@ def nearest_neighbours(predictions: Predictions) -> NDArray[Any] | None:
     return found[:, 0]
 
 
-def _clouds(places: NDArray[Any], predictions: Predictions) -> list[Points]:
+def _clouds(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
     """The most frequent classes have colours of their own."""
     keys, targets = predictions.keys, predictions.targets
     if targets is None:
@@ -92,7 +92,7 @@ _NUM_BINS: Final = 24
 _QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
 
 
-def _errors(predictions: Predictions) -> NDArray[np.float64]:
+def _errors(predictions: StoredPredictions) -> NDArray[np.float64]:
     errors = predictions.outputs[:, 0].astype(float)
     finite: NDArray[np.float64] = errors[np.isfinite(errors)]
     return finite
@@ -103,7 +103,7 @@ class Embeddings(Evaluator):
     """Of vectors, judged by the class of each one's nearest neighbour."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """How often the nearest other sample is of the same class; of very many samples nothing."""
         found = self.is_right(predictions)
         if found is None:
@@ -112,26 +112,26 @@ class Embeddings(Evaluator):
         return bootstrapped(lambda weights: {"recall@1": float(weights @ right / weights.sum())}, len(right))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         return embedding_figures(predictions)
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         right = self.is_right(predictions)
         unknown = np.full(len(predictions.outputs), np.nan)
         return unknown if right is None else np.where(right, np.nan, 1.0)
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return "Those whose nearest neighbour is of another class."
 
     @override
-    def is_right(self, predictions: Predictions) -> NDArray[Any] | None:
+    def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         targets, nearest = predictions.targets, nearest_neighbours(predictions)
         return None if targets is None or nearest is None else targets[nearest] == targets
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         targets, nearest = predictions.targets, nearest_neighbours(predictions)
         if targets is None or nearest is None:
             return []
@@ -141,7 +141,7 @@ class Embeddings(Evaluator):
         )
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         targets, nearest = predictions.targets, nearest_neighbours(predictions)
         if targets is None:
             return ""
@@ -155,7 +155,7 @@ class Reconstructions(Evaluator):
     """Of the errors of reconstructions, and their latent vectors."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """The mean error of the samples, and the error below which half and 95 % of them lie."""
         errors = _errors(predictions)
         if not len(errors):
@@ -171,7 +171,7 @@ class Reconstructions(Evaluator):
         return bootstrapped(statistic, len(errors))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """How the errors are distributed, and the latent vectors, projected."""
         errors = _errors(predictions)
         figures = []
@@ -198,16 +198,16 @@ class Reconstructions(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         error = predictions.outputs[:, 0].astype(float)
         error_scores: NDArray[Any] = np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max)
         return error_scores
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return "The largest error first. Left what was given, right what came back."
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         targets, error = predictions.targets, f"error {number_text(predictions.outputs[index, 0])}"
         return error if targets is None else f"{error}; is {class_name(predictions, int(targets[index]))}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
 _MOST_BARS: Final = 30
@@ -38,7 +38,7 @@ class Masks(Evaluator):
     """Of the confusions of the pixels of each picture."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Mean IoU and Dice over the classes that masks or predictions have, and the accuracy of pixels."""
         confusions = predictions.outputs.astype(float)
         num_classes = len(predictions.class_names)
@@ -57,7 +57,7 @@ class Masks(Evaluator):
         return bootstrapped(statistic, len(confusions))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """IoU of each class, and what is taken for what."""
         names = predictions.class_names
         matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
@@ -85,7 +85,7 @@ class Masks(Evaluator):
         return [bars, *confusion_figures(matrix, names, "pixels")]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """1 - mean IoU of each sample, over the classes that its mask or the prediction has."""
         iou = _iou_of_each(predictions.outputs, len(predictions.class_names))
         there = np.isfinite(iou)
@@ -94,14 +94,14 @@ class Masks(Evaluator):
         return 1 - mean
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return (
             "The lowest mean IoU of a picture first. On the left the picture, in the middle its mask, on the "
             "right the predicted one; what is left out is white."
         )
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         names, num_samples = predictions.class_names, len(predictions.keys)
         matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
         samples = f"the pixels of {samples_of(predictions)}"
@@ -109,7 +109,7 @@ class Masks(Evaluator):
         return count_warnings(are, claimed, hits, names, samples, num_independent=num_samples)
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """Mean IoU of a sample, and the classes that it is lowest for."""
         iou = _iou_of_each(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
         there = np.flatnonzero(np.isfinite(iou))

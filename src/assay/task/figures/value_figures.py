@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
 
@@ -28,7 +28,7 @@ _MOST_TARGETS: Final = 4
 _NUM_BINS: Final = 24
 
 
-def _target_names(predictions: Predictions) -> tuple[str, ...]:
+def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
     """Names of the targets, or numbers where they have none."""
     num_targets = predictions.outputs.shape[1]
     if predictions.class_names:
@@ -87,7 +87,7 @@ def _of_target(
     ]
 
 
-def _pair(predictions: Predictions) -> tuple[NDArray[Any], NDArray[Any]]:
+def _pair(predictions: StoredPredictions) -> tuple[NDArray[Any], NDArray[Any]]:
     return predictions.outputs.astype(float), targets_of(predictions).astype(float)
 
 
@@ -96,7 +96,7 @@ class Values(Evaluator):
     """Of one or more numbers per sample."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """R², MAE and RMSE of each target; of several targets the mean R² first."""
         said, right = _pair(predictions)
         names = _target_names(predictions)
@@ -120,7 +120,7 @@ class Values(Evaluator):
         return bootstrapped(statistic, len(right))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Predicted against true, and the residuals, of each target."""
         said, right = _pair(predictions)
         names = _target_names(predictions)
@@ -134,7 +134,7 @@ class Values(Evaluator):
         return figures
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         outputs, targets = _pair(predictions)
         error = np.abs(outputs - targets)
         if targets.shape[1] > 1:  # in deviations, for their units may differ
@@ -145,17 +145,17 @@ class Values(Evaluator):
         return error_scores
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         several = ", of any target in its standard deviations" if predictions.outputs.shape[1] > 1 else ""
         return f"The largest absolute error first{several}."
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         names, samples = _target_names(predictions), samples_of(predictions)
         return value_warnings(targets_of(predictions), predictions.outputs, names, samples)
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         names, outputs, targets = _target_names(predictions), predictions.outputs[index], predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
@@ -170,7 +170,7 @@ class Tokens(Evaluator):
     """Of the surprisal of each token."""
 
     @override
-    def scores(self, predictions: Predictions) -> list[Score]:
+    def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Intervals are over windows: the tokens of one depend on each other."""
         bits = predictions.outputs.mean(1, dtype=float)
 
@@ -181,7 +181,7 @@ class Tokens(Evaluator):
         return bootstrapped(statistic, len(bits))
 
     @override
-    def figures(self, predictions: Predictions) -> list[Figure]:
+    def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """How surprising tokens are, and how much that falls with the tokens that were seen before."""
         bits = predictions.outputs.astype(float)
         by_position = bits.mean(0)
@@ -209,18 +209,18 @@ class Tokens(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: Predictions) -> NDArray[Any]:
+    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         error_scores: NDArray[Any] = predictions.outputs.mean(1, dtype=float)
         return error_scores
 
     @override
-    def hardest_caption(self, predictions: Predictions) -> str:
+    def hardest_caption(self, predictions: StoredPredictions) -> str:
         return "The highest mean surprisal first."
 
     @override
-    def baseline_warnings(self, predictions: Predictions) -> list[str]:
+    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         return token_warnings(predictions.outputs, targets_of(predictions), samples_of(predictions))
 
     @override
-    def predicted_label(self, predictions: Predictions, index: int) -> str:
+    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         return f"{float(predictions.outputs[index].mean()):.2f} bits per token"

@@ -11,14 +11,14 @@ import numpy as np
 from PIL import Image
 from typing_extensions import override
 
-from assay.task.prediction.prediction_batch import MOST_COLUMNS, PredictionBatch, probabilities_of
+from assay.task.prediction.predictions import MOST_COLUMNS, Predictions, probabilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import Kind
+    from assay.task.prediction.stored_predictions import Kind
 
 
 _ALPHA: Final = 0.6
@@ -81,7 +81,7 @@ _MOST_SAID = 3
 
 @final
 @dataclass(frozen=True, eq=False)
-class MaskPredictions(PredictionBatch):
+class MaskPredictions(Predictions):
     """The classes of the pixels of N pictures, or of one: `mask`, `shares`, `png`.
 
     Attributes:

@@ -1,97 +1,401 @@
+"""What a model says of new samples: a class per kind of prediction, of one sample or of several."""
+
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+from typing_extensions import override
+
+from assay.quoting import number_text
+from assay.task.heads import heads_of
+from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
-    from assay.task.task_name import TaskName
+    from assay.task.prediction.stored_predictions import Kind
 
-Kind = Literal[
-    "probabilities", "values", "embeddings", "scores", "confusions", "surprisals", "reconstructions"
-]
-"""What outputs are; `scores` are of a loss that says no probabilities, `confusions` are counts of pixels,
-`surprisals` bits of each token."""
-KINDS: tuple[str, ...] = get_args(Kind)
-_TARGETS: Final[Mapping[str, tuple[Any, int]]] = {
-    "multiclass": (np.int64, 1),
-    "binary": (np.int64, 1),
-    "multilabel": (np.int8, 2),
-    "regression": (np.float32, 2),
-}
-"""Type and dimensions, where no other ones are right."""
+MOST_COLUMNS = 100
+"""Classes or labels of which a table has a column each."""
+_SHOWN = 10
+
+
+class Predictions(ABC):
+    """Predictions of several samples, or of one: indexed by a number it is the same of that sample.
+
+    Each is a frozen dataclass whose first field is an array over the samples, `[N, …]`, or that of one,
+    `[…]`; the others hold for all samples.
+
+    Attributes:
+        file_suffix: Of the files that predictions are written to beside a table; empty for none.
+        sample_ndim: Dimensions of the array of one sample.
+    """
+
+    file_suffix: ClassVar[str] = ""
+    sample_ndim: ClassVar[int] = 1
+
+    @property
+    def outputs(self) -> NDArray[np.float32]:
+        """All of them, `[N, …]`."""
+        outputs: NDArray[np.float32] = next(iter(vars(self).values()))
+        return outputs
+
+    @abstractmethod
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        """What a table of the predictions has: N values by the name of a column.
+
+        Args:
+            top_k: Of classes, how many to name.
+        """
+
+    @abstractmethod
+    def in_words(self) -> str:
+        """What is said of one sample."""
+
+    def resized(self, sizes: Sequence[tuple[int, int]]) -> Predictions:
+        """The same for pictures of other sizes; only masks know a difference.
+
+        Args:
+            sizes: Height and width of each picture as it was given.
+        """
+        del sizes
+        return self
+
+    def file_of(self, index: int) -> bytes:
+        """Contents of the file of a prediction, where there is a `file_suffix`.
+
+        Args:
+            index: Which.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no files of number {index}")
+
+    def to_frame(self, top_k: int = 3) -> pd.DataFrame:
+        """A table of one row per sample.
+
+        Args:
+            top_k: As for `columns`.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(dict(self.columns(top_k)))
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Any:
+        if self.outputs.ndim == self.sample_ndim:
+            raise TypeError("this is the prediction of one sample, which has no index")
+        kind: Any = type(self)
+        return kind(self.outputs[index], *list(vars(self).values())[1:])
+
+    def __str__(self) -> str:
+        if self.outputs.ndim == self.sample_ndim:
+            return printable(self.in_words())
+        rows = [f"{row}  {one}" for row, one in enumerate(self[:_SHOWN])]
+        more = [f"… {len(self):,} in all"] if len(self) > _SHOWN else []
+        return "\n".join([*rows, *more]) or "no predictions"
+
+
+def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
+    """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
+    return probabilities > 0.5
+
+
+def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
+    """The scores, where they are probabilities."""
+    if kind != "probabilities":
+        raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
+    return scores
+
+
+def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
+    if len(names) > MOST_COLUMNS:
+        return {}
+    return {f"{word} {name}": scores[:, at] for at, name in enumerate(names)}
+
+
+def _listed(pairs: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {score:.4f}" for name, score in pairs)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a model said of N samples and what was right.
+class ClassPredictions(Predictions):
+    """Classes of N samples, or of one: `index`, `label`, `probability`.
 
     Attributes:
-        task: What was learnt.
-        kind: What `outputs` are.
-        keys: Which sample, N of them: a path within the data's folder, or the row in its source, as text.
-        outputs: float32 `[N, C]` of multiclass and, with C = 2, of binary (one logit becomes two columns),
-            `[N, L]` of multilabel, `[N, T]` of regression in the targets' own unit; embeddings `[N, D]`; of
-            other tasks what `Task.kept` makes of them.
-        targets: int64 `[N]` of classes, int8 `[N, L]` of labels, float32 `[N, T]` of a regression, of other
-            tasks any of these; None where they are not known.
-        class_names: Of classes, labels or the targets of a regression; may be empty for the last.
-        subset: `test`, `val` or `train`.
-        num_evaluated: Samples that were evaluated, where these are a random choice of them; 0: these are all.
-
-    Raises:
-        ValueError: Shapes or types do not go together.
+        scores: Float32 `[N, C]` or `[C]`: probabilities, or where the run's loss says none, what the model
+            returned.
+        class_names: C of them.
+        kind: `probabilities`, or `scores`.
+        threshold: Of two classes, the probability from which on it is the second one.
     """
 
-    task: TaskName
-    kind: Kind
-    keys: tuple[str, ...]
-    outputs: NDArray[np.float32]
-    targets: NDArray[Any] | None
+    scores: NDArray[np.float32]
     class_names: tuple[str, ...]
-    subset: str = "test"
-    num_evaluated: int = 0
+    kind: Kind = "probabilities"
+    threshold: float = 0.5
 
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind={self.kind!r}: one of {', '.join(KINDS)} was expected")
-        if self.outputs.ndim != 2 or self.outputs.dtype != np.float32:
-            raise ValueError(
-                f"outputs are {self.outputs.dtype} {list(self.outputs.shape)}; float32 [N, …] was expected"
-            )
-        if len(self.keys) != len(self.outputs):
-            raise ValueError(f"there are {len(self.keys)} keys for outputs of {len(self.outputs)} samples")
-        num_outputs, num_names = self.outputs.shape[1], len(self.class_names)
-        compared = self.kind in ("probabilities", "values")
-        if compared and num_names not in (0, num_outputs):
-            raise ValueError(f"there are {num_names} class names for {num_outputs} outputs")
-        if self.kind == "confusions" and num_outputs != num_names**2:
-            raise ValueError(f"there are {num_outputs} outputs for confusions of {num_names} classes")
-        if self.num_evaluated and self.num_evaluated < len(self.keys):
-            raise ValueError(f"{len(self.keys)} of {self.num_evaluated} samples cannot be")
-        if self.targets is not None:
-            self._check_targets(self.targets, num_names or (num_outputs if compared else 0), compared)
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """Of the class with the highest score, or by the threshold."""
+        if self.scores.shape[-1] == 2 and self.kind == "probabilities" and self.threshold != 0.5:
+            return np.asarray(self.scores[..., 1] >= self.threshold, dtype=np.int64)
+        return np.asarray(self.scores.argmax(-1))
 
-    def _check_targets(self, targets: NDArray[Any], num_classes: int, compared: bool) -> None:
-        dtype, ndim = _TARGETS.get(self.task, (targets.dtype, targets.ndim))
-        if targets.dtype != dtype or targets.ndim != ndim or len(targets) != len(self.keys):
-            wanted = f"{np.dtype(dtype)} [{', '.join(['N', 'L'][:ndim])}]"
-            raise ValueError(
-                f"targets of {len(self.keys)} samples of a {self.task} task are {targets.dtype} "
-                f"{list(targets.shape)}; {wanted} was expected"
-            )
-        if self.task in _TARGETS and ndim == 2 and compared and targets.shape[1] != self.outputs.shape[1]:
-            raise ValueError(f"there are {targets.shape[1]} targets for {self.outputs.shape[1]} outputs")
-        if self.task == "regression" or self.task not in _TARGETS or not targets.size:
-            return
-        highest = 1 if ndim == 2 else num_classes - 1
-        if targets.min() < 0 or (num_classes and targets.max() > highest):
-            raise ValueError(
-                f"targets go from {targets.min()} to {targets.max()}; 0 to {highest} was expected"
-            )
+    @property
+    def labels(self) -> list[str]:
+        """Name of that class, N of them."""
+        return [self.class_names[index] for index in self.indices]
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """As `scores`."""
+        return probabilities_of(self.scores, self.kind)
+
+    @property
+    def index(self) -> int:
+        """Of the class of one sample."""
+        return int(self.indices)
+
+    @property
+    def label(self) -> str:
+        """Name of the class of one sample."""
+        return self.class_names[self.index]
+
+    @property
+    def probability(self) -> float:
+        """Of the class of one sample."""
+        return float(self.probabilities[self.index])
+
+    def top_k(self, k: int = 3) -> list[Any]:
+        """The k most likely classes, each with its score; of several samples a list of these."""
+        if self.scores.ndim > 1:
+            return [one.top_k(k) for one in self]
+        best = np.argsort(-self.scores, kind="stable")[:k]
+        return [(self.class_names[index], float(self.scores[index])) for index in best]
+
+    @override
+    def in_words(self) -> str:
+        return _listed(self.top_k())
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        word = "probability" if self.kind == "probabilities" else "score"
+        names = np.asarray(self.class_names, dtype=object)
+        ranked = self.scores.copy()
+        ranked[np.arange(len(ranked)), self.indices] = np.inf
+        best = np.argsort(-ranked, axis=1, kind="stable")[:, : max(1, top_k)]
+        found: dict[str, Any] = {}
+        for place in range(best.shape[1]):
+            label, score = ("prediction", word) if not place else (f"top_{place + 1}", f"{word}_{place + 1}")
+            found[label] = names[best[:, place]]
+            found[score] = np.take_along_axis(self.scores, best[:, place : place + 1], 1)[:, 0]
+        return found | _each(word, self.class_names, self.scores)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LabelPredictions(Predictions):
+    """Labels of N samples, or of one.
+
+    Attributes:
+        scores: Float32 `[N, L]` or `[L]`: the probability of each label, or where the run's loss says none,
+            what the model returned.
+        class_names: L of them, of labels.
+        kind: `probabilities`, or `scores`.
+    """
+
+    scores: NDArray[np.float32]
+    class_names: tuple[str, ...]
+    kind: Kind = "probabilities"
+
+    @property
+    def labels(self) -> Any:
+        """Names of the labels with a probability above 0.5, a tuple for each sample."""
+        if self.scores.ndim > 1:
+            return [one.labels for one in self]
+        return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """As `scores`."""
+        return probabilities_of(self.scores, self.kind)
+
+    @override
+    def in_words(self) -> str:
+        return _listed(zip(self.class_names, self.scores, strict=True))
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        if self.kind != "probabilities":
+            return _each("score", self.class_names, self.scores)
+        said = {"prediction": [";".join(labels) for labels in self.labels]}
+        return said | _each("probability", self.class_names, self.scores)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ValuePredictions(Predictions):
+    """Targets of N samples, or of one, in their own unit.
+
+    Attributes:
+        values: Float32 `[N, T]` or `[T]`.
+        names: T of them, of targets.
+    """
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...]
+
+    @property
+    def value(self) -> float:
+        """Of the only target of one sample."""
+        return float(self.values.item())
+
+    def __float__(self) -> float:
+        return self.value
+
+    @override
+    def in_words(self) -> str:
+        pairs = zip(self.names, self.values, strict=True)
+        return ", ".join(f"{name} {number_text(value, 6)}" for name, value in pairs)
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        if len(self.names) == 1:
+            return {"prediction": self.values[:, 0]}
+        return {f"prediction_{name}": self.values[:, at] for at, name in enumerate(self.names)}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EmbeddingPredictions(Predictions):
+    """Where a model puts N samples, or one.
+
+    Attributes:
+        vectors: Float32 `[N, D]` or `[D]`.
+    """
+
+    vectors: NDArray[np.float32]
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """Of one sample."""
+        return self.vectors
+
+    @override
+    def in_words(self) -> str:
+        return str(self.vectors)
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        return {f"embedding_{at}": self.vectors[:, at] for at in range(self.vectors.shape[1])}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReconstructionPredictions(Predictions):
+    """What a model makes of N samples, or of one, of which it keeps only the latent vector.
+
+    Attributes:
+        rows: Float32 `[N, 1 + L + D]` or `[1 + L + D]`: error, latent vector, flattened reconstruction.
+        shape: Of one sample, D values in all.
+    """
+
+    rows: NDArray[np.float32]
+    shape: tuple[int, ...]
+
+    @property
+    def errors(self) -> Any:
+        """Mean squared difference to the sample, both normalised as the model sees them."""
+        return self.rows[..., 0]
+
+    @property
+    def latents(self) -> NDArray[np.float32]:
+        """Float32 `[N, L]`; empty of a model without an `encode`."""
+        return self.rows[..., 1 : self.rows.shape[-1] - math.prod(self.shape)]
+
+    @property
+    def reconstructions(self) -> NDArray[np.float32]:
+        """Float32 `[N, *shape]`, in the sample's own unit, bytes as 0 to 1."""
+        flat = self.rows[..., self.rows.shape[-1] - math.prod(self.shape) :]
+        return flat.reshape(*flat.shape[:-1], *self.shape)
+
+    @property
+    def error(self) -> float:
+        """Of one sample."""
+        return float(self.errors)
+
+    @property
+    def latent(self) -> NDArray[np.float32]:
+        """Of one sample."""
+        return self.latents
+
+    @property
+    def reconstruction(self) -> NDArray[np.float32]:
+        """Of one sample."""
+        return self.reconstructions
+
+    @override
+    def in_words(self) -> str:
+        return f"error {number_text(self.error, 6)}"
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        latents = {f"latent_{at}": column for at, column in enumerate(self.latents.T)}
+        return {"reconstruction_error": self.errors} | latents
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MultitaskPredictions(Predictions):
+    """All targets of N samples, or of one; indexed by its name, the predictions of one target.
+
+    Attributes:
+        values: Float32 `[N, all outputs]`: probabilities of classes, numbers in their own unit.
+        names: One per output, `target=class` or `target`.
+    """
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...]
+
+    def of(self, target: str) -> ClassPredictions | ValuePredictions:
+        """Predictions of one target."""
+        return self._by_target()[target]
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        return self.of(index) if isinstance(index, str) else super().__getitem__(index)
+
+    @override
+    def in_words(self) -> str:
+        return "; ".join(
+            f"{name}: {one.in_words()}" if isinstance(one, ClassPredictions) else one.in_words()
+            for name, one in self._by_target().items()
+        )
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        return {
+            name if column == "prediction" else f"{name} {column}": values
+            for name, several in self._by_target().items()
+            for column, values in several.columns(top_k).items()
+        }
+
+    def _by_target(self) -> dict[str, ClassPredictions | ValuePredictions]:
+        return {
+            head.name: ClassPredictions(head.of(self.values), head.class_names)
+            if head.class_names
+            else ValuePredictions(head.of(self.values), (head.name,))
+            for head in heads_of(self.names)
+        }
