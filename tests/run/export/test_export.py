@@ -225,7 +225,7 @@ def test_data_that_is_gone_or_another_one(houses_run: Trained, tmp_path: Path) -
     path = Path(houses_run.config.data.source.path)
     kept = shutil.copy(path, tmp_path / "kept.csv")
     try:
-        path.write_text("".join(path.open(encoding="utf-8").readlines()[:300]), encoding="utf-8")
+        path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:300]), "utf-8")
         exported = export(houses_run.run_dir, "onnx", out=tmp_path / "changed")
         assert exported.notes == ("the data is not what the run was trained on: its SHA-256 differs",)
         assert exported.subset == "test"
