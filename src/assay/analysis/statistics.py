@@ -123,7 +123,7 @@ LEAST: Final = 10
 def importance(
     configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
 ) -> tuple[list[tuple[str, float]], str]:
-    """Each parameter's permutation importance for a random forest, as a share of the score's variance."""
+    """Each parameter's permutation importance for a random forest, as a share of their sum."""
     import numpy as np
     import pandas as pd
     from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
@@ -150,11 +150,12 @@ def importance(
         )
         drops += measured.importances_mean * len(unseen)
     variance = float(np.var(target)) * len(target)
-    if unexplained >= variance:
+    drops = np.maximum(drops, 0)
+    if unexplained >= variance or not drops.any():
         return [], "A random forest cannot predict the score of configurations it was not trained on."
-    shares = (max(0.0, float(drop / variance)) for drop in drops)
+    shares = (drops / drops.sum()).tolist()
     message = (
-        f"Permutation importance of a random forest on {len(target)} configurations, five folds; the forest "
-        f"explains {100 * (1 - unexplained / variance):.0f} % of the variance."
+        f"Relative permutation importance of a random forest on {len(target)} configurations; on held-out ones "
+        f"it explains {100 * (1 - unexplained / variance):.0f} % of the variance."
     )
     return sorted(zip(table.columns, shares, strict=True), key=lambda share: (-share[1], share[0])), message

@@ -83,9 +83,12 @@ def parameter_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[l
         order = [key for key, _ in shares]
         columns.sort(key=lambda column: order.index(column.key))
         bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
-        label = f"share of the variance of {aim.name}"
         title = "Importance of parameters"
-        figures.append(Figure("importance", title, (bars,), y_label=label, shares="y", caption=message))
+        figures.append(
+            Figure(
+                "importance", title, (bars,), y_label="share of the importance", shares="y", caption=message
+            )
+        )
     if len(columns) > _MOST:
         notes.append(f"The first {_MOST} of {len(columns)} parameters.")
     figures += [_slice(column, scored, aim, number) for number, column in enumerate(columns[:_MOST], 1)]
