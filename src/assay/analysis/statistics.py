@@ -155,7 +155,7 @@ def importance(
         return [], "A random forest cannot predict the score of configurations it was not trained on."
     shares = (drops / drops.sum()).tolist()
     message = (
-        f"Relative permutation importance of a random forest on {len(target)} configurations; on held-out ones "
-        f"it explains {100 * (1 - unexplained / variance):.0f} % of the variance."
+        f"Relative permutation importance of a random forest on {len(target)} configurations; "
+        f"on held-out ones it explains {100 * (1 - unexplained / variance):.0f} % of the variance."
     )
     return sorted(zip(table.columns, shares, strict=True), key=lambda share: (-share[1], share[0])), message
