@@ -419,16 +419,6 @@ def test_a_container_leaves_what_it_has_not_used(cgroup: Path) -> None:
     assert device_memory(CPU) == 5_000_000
 
 
-def test_a_container_of_version_1_leaves_what_it_has_not_used(cgroup: Path) -> None:
-    (cgroup / "memory").mkdir()
-    (cgroup / "memory" / "memory.limit_in_bytes").write_text("5000000\n")
-    (cgroup / "memory" / "memory.usage_in_bytes").write_text("2000000\n")
-    assert free_memory() == 3_000_000
-    assert device_memory(CPU) == 5_000_000
-    (cgroup / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")  # for none
-    assert 0 < free_memory() <= device_memory(CPU) == TOTAL
-
-
 @pytest.mark.parametrize("most", ["max", str(TOTAL * 10), "?", None])
 def test_without_a_limit_it_is_the_machine(cgroup: Path, most: str | None) -> None:
     if most is not None:

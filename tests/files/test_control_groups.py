@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 V2 = "0::/user.slice/job\n"
-V1 = "9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n"
 
 
 @pytest.mark.parametrize(
@@ -20,9 +19,7 @@ V1 = "9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n"
     [
         (V2, {"cgroup/user.slice/job/memory.events": "low 0\noom 2\noom_kill 1\n"}, 1),
         (V2, {"cgroup/memory.events": "oom 5\noom_kill 4\n"}, 4),
-        (V1, {"cgroup/memory/docker/abc/memory.oom_control": "under_oom 0\noom_kill 3\n"}, 3),
-        (V1, {"cgroup/memory/memory.oom_control": "oom_kill 2\n", "proc/vmstat": "oom_kill 9\n"}, 2),
-        (V1, {"proc/vmstat": "nr_free_pages 12\noom_kill 9\n"}, 9),
+        (V2, {"proc/vmstat": "nr_free_pages 12\noom_kill 9\n"}, 9),
         (None, {"proc/vmstat": "oom_kill 8\n"}, 8),
         (None, {}, 0),
     ],
@@ -37,26 +34,13 @@ def test_counters(cgroup: str | None, files: dict[str, str], expected: int, tmp_
     assert kills(tmp_path / "cgroup", tmp_path / "proc") == expected
 
 
-@pytest.mark.parametrize(
-    ("cgroup", "folder", "names"),
-    [
-        ("0::/slurm/job_7/step_0\n", "slurm/job_7", ("memory.max", "memory.current")),
-        (
-            "4:cpu,memory:/slurm/job_7/step_0\n0::/\n",
-            "memory/slurm/job_7",
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ),
-    ],
-)
-def test_a_limit_of_a_group_around_this_one(
-    cgroup: str, folder: str, names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_limit_of_a_group_around_this_one(tmp_path: Path) -> None:
     (tmp_path / "proc" / "self").mkdir(parents=True)
-    (tmp_path / "proc" / "self" / "cgroup").write_text(cgroup, encoding="utf-8")
+    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/slurm/job_7/step_0\n", encoding="utf-8")
     for below, number in (("", 70), ("/step_0", 90)):
-        place = tmp_path / "cgroup" / f"{folder}{below}"
+        place = tmp_path / "cgroup" / f"slurm/job_7{below}"
         place.mkdir(parents=True)
-        for name, value in zip(names, (number, 30), strict=True):
+        for name, value in (("memory.max", number), ("memory.current", 30)):
             (place / name).write_text(f"{value}\n", encoding="utf-8")
     (tmp_path / "cgroup" / "memory.max").write_text("max\n", encoding="utf-8")
     assert sorted(memory_limits(tmp_path / "cgroup", tmp_path / "proc")) == [(70, 30), (90, 30)]

@@ -13,16 +13,11 @@ if TYPE_CHECKING:
 
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _CGROUPS = Path("/sys/fs/cgroup")
-_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
-"""Of a limit and of what is used, in version 2 and 1."""
 
 
 def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
     """Processes killed so far: those of this process's control group, or of the whole machine without one."""
-    counters = [
-        folder / name for folder in _groups(cgroups, proc) for name in ("memory.events", "memory.oom_control")
-    ]
-    for path in (*counters, proc / "vmstat"):
+    for path in (*(folder / "memory.events" for folder in _groups(cgroups, proc)), proc / "vmstat"):
         try:
             match = _COUNT.search(path.read_text(encoding="utf-8"))
         except OSError:
@@ -35,22 +30,20 @@ def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
 def memory_limits(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> Iterator[tuple[int, int]]:
     """Bytes that each group of this process may take, and has taken."""
     for folder in _groups(cgroups, proc):
-        for names in _FILES:
-            with suppress(OSError, ValueError):  # without a limit it says max
-                limit, used = (int((folder / name).read_text(encoding="ascii")) for name in names)
-                yield limit, used
+        with suppress(OSError, ValueError):  # without a limit it says max
+            limit, used = (
+                int((folder / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current")
+            )
+            yield limit, used
 
 
 @functools.cache
 def _groups(cgroups: Path, proc: Path) -> list[Path]:
-    """This process's group and those around it, in version 2 and 1; a container may see it as the root."""
+    """This process's group and those around it (version 2); a container may see it as the root."""
     folders: list[Path] = []
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            root = cgroups / "memory" if controllers else cgroups
-            if not controllers or "memory" in controllers.split(","):
-                folder = root / path.strip("/")
-                folders += [folder, *folder.parents[: len(folder.parts) - len(root.parts)]]
-    return [*folders, cgroups, cgroups / "memory"]
+            if line.startswith("0::"):
+                folder = cgroups / line.removeprefix("0::").strip("/")
+                folders += [folder, *folder.parents[: len(folder.parts) - len(cgroups.parts)]]
+    return [*folders, cgroups]
