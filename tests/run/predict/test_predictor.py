@@ -119,7 +119,7 @@ def test_one_logit_is_two_probabilities(yes_no_run: Trained) -> None:
         ([[1], [2, 3]], "cannot become an array"),
         ([], "shape"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_what_is_something_else_is_refused(photo_run: Trained, raw: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
