@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
-from scipy.special import softmax  # type: ignore[import-untyped]  # ships no types
+from scipy.special import expit, softmax  # type: ignore[import-untyped]  # ships no types
 
 import assay
 from assay.errors import AssayError
@@ -139,6 +139,44 @@ def test_pictures_of_any_size_by_a_network_of_convolutions(pictures_run: Trained
     assert sizes == ["batch", 3, "height", "width"]
     larger = np.repeat(np.repeat(data.inputs[rows[:5]].numpy(), 3, axis=2), 2, axis=3)
     assert (onnx_outputs(exported.path, {"inputs": larger}).argmax(1) == found[:5].argmax(1)).all()
+
+
+def both_classes(logit: NDArray[np.float32]) -> NDArray[np.float32]:
+    yes: NDArray[np.float32] = expit(logit[:, 0])
+    return np.stack([1 - yes, yes], 1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected", "name"),
+    [
+        pytest.param(["experiment=breast_cancer_binary"], both_classes, "probabilities", id="binary"),
+        pytest.param(
+            [
+                *("data=synthetic", "data.source.task=multilabel", "data.source.num_classes=4"),
+                *("data.source.input_shape=[6]", "data.source.num_samples=400", "data.source.dtype=float32"),
+                *("metrics=multilabel", "loss=bce_with_logits", "model=mlp"),
+            ],
+            expit,
+            "probabilities",
+            id="labels",
+        ),
+        pytest.param(
+            ["experiment=digits_embedding", "trainer.limit_train_batches=2", "model.widths=[8,8]"],
+            lambda outputs: outputs,
+            "embeddings",
+            id="embeddings",
+        ),
+    ],
+)
+def test_what_outputs_become(
+    typed: list[str], expected: Any, name: str, train: Train, tmp_path: Path
+) -> None:
+    run = train(*typed, *SHORT)
+    exported = export(run.run_dir, "onnx", out=tmp_path)
+    data, rows = held_out(run)
+    found = onnx_outputs(exported.path, {"inputs": data.inputs[rows].numpy()})
+    np.testing.assert_allclose(found, expected(trained_outputs(run)), atol=1e-4)
+    assert exported.description["output"]["name"] == name
 
 
 def test_rows_of_a_table_with_gaps_and_new_categories(
