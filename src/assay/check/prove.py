@@ -212,22 +212,22 @@ class Prover:
         if step is not None:
             check_outputs(config, loss, step.outputs)
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
+        notes = [
+            *notes_on_length(config),
+            *notes_on_pictures(config),
+            *notes_on_model(config, finetune, model),
+        ]
+        warned = [*doubts, *warned, *followed.warnings(), *unfinished(config, length), *out_of_reach(config)]
         return {
             **_count(model),
-            "notes": [
-                *(*notes_on_length(config), *notes_on_pictures(config)),
-                *notes_on_model(config, finetune, model),
-            ],
+            "notes": notes,
             "step": step,
             "unproven": unproven,
             "scores": scores(config, trial.names),
             "directions": self._once("ways", [nodes["metrics"], data], lambda: known_directions(config)),
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
-            "warnings": [
-                *(*doubts, *warned, *followed.warnings()),
-                *(*unfinished(config, length), *out_of_reach(config)),
-            ],
+            "warnings": warned,
         }
 
     def _own_module(
