@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from contextlib import chdir
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
+from tests.mounting import mount, mounted
 
 import assay
 from assay.errors import AssayError, ConfigError, DataError
@@ -213,6 +215,21 @@ def test_a_run_that_is_written_is_left_alone(
     with writing(run_dir), pytest.raises(AssayError, match="still being written"):
         evaluate(run_dir)
     assert RunRecord.load(run_dir).evaluations == []
+
+
+def test_scores_of_a_run_that_cannot_be_written_are_not_kept(digits_run: Trained, tmp_path: Path) -> None:
+    with mounted(folder := tmp_path / "shared", "size=64m") as is_mounted:
+        run_dir = shutil.copytree(digits_run.run_dir, folder / "run")
+        if is_mounted:
+            assert mount("-o", "remount,ro", str(folder))
+        else:
+            run_dir.chmod(0o555)
+        if os.access(run_dir, os.W_OK):
+            pytest.skip("the superuser can write everywhere, and cannot mount")
+        found = evaluate(run_dir)
+        assert found.metrics == stage(digits_run.result.metrics, "test")
+        assert found.notes == [f"the scores are not kept: {run_dir} cannot be written"]
+        assert RunRecord.load(run_dir).evaluations == []
 
 
 def test_a_table_needs_its_encoder(flower_run: Trained, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -208,10 +209,14 @@ def evaluate(
     other = change_data(config, overrides, config_dir)
     of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
     check_links(run_dir)
-    with writing(run_dir), quiet(), threads_of(record), of_config:
+    is_writable = os.access(run_dir, os.W_OK)
+    with writing(run_dir) if is_writable else nullcontext(), quiet(), threads_of(record), of_config:
         found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
         found = replace(found, overrides=list(overrides), notes=[*ended, *found.notes])
-        return _kept(found, predictions)
+        if is_writable:
+            return _kept(found, predictions)
+        note = f"the scores are not kept: {run_dir} cannot be written"
+        return replace(found, notes=[*found.notes, note])
 
 
 def _test(
