@@ -1,4 +1,4 @@
-"""A file system of its own for a test: a small one, or one that cannot be written to."""
+"""File systems that are small, full or read-only."""
 
 from __future__ import annotations
 
@@ -40,3 +40,16 @@ def mount(*words: str) -> bool:
     """
     command = [str(shutil.which("mount")), *words]
     return not subprocess.run(command, capture_output=True, check=False).returncode
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file of this process may become larger; the system refuses, as it does on a full disk."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from assay.cli.app import main
 from assay.record.log_file import log_file
-from assay.terminal import Console, make_printable, printable
+from assay.terminal import Console, escape_markdown, make_printable, printable
 
 OSC = "\x1b]0;owned\x07"
 CSI = "\x1b[2J\x1b[1A"
@@ -151,3 +151,19 @@ def test_a_terminal_that_is_closed_is_no_error_of_what_is_printed(tmp_path: Path
     (tmp_path / "closed").touch()
     _, status = os.waitpid(process, 0)
     assert os.waitstatus_to_exitcode(status) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", r"a\|b"),
+        ("<script>", "&lt;script&gt;"),
+        ("[x](http://y)", r"\[x\](http://y)"),
+        ("a\n# b", r"a \# b"),
+        ("`code` *bold* $x$", r"\`code\` \*bold\* \$x\$"),
+        ("- a-b +c", r"\- a-b +c"),
+        ("\x1b[31m", r"\\x1b\[31m"),
+    ],
+)
+def test_text_stays_text_in_markdown(text: str, shown: str) -> None:
+    assert escape_markdown(text) == shown

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream, Unfitted
-
-if TYPE_CHECKING:
-    from assay.task.task_name import TaskName
 
 Given = Mapping[str, Samples | Stream | Unfitted]
 
@@ -19,7 +16,7 @@ Given = Mapping[str, Samples | Stream | Unfitted]
 class GivenSource:
     """A source of samples made by the test."""
 
-    def __init__(self, subsets: Given, task: TaskName, class_names: tuple[str, ...]) -> None:
+    def __init__(self, subsets: Given, task: str, class_names: tuple[str, ...]) -> None:
         self.subsets, self.task, self.class_names = subsets, task, class_names
         self.prepared = 0
 

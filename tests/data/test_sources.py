@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from assay.data.data_module import DataModule
-    from assay.task.task_name import TaskName
 
 
 class Own(Dataset[Any]):
@@ -129,7 +128,7 @@ def test_an_attribute_that_divides(data_module: Callable[..., DataModule]) -> No
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize(("task", "num_classes"), [("multiclass", 3), ("binary", 2)])
-def test_classes_can_be_learned(task: TaskName, num_classes: int, dtype: Any) -> None:
+def test_classes_can_be_learned(task: str, num_classes: int, dtype: Any) -> None:
     source = Synthetic(task, 1500, [3, 4, 4], num_classes, dtype=dtype)
     samples = source.read()["all"]
     assert (samples.inputs.shape, samples.inputs.dtype) == ((1500, 3, 4, 4), getattr(torch, dtype))

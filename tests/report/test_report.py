@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pandas
 import pytest
 from PIL import Image
-from tests.file_size import room_for
+from tests.mounting import room_for
 
 from assay.errors import AssayError
 from assay.report.report import report

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 from lightning.pytorch.callbacks import Callback
 from tests.conftest import unchanged_process
-from tests.file_size import room_for
 from tests.interrupting import outcome
+from tests.mounting import room_for
 from typer.testing import CliRunner
 
 from assay.cli.app import app

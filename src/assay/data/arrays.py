@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.task.task_name import TaskName
-
 
 @final
 class Arrays:
@@ -73,7 +71,7 @@ class Arrays:
         val_targets: str | None = None,
         test_inputs: str | None = None,
         test_targets: str | None = None,
-        task: TaskName | Literal["auto"] = "auto",
+        task: str = "auto",
         class_names: Sequence[str] | None = None,
         layout: Literal["NHW", "NHWC"] | None = None,
         dtype: Literal["float32"] | None = None,
@@ -92,9 +90,9 @@ class Arrays:
                 self._names[subset] = (pair[0], pair[1])
         self.input_names = tuple(pair[0] for pair in self._names.values())
         self._root, self.layout, self._dtype = Path(root), layout, dtype
-        self._asked: TaskName | Literal["auto"] = task
+        self._asked: str = task
         self.split_columns: Mapping[str, str] = {}
-        self.task: TaskName = "multiclass"
+        self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = tuple(class_names or ())
 
     def read(self) -> Mapping[str, Samples]:

@@ -13,9 +13,8 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.task.task_name import TaskName
 
-_TASKS: dict[str, TaskName] = {
+_TASKS: dict[str, str] = {
     "breast_cancer": "binary",
     "diabetes": "regression",
     "iris": "multiclass",
@@ -40,7 +39,7 @@ class Bundled:
         self, name: Literal["breast_cancer", "diabetes", "iris", "wine"], also: Sequence[str] = ()
     ) -> None:
         self.name, self.also = name, list(also)
-        self.task: TaskName = Multitask.name if self.also else _TASKS[name]
+        self.task: str = Multitask.name if self.also else _TASKS[name]
         self.class_names: tuple[str, ...] = ()
 
     def read(self) -> Mapping[str, Samples]:

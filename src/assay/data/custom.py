@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import IndexedDataset
-    from assay.task.task_name import TaskName
 
 
 @final
@@ -52,7 +51,7 @@ class Custom:
         *,
         val_dataset: IndexedDataset | None = None,
         test_dataset: IndexedDataset | None = None,
-        task: TaskName = "multiclass",
+        task: str = "multiclass",
         input_key: str | None = None,
         target_key: str | None = None,
         class_names: Sequence[str] | None = None,

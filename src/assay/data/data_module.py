@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Encoder, Source
     from assay.data.spec import Spec, Trained
-    from assay.task.task_name import TaskName
 
 _FEW_SAMPLES = 8
 
@@ -118,7 +117,7 @@ class DataModule(L.LightningDataModule):
         drop_last: bool | str = "auto",
         balance: Literal["none", "weights", "sampler"] = "none",
         thin_classes: float | None = None,
-        task: TaskName | None = None,
+        task: str | None = None,
         standardize_targets: bool = True,
         num_workers: int = 0,
         pin_memory: bool = True,

@@ -10,8 +10,6 @@ from assay.data.samples import Samples
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.task.task_name import TaskName
-
 
 @final
 class Digits:
@@ -20,7 +18,7 @@ class Digits:
     The test set of the UCI "Optical Recognition of Handwritten Digits" data, as scikit-learn bundles it.
     """
 
-    task: TaskName = "multiclass"
+    task: str = "multiclass"
     class_names = tuple(str(digit) for digit in range(10))
 
     def read(self) -> Mapping[str, Samples]:

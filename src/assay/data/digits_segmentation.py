@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.task_name import TaskName
 
 _COVERS: Final = 0.4
 """Share of ink from which on a pixel is the digit's."""
@@ -39,7 +38,7 @@ class DigitsSegmentation:
         ValueError: A number is too small.
     """
 
-    task: TaskName = "segmentation"
+    task: str = "segmentation"
 
     def __init__(
         self,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task_name import TaskName
-
 
 @final
 class ImageFolder(PictureFolder):
@@ -69,7 +67,7 @@ class ImageFolder(PictureFolder):
     ) -> None:
         super().__init__(root, image_size, mode, in_memory, on_bad)
         self._classes = classes
-        self.task: TaskName = Multiclass.name if classes else Reconstruction.name
+        self.task: str = Multiclass.name if classes else Reconstruction.name
 
     @override
     def _list(self) -> dict[str, list[Picture]]:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.task import Task
-    from assay.task.task_name import TaskName
 
 
 @final
@@ -156,7 +155,7 @@ class Source(Protocol):
     """
 
     @property
-    def task(self) -> TaskName | Task:
+    def task(self) -> str | Task:
         """Its name, or one of your own itself; read after `read()`."""
         ...
 

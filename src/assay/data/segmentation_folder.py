@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.task.task_name import TaskName
 
 _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 """Those that keep values as they are: a JPEG would make others of them."""
@@ -177,7 +176,7 @@ class SegmentationFolder(PictureFolder):
 
     info = info_of("assay.data.segmentation_folder.SegmentationFolder")
 
-    task: TaskName = "segmentation"
+    task: str = "segmentation"
     bytes_per_target = 1
 
     def __init__(

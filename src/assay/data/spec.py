@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Source, Stream
     from assay.task.heads import Head
-    from assay.task.task_name import TaskName
 
     _Data = Samples | Stream | Unfitted
 
@@ -62,7 +61,7 @@ class Spec:
             nobody has looked.
     """
 
-    task: TaskName
+    task: str
     input_shape: tuple[int, ...]
     input_dtype: str = "float32"
     vocab_size: int = 0
@@ -128,7 +127,7 @@ class Declared:
 
     def __init__(
         self,
-        task: TaskName,
+        task: str,
         input_shape: Sequence[int],
         *,
         dtype: str = "float32",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from assay.data.tokenizer import Kind
-    from assay.task.task_name import TaskName
 
 TOPICS: Final = {
     "concurrency": "asyncio concurrent multiprocessing queue sched selectors signal subprocess threading "
@@ -64,7 +63,7 @@ class StdlibDocs:
 
     info = info_of("assay.data.stdlib_docs.StdlibDocs")
 
-    task: TaskName = "multiclass"
+    task: str = "multiclass"
     class_names = tuple(TOPICS)
 
     def __init__(

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task_name import TaskName
 
 _BLOCK = 1024
 
@@ -41,7 +40,7 @@ class Synthetic:
 
     def __init__(
         self,
-        task: TaskName,
+        task: str,
         num_samples: int,
         input_shape: Sequence[int],
         num_classes: int,

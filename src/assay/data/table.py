@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.text_encoder import TextEncoder
-    from assay.task.task_name import TaskName
 
 
 @final
@@ -189,7 +188,7 @@ class Table:
         text: Literal["exclude", "hash"] = "exclude",
         text_features: int = 256,
         day_first: bool | None = None,
-        task: TaskName | Literal["auto"] = "auto",
+        task: str = "auto",
         missing: Literal["impute", "error"] = "impute",
         separator: str = AUTO,
         decimal: str = AUTO,
@@ -230,7 +229,7 @@ class Table:
             day_first=day_first,
         )
         self._text_features = text_features
-        self._asked: TaskName | Literal["auto"] = task
+        self._asked: str = task
         self.file_options: dict[str, Any] = {
             "separator": separator,
             "decimal": decimal,
@@ -239,7 +238,7 @@ class Table:
             "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
-        self.task: TaskName = "multiclass"
+        self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
         self.split_columns: Mapping[str, str] = {}
@@ -364,7 +363,7 @@ class Table:
                 divide.append(name)
         return divide
 
-    def _find_task(self, frame: pd.DataFrame) -> TaskName:
+    def _find_task(self, frame: pd.DataFrame) -> str:
         if not self.targets:
             return Reconstruction.name if self._asked == "auto" else self._asked
         if self._asked == "auto":

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task_name import TaskName
 
 _SUBSETS: Final = ("train", "val", "test")
 
@@ -181,7 +180,7 @@ class TextFiles:
 
     info = info_of("assay.data.text_files.TextFiles")
 
-    task: TaskName = "language_modelling"
+    task: str = "language_modelling"
     class_names: tuple[str, ...] = ()
 
     def __init__(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from assay.data.samples import Unfitted
     from assay.data.tokenizer import Kind
-    from assay.task.task_name import TaskName
 
 
 @final
@@ -65,7 +64,7 @@ class TextTable:
         target: str | Sequence[str],
         *,
         test_path: str | None = None,
-        task: TaskName | Literal["auto"] = "auto",
+        task: str = "auto",
         tokenizer: Kind | Literal["auto"] = "auto",
         vocab_size: int = 8192,
         max_length: int = 256,
@@ -101,7 +100,7 @@ class TextTable:
         self.fitted: TextEncoder | None = None
         self.file_options = self._table.file_options
         self.split_columns: Mapping[str, str] = {}
-        self.task: TaskName = "multiclass"
+        self.task: str = "multiclass"
         self.class_names: tuple[str, ...] = ()
 
     @property

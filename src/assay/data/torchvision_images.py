@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from assay.task.task_name import TaskName
 
 _FAILURES = (OSError, RuntimeError, ValueError, AssertionError, EOFError, LookupError, TarError)
 
@@ -37,7 +36,7 @@ class TorchvisionImages:
 
     info = info_of("assay.data.torchvision_images.TorchvisionImages")
 
-    task: TaskName = "multiclass"
+    task: str = "multiclass"
     calls_with: Final = {
         "dataset": (
             1,

@@ -20,7 +20,6 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import as_typed, example_of
 from assay.targets.resolve import resolve
-from assay.task.task_name import TaskName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,7 +32,6 @@ _FOR_TYPE_CHECKERS = {
     "Tensor": torch.Tensor,
     "nn": torch.nn,
     "torch": torch,
-    "TaskName": TaskName,
 }
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import Predictions
     from assay.task.prediction.stored_predictions import Kind, StoredPredictions
     from assay.task.score import Score
-    from assay.task.task_name import TaskName
 
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
 """What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
@@ -62,7 +61,7 @@ class Task(ABC):
             too.
     """
 
-    name: ClassVar[TaskName]
+    name: ClassVar[str]
     suits: ClassVar[str]
     loss_kinds: ClassVar[frozenset[str]]
     size_key: ClassVar[str] = "num_classes"

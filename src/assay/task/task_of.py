@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from assay.task.evaluator import Evaluator
     from assay.task.prediction.stored_predictions import Kind, StoredPredictions
-    from assay.task.task_name import TaskName
 
 
 def check_interface(task: Task, key: str) -> None:
@@ -172,7 +171,7 @@ def task_of(name: str | Task) -> Task:
     return task
 
 
-def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> TaskName:
+def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> str:
     """What targets that say nothing of it are for: real numbers a regression, others classes or labels."""
     if is_real:
         return Regression.name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.file_size import room_for
+from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
 from assay.run.predict.output_file import SUFFIXES, as_table, writing

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pandas import Series
 
-    from assay.task.task_name import TaskName
 
 _FEW_CLASSES = 20
 _MOST_CLASSES = 100
@@ -42,7 +41,7 @@ def with_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
     return kept
 
 
-def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[TaskName, str]:
+def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
     """What there is to predict, and a note where that could be meant otherwise."""
     frame = with_targets(frame, targets)
     found = [is_real(frame[name], name) for name in targets]

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.task_name import TaskName
 
 Kind = Literal[
     "probabilities", "values", "embeddings", "scores", "confusions", "surprisals", "reconstructions"
@@ -49,7 +48,7 @@ class StoredPredictions:
         ValueError: Shapes or types do not go together.
     """
 
-    task: TaskName
+    task: str
     kind: Kind
     keys: tuple[str, ...]
     outputs: NDArray[np.float32]
