@@ -16,7 +16,9 @@ _MASKS: Final = [
         (r"\b[0-9a-f]{40}\b", "<commit>"),
         (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(\+\d\d:\d\d)?", "<time>"),
         (r"\d{4}-\d\d-\d\d/\d\d-\d\d-\d\d(-[0-9a-f]{6})?", "<date>/<time>"),
-        (r"\d{4}-\d\d-\d\d[-T_]\d\d-\d\d-\d\d", "<date>-<time>"),
+        (r"\d{4}-\d\d-\d\d[-T_]\d\d-\d\d-\d\d(-\d+(?=/))?", "<date>-<time>"),
+        (r"(?<=SHA-256 )[0-9a-f]{12}\b", "<sha256>"),
+        (r'(?<=", line )\d+(?=, in )', "<number>"),
         (r"(?<=submitit/)[0-9a-f]{12}/\d+", "<array>/<job>"),
         (r"(<folder>|<assay>/conf) {2,}", r"\1  "),  # a column as wide as the path was
         (r" {2,}\d+(\.\d+)? ?m?s\b", "  <seconds>"),

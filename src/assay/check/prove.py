@@ -332,7 +332,10 @@ def chosen_classes(config: DictConfig) -> dict[str, str]:
     shape = OmegaConf.select(config, "scheduler.lr_lambda")
     if isinstance(shape, DictConfig):
         nodes["scheduler"] = shape  # says more than LambdaLR
-    return {key: name_of(node) for key, node in nodes.items() if "_target_" in node}
+    classes = {key: name_of(node) for key, node in nodes.items() if "_target_" in node}
+    if classes.get("model") in {"Timm", "Torchvision"}:
+        classes["model"] = str(config.model.name)
+    return classes
 
 
 def _trial(config: DictConfig, loss: nn.Module) -> Trial:

@@ -29,12 +29,10 @@ class FineTuning(ABC):
 
     def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
         """The parameters that are trained in an epoch, whichever the model is in."""
-        del epoch
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def last_change(self, model: nn.Module) -> int:
         """The epoch, from 0, in which the last parameters are unfrozen."""
-        del model
         return 0
 
 

@@ -40,12 +40,10 @@ class Evaluator(ABC):
 
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         """See `Task.baseline_warnings`."""
-        del predictions
         return []
 
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         """See `Task.is_right`."""
-        del predictions
         return None
 
 

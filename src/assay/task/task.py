@@ -92,7 +92,6 @@ class Task(ABC):
 
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
         """Targets of a batch as the module gets them."""
-        del dtype
         return self.as_targets(targets)
 
     def loss_targets(
@@ -105,7 +104,6 @@ class Task(ABC):
             targets: Of the batch.
             restore: From what the loss sees to the targets' own unit; None where these are the same.
         """
-        del inputs, restore
         return targets
 
     def described(self, model: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
@@ -119,7 +117,6 @@ class Task(ABC):
         Returns:
             Float `[B, K]`.
         """
-        del model, inputs
         return outputs.flatten(1)
 
     def hard_targets(self, targets: Tensor) -> Tensor:
@@ -166,7 +163,6 @@ class Task(ABC):
 
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
         """Whether the loss may see a column of the targets standardised."""
-        del column, class_names
         return self.has_real_targets
 
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
@@ -175,7 +171,6 @@ class Task(ABC):
         Raises:
             DataError: Most of the numbers would be of no sample.
         """
-        del subsets
         return ()
 
     @abstractmethod
@@ -199,7 +194,6 @@ class Task(ABC):
             input_shape: Of one sample.
             class_names: As far as they are stated.
         """
-        del class_names
         return self.fake_targets(num_samples, size, input_shape)
 
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
@@ -209,7 +203,6 @@ class Task(ABC):
             spec: Of the data.
             loss_kind: Of the loss; None where it says none.
         """
-        del loss_kind
         return int(spec[self.size_key])
 
     def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
@@ -219,7 +212,6 @@ class Task(ABC):
             spec: Of the data.
             num_outputs: As `num_outputs` says for the loss.
         """
-        del spec
         return (num_outputs,)
 
     def postprocess(self, outputs: Tensor, kind: Kind) -> Tensor:
@@ -246,7 +238,6 @@ class Task(ABC):
         Args:
             num_outputs: Of one sample.
         """
-        del num_outputs
         return ()
 
     def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
@@ -255,12 +246,10 @@ class Task(ABC):
         Args:
             outputs: Probabilities of N samples, from `postprocess`.
         """
-        del outputs
         return None
 
     def shown(self, outputs: Tensor) -> Tensor | None:
         """What has to be kept of outputs, bytes `[B, …]`, to draw samples; None where `kept` is enough."""
-        del outputs
         return None
 
     def picture(
@@ -274,12 +263,10 @@ class Task(ABC):
             shown: Of the sample, as `shown` has kept it.
             class_names: Of the data.
         """
-        del targets, shown, class_names
         return picture
 
     def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
         """Names and small PNG files of what pictures of samples show in colours."""
-        del predictions
         return []
 
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
@@ -294,7 +281,6 @@ class Task(ABC):
             Outputs `[B, K]`, kept as float32, and targets `[B]` or `[B, K]` in the type they are kept in.
             What has another form is not kept.
         """
-        del kind
         return outputs[:, None] if outputs.ndim == 1 else outputs, targets
 
     def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
@@ -304,7 +290,6 @@ class Task(ABC):
             spec: Of the data.
             loss: Its class, or what makes it.
         """
-        del spec, loss
         return None
 
     def model_problem(self, model: Any) -> tuple[str, str] | None:
@@ -313,12 +298,10 @@ class Task(ABC):
         Args:
             model: As it will be used, perhaps without its weights.
         """
-        del model
         return None
 
     def augment_problem(self, augment: Any) -> tuple[str, str] | None:
         """Why an augmentation cannot be used, and what to type; None where nothing is known against it."""
-        del augment
         return None
 
     def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
@@ -337,7 +320,6 @@ class Task(ABC):
         """What judges predictions; the methods that follow ask it."""
         from assay.task.evaluator import Unknown
 
-        del predictions
         return Unknown()
 
     def scores(self, predictions: StoredPredictions) -> list[Score]:

@@ -60,7 +60,6 @@ class Launcher(ABC):
 
     def waits(self, number: int) -> bool:
         """Whether a job that was started has no place to run yet, as in the queue of a cluster."""
-        del number
         return False
 
     def kept(self) -> Collection[int]:

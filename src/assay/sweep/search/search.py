@@ -70,7 +70,6 @@ class Search(ABC):
 
     def trial(self, token: str) -> dict[str, Any] | None:
         """What the process of a job gets that was proposed before; see `JobSpec.trial`."""
-        del token
         return None
 
     def close(self) -> None:
