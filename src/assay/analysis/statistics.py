@@ -124,6 +124,8 @@ def importance(
     configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
 ) -> tuple[list[tuple[str, float]], str]:
     """Each parameter's permutation importance for a random forest, as a share of their sum."""
+    if len(scores) < LEAST:
+        return [], f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
     import numpy as np
     import pandas as pd
     from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
@@ -132,9 +134,8 @@ def importance(
 
     table = pd.DataFrame(configurations, dtype=str).fillna("").sort_index(axis=1)
     table = table.loc[:, table.nunique() > 1]
-    if len(scores) < LEAST or table.empty or len(set(scores)) < 2:
-        few = f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
-        return [], few if len(scores) < LEAST else "All finished configurations have the same score."
+    if table.empty or len(set(scores)) < 2:
+        return [], "All finished configurations have the same score."
     for key, texts in table.items():
         numbers = pd.to_numeric(texts, errors="coerce")
         table[key] = pd.factorize(texts, sort=True)[0] if numbers.isna().any() else numbers

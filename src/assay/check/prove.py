@@ -105,7 +105,8 @@ class Prover:
         check_device(job.trainer)
         config = copy_of(job)
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
-        self._signatures(config)
+        # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
+        self._signatures(config, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             (spec, own, data_notes, targets), datamodule = self._spec(config, stated)
@@ -302,9 +303,9 @@ class Prover:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
             return None, f"fake tensors cannot follow it: {error}"
 
-    def _signatures(self, config: DictConfig) -> dict[str, Any]:
+    def _signatures(self, config: DictConfig, names: Sequence[str] = ()) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
-        nodes = {str(name): plain_node(config, str(name)) for name in config}
+        nodes = {str(name): plain_node(config, str(name)) for name in names or config}
         text_of = {
             name: json.dumps([name, "spec" in config, node], default=str) for name, node in nodes.items()
         }

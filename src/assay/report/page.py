@@ -285,7 +285,6 @@ def _printable(value: Any) -> Any:
 
 
 def _source(environment: jinja2.Environment, name: str) -> str:
-    """A file of the page as it is."""
     loader: Any = environment.loader
     text: str = loader.get_source(environment, name)[0]
     return text

@@ -146,7 +146,10 @@ def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
     if task.has_real_targets:
         return "r2", lambda targets, values: float(metrics.r2_score(targets, values))
     if predictions.kind == "confusions":
-        return "mean_iou", lambda _, outputs: _mean_iou(outputs, len(predictions.class_names))
+        from assay.task.figures.mask_figures import iou_of_each
+
+        num_classes = len(predictions.class_names)
+        return "mean_iou", lambda _, outputs: float(np.nanmean(iou_of_each(outputs.sum(0), num_classes)))
     if task.by_class and task.num_classes != 2:
         return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
 
@@ -158,12 +161,6 @@ def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
         return float(metrics.average_precision_score(targets, said)) if seen.any() else 0.0
 
     return "average_precision", average_precision
-
-
-def _mean_iou(outputs: Any, num_classes: int) -> float:
-    counts = outputs.sum(0).reshape(num_classes, num_classes)
-    union = counts.sum(0) + counts.sum(1) - counts.diagonal()
-    return float((counts.diagonal()[union > 0] / union[union > 0]).mean())
 
 
 def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:

@@ -25,7 +25,8 @@ _MOST_BARS: Final = 30
 _MOST_SAID: Final = 4
 
 
-def _iou_of_each(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
+def iou_of_each(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
+    """The IoU of each class `[N, C]`, by the confusions of N sets of pixels; NaN without a pixel."""
     matrices = confusions.reshape(-1, num_classes, num_classes).astype(float)
     hit = np.diagonal(matrices, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -61,9 +62,7 @@ class Masks(Evaluator):
         """IoU of each class, and what is taken for what."""
         names = predictions.class_names
         matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
-        true, claimed, hit = matrix.sum(1), matrix.sum(0), matrix.diagonal()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            iou = hit / (true + claimed - hit)
+        true, iou = matrix.sum(1), iou_of_each(matrix, len(names))[0]
         shown, caption = np.flatnonzero(np.isfinite(iou)), ""
         absent = len(names) - len(shown)
         if len(shown) > _MOST_BARS:
@@ -87,7 +86,7 @@ class Masks(Evaluator):
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """1 - mean IoU of each sample, over the classes that its mask or the prediction has."""
-        iou = _iou_of_each(predictions.outputs, len(predictions.class_names))
+        iou = iou_of_each(predictions.outputs, len(predictions.class_names))
         there = np.isfinite(iou)
         with np.errstate(invalid="ignore"):
             mean: NDArray[Any] = np.where(there, iou, 0).sum(1) / there.sum(1)
@@ -111,7 +110,7 @@ class Masks(Evaluator):
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """Mean IoU of a sample, and the classes that it is lowest for."""
-        iou = _iou_of_each(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
+        iou = iou_of_each(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
         there = np.flatnonzero(np.isfinite(iou))
         if not len(there):
             return "every pixel is left out"
