@@ -95,12 +95,9 @@ def test_weights_are_the_papers(counts: list[int], beta: float) -> None:
 @pytest.mark.parametrize(
     ("start", "first"),
     [
-        ({"start_epoch": 2}, 2),
-        ({"start_epoch": 0}, 0),
-        ({"start_epoch": 9}, 4),
         ({"start_fraction": 0.5}, 2),
         ({"start_fraction": 0.0}, 0),
-        ({"start_epoch": 1, "start_fraction": 0.9}, 1),
+        ({}, 3),
     ],
 )
 def test_weights_begin_at_the_start_and_none_before(start: dict[str, Any], first: int) -> None:
@@ -117,7 +114,7 @@ def test_validation_and_test_have_no_weights() -> None:
         test_step = validation_step
 
     loss = Loss()
-    trainer = quiet_trainer(DeferredReweighting(COUNTS, start_epoch=0), max_epochs=2, val_check_interval=1)
+    trainer = quiet_trainer(DeferredReweighting(COUNTS, 0.0), max_epochs=2, val_check_interval=1)
     trainer.fit(module := Validated(loss), Batches(), Batches())
     weight = effective_number_weight(COUNTS, 0.9999).tolist()
     assert loss.seen[2:] == [weight, None, None] * 4
@@ -128,13 +125,13 @@ def test_validation_and_test_have_no_weights() -> None:
 
 def test_needs_a_loss_that_can_be_reweighted() -> None:
     message = "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
-    callback = DeferredReweighting(COUNTS, start_epoch=1)
+    callback = DeferredReweighting(COUNTS, start_fraction=1.0)
     with pytest.raises(ValueError, match=message):
         quiet_trainer(callback, max_epochs=1).fit(Classifier(nn.CrossEntropyLoss()), Batches())
 
 
 def test_other_weights_would_count_for_nothing() -> None:
-    callback = DeferredReweighting(COUNTS, start_epoch=1)
+    callback = DeferredReweighting(COUNTS, start_fraction=1.0)
     module = Classifier(CrossEntropy(class_weight=[1.0, 2.0, 3.0]))
     with pytest.raises(ValueError, match=r"leave out one of them \(loss.class_weight=null\)"):
         quiet_trainer(callback, max_epochs=1).fit(module, Batches())
@@ -143,11 +140,9 @@ def test_other_weights_would_count_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"class_counts": [], "start_epoch": 1}, "class counts of a classification task"),
-        ({"class_counts": COUNTS}, "needs a start"),
-        ({"class_counts": COUNTS, "start_epoch": -1}, "start_epoch=-1 is negative"),
-        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5 is not a share"),
-        ({"class_counts": COUNTS, "start_epoch": 1, "beta": 1.0}, "beta=1.0 is not in"),
+        ({"class_counts": []}, "class counts of a classification task"),
+        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5 is not in"),
+        ({"class_counts": COUNTS, "beta": 1.0}, "beta=1.0 is not in"),
     ],
 )
 def test_refuses_settings_that_mean_nothing(settings: dict[str, Any], message: str) -> None:

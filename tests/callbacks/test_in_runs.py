@@ -176,12 +176,6 @@ def test_a_lowered_learning_rate_is_said(train: Train, capsys: pytest.CaptureFix
     assert "learning rate 0.01 -> 0.001 after epoch 4: StepLR" in said(run)
 
 
-def test_a_schedule_that_is_over_is_said(train: Train) -> None:
-    run = train(*SMALL_RUN_LOG[:2], "scheduler=polynomial", "scheduler.total_iters=3", "trainer.max_epochs=4")
-    assert said(run).count("the schedule (PolynomialLR) was over after 3 steps, and training goes on") == 1
-    assert "the learning rate is 0; the weights do not change any more" in said(run)
-
-
 SMALL_WITHOUT_NVML_CHECK = (
     *("data=digits", "model=mlp", "model.hidden=[4]", "trainer.max_epochs=1"),
     *("trainer.limit_train_batches=3", "trainer.limit_val_batches=2"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -27,7 +26,6 @@ DIGITS = (
     "data.batch_size=64",
 )
 ON = "callbacks=[last_checkpoint,non_finite]"
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked")  # put back when the step is over
 EVERY = ("callbacks.last_checkpoint.every_n_train_steps=1",)
 
 
@@ -79,7 +77,6 @@ def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
     assert "the loss became" in reason
     assert f"batch 23 (epoch 2, batch 5 of it), sample {samples[5]};" in reason
     assert "the inputs are not finite already" in reason
-    assert "callbacks.non_finite.skip_batches=[23]" in reason
     text = (run.run_dir / "log.txt").read_text()
     assert "holds the samples " + " ".join(str(int(one)) for one in samples) in text
     assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 23, "the step was not taken"
@@ -170,34 +167,6 @@ def test_a_validation_loss_that_is_not_finite(train: Train) -> None:
     run = train(*DIGITS, "callbacks=[checkpoint,non_finite]", callbacks=[Break()], raise_errors=False)
     assert run.record["reason"].startswith("val/loss became nan in epoch 1")
     assert not (run.run_dir / "checkpoints" / "best.ckpt").exists()
-
-
-def test_a_batch_left_out_leaves_the_weights_and_the_metrics_alone(train: Train) -> None:
-    common = ("data=digits", "model=small_cnn", "model.widths=[4,8]", "trainer.limit_train_batches=5")
-    skip = (*common, ON, "callbacks.non_finite.skip_batches=[2]")
-    spoilt = train(*skip, callbacks=[Spoil("input", 2)], keep_weights=True)
-    whole = train(*skip, keep_weights=True)
-    assert spoilt.result.status == "finished"
-    for name, value in spoilt.weights.items():
-        assert torch.equal(value, whole.weights[name]), "what was in the batch does not matter"
-    before, after = spoilt.watch.weights[1], spoilt.watch.weights[2]
-    assert all(torch.equal(before[name], after[name]) for name in before if not name.endswith(BUFFERS))
-    assert len(spoilt.column("train/loss_step")) == 4
-    losses = [loss for step, loss in enumerate(whole.watch.losses) if step != 2]
-    assert spoilt.column("train/loss")[-1] == pytest.approx(np.mean(losses), rel=1e-5)
-
-
-def test_a_failed_run_goes_on_without_the_batch(train: Train) -> None:
-    from assay.run.resume import resume
-
-    skip = "callbacks.non_finite.skip_batches=[23]"
-    failed = failure(train, Spoil("input", 23))
-    assert skip in failed.record["reason"]
-    result = resume(failed.run_dir, [skip])
-    assert result.status == "finished"
-    whole = train(*DIGITS, ON, *EVERY, skip)
-    assert failed.record["weights_sha256"] == whole.record["weights_sha256"] != ""
-    assert (failed.run_dir / "metrics.csv").read_text() == (whole.run_dir / "metrics.csv").read_text()
 
 
 def test_fp16_leaves_steps_with_infinite_gradients_to_its_scaler() -> None:

@@ -109,7 +109,7 @@ PLATEAU = (
         ),
     ],
 )
-def test_patience_out_of_reach_is_said_before_and_after(
+def test_patience_out_of_reach_is_said(
     train: Train, base: tuple[str, ...], typed: str, reached: bool
 ) -> None:
     words = (*IRIS, *base, *typed.split())
@@ -119,10 +119,8 @@ def test_patience_out_of_reach_is_said_before_and_after(
     log = (run.run_dir / "log.txt").read_text()
     if base is STOP:
         assert ("stopped early" in log) is reached
-        assert ("early stopping changed nothing: it looked at val/loss" in log) is not reached
     else:
         assert (run.trainer.optimizers[0].param_groups[0]["lr"] < 0.01) is reached
-        assert ("the schedule changed nothing" in log) is not reached
 
 
 # -- what a service would refuse

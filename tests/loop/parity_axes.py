@@ -204,7 +204,7 @@ CALLBACKS: dict[str, Change] = {
         callback(lightning_callbacks.ModelSummary), callback(lightning_callbacks.RichModelSummary)
     ),
     "assay ema": callback(EMA, decay=0.9),
-    "assay swa": callback(SWA, start_epoch=1),
+    "assay swa": callback(SWA, start_fraction=0.5),
     "assay seeds": callback(SeedEachStep, 3),
     "assay non finite": callback(NonFinite, every_n_steps=3),
     "assay log": all_of(callback(RunLog), callback(LRMonitor)),

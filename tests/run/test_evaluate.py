@@ -46,7 +46,12 @@ def stage(metrics: Any, name: str) -> dict[str, float]:
         ("data=diabetes", "precision=bf16"),
         SYNTHETIC,
         ("data=wine", "loss=triplet", "metrics=retrieval", "optimizer.lr=0.001"),
-        ("data=digits", "data.thin_classes=0.1", "callbacks=[checkpoint,drw]", "callbacks.drw.start_epoch=0"),
+        (
+            "data=digits",
+            "data.thin_classes=0.1",
+            "callbacks=[drw]",
+            "callbacks.drw.start_fraction=0",
+        ),
     ],
     ids=["binary", "regression", "multilabel", "embeddings", "reweighted"],
 )

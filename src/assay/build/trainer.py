@@ -22,7 +22,6 @@ from assay.build.trainer_options import is_rank, requested_devices
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.compose.recipe import is_chosen
 from assay.errors import ConfigError, DeviceError
 from assay.logger.run_csv import RunCSV
 from assay.loop.fit_loop import MovedRun, install
@@ -148,12 +147,11 @@ def build_trainer(config: DictConfig) -> L.Trainer:
     callbacks = [build(config, key, **mode_argument(config, key)) for key in keys]
     _check_told_apart(keys, callbacks)
     kinds = [type(callback).__name__ for callback in callbacks]
-    run_log = RunLog(patience_is_typed=not is_chosen(config, "callbacks.early_stopping.patience"))
     stop = StopOnSignal(f"{config.run_dir}/checkpoints/last.ckpt")
     trainer: L.Trainer = build(
         config,
         "trainer",
-        callbacks=[MovedRun(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, run_log, stop],
+        callbacks=[MovedRun(), SeedEachStep(config.seed), WithoutNvmlCheck(), *callbacks, RunLog(), stop],
         logger=False,
         # By itself Lightning asks the environment, and takes an allocation of Slurm for ranks started by it.
         plugins=[

@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.callbacks.swa import start_epoch
+from assay.callbacks.swa import first_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,41 +31,26 @@ class DeferredReweighting(Callback):
 
     Args:
         class_counts: Training samples of each class. A class without any is weighted as if it had one.
-        start_epoch: How many epochs are trained before the first with weights; goes before `start_fraction`.
         start_fraction: First epoch with weights, as a share of `trainer.max_epochs`.
         beta: β, in [0, 1): 0 weights all classes alike, towards 1 by inverse frequency.
 
     Raises:
-        ValueError: If there are no class counts, β or the start is out of range, or no start is given; at
-        setup,
-            if the loss cannot be re-weighted or has weights of its own, which would count for nothing, or
-            the start is a share of an unknown number of epochs.
+        ValueError: If there are no class counts, or β or the start is out of range; at setup, if the loss
+            cannot be re-weighted or has weights of its own, or `trainer.max_epochs` is not set.
     """
 
     weighs_classes: ClassVar[bool] = True
 
     def __init__(
-        self,
-        class_counts: Sequence[int],
-        start_epoch: int | None = None,
-        start_fraction: float | None = None,
-        beta: float = 0.9999,
+        self, class_counts: Sequence[int], start_fraction: float = 0.8, beta: float = 0.9999
     ) -> None:
         if len(class_counts) == 0:
             raise ValueError("callbacks=drw needs the class counts of a classification task, got none")
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"beta={beta} is not in [0, 1); give such as beta=0.9999")
-        if start_epoch is None and start_fraction is None:
-            raise ValueError("callbacks=drw needs a start: give start_epoch=160 or start_fraction=0.8")
-        if start_epoch is not None and start_epoch < 0:
-            raise ValueError(f"start_epoch={start_epoch} is negative; give how many epochs come before")
-        if start_fraction is not None and not 0.0 <= start_fraction <= 1.0:
-            raise ValueError(
-                f"start_fraction={start_fraction} is not a share of the epochs; give such as 0.8"
-            )
-        self.weight = effective_number_weight(class_counts, beta)
-        self.start_epoch = start_epoch
-        self.start_fraction = start_fraction or 0.0
+        if not 0.0 <= start_fraction <= 1.0:
+            raise ValueError(f"start_fraction={start_fraction} is not in [0, 1]; give such as 0.8")
+        self.weight, self.start_fraction = effective_number_weight(class_counts, beta), start_fraction
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -79,40 +64,28 @@ class DeferredReweighting(Callback):
                     "callbacks=drw sets the weights of the classes, and loss.class_weight gives others: "
                     "leave out one of them (loss.class_weight=null)"
                 )
-            self._first_epoch(trainer)
-
-    @override
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._apply(trainer, pl_module)
+            first_epoch(trainer, self.start_fraction)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._apply(trainer, pl_module)
+        """Set the weights of the epoch that training begins or goes on in."""
+        started = trainer.current_epoch >= round(first_epoch(trainer, self.start_fraction))
+        loss: Any = pl_module.loss
+        loss.set_class_weight(self.weight.to(pl_module.device) if started else None)
+
+    on_train_start = on_train_epoch_start
 
     @override
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._clear(pl_module)
+        loss: Any = pl_module.loss
+        loss.set_class_weight(None)
+
+    on_test_start = on_validation_start
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING:
-            self._apply(trainer, pl_module)
-
-    @override
-    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._clear(pl_module)
-
-    def _clear(self, pl_module: L.LightningModule) -> None:
-        loss: Any = pl_module.loss
-        loss.set_class_weight(None)
-
-    def _apply(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        started = trainer.current_epoch >= self._first_epoch(trainer)
-        loss: Any = pl_module.loss
-        loss.set_class_weight(self.weight.to(pl_module.device) if started else None)
-
-    def _first_epoch(self, trainer: L.Trainer) -> int:
-        return round(start_epoch(trainer, self.start_epoch, self.start_fraction, "drw"))
+            self.on_train_epoch_start(trainer, pl_module)
 
 
 def effective_number_weight(class_counts: Sequence[int], beta: float) -> Tensor:

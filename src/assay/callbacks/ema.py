@@ -48,7 +48,7 @@ class EMA(WeightAveraging):
             raise ValueError(f"warmup_fraction={warmup_fraction} is not in (0, 1]; give such as 0.1, or null")
         if update_every_n_steps < 1:
             raise ValueError(f"update_every_n_steps={update_every_n_steps} must be 1 or more")
-        super().__init__(use_buffers=use_buffers, multi_avg_fn=self._average)
+        super().__init__(use_buffers=use_buffers, multi_avg_fn=averaging_but_counters(self._average))
         self.decay, self.warmup_fraction = decay, warmup_fraction
         self.update_every_n_steps = update_every_n_steps
         self._updates = 0
@@ -78,9 +78,18 @@ class EMA(WeightAveraging):
         return min(self.decay, 1.0 - 1.0 / max(1.0, self.warmup_fraction * update))
 
     def _average(self, averaged: Any, current: Any, num_averaged: Any) -> None:
+        average: Any = get_ema_multi_avg_fn(self.decay_at(self._updates))  # type: ignore[no-untyped-call]  # torch has no types there
+        average(averaged, current, num_averaged)
+
+
+def averaging_but_counters(average: Any) -> Any:
+    """What averages tensors of one dtype, and copies counters, such as batch norm's."""
+
+    def apply(averaged: Any, current: Any, num_averaged: Any) -> None:
         if averaged[0].is_floating_point() or averaged[0].is_complex():
-            average: Any = get_ema_multi_avg_fn(self.decay_at(self._updates))  # type: ignore[no-untyped-call]  # torch has no types there
             average(averaged, current, num_averaged)
             return
         for mean, value in zip(averaged, current, strict=True):
-            mean.copy_(value)  # a counter, such as batch norm's
+            mean.copy_(value)
+
+    return apply

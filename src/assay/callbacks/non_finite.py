@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
 
 import torch
@@ -72,30 +73,20 @@ def first_output(trainer: L.Trainer, module: L.LightningModule, batch: Any, batc
     """The first module whose output is not finite when a batch is run again."""
     if not module.automatic_optimization:
         return ""  # its step would train
-    found: list[str] = []
+    names, found = {part: name for name, part in module.named_modules()}, [""]
 
-    def look(name: str, part: nn.Module, output: Any) -> None:
-        if not found and not is_finite(output):
-            found.append(f"{name} ({type(part).__name__})")
+    def look(part: nn.Module, _: Any, output: Any) -> None:
+        if names.get(part) and not found[-1] and not is_finite(output):
+            found.append(f"{names[part]} ({type(part).__name__})")
 
-    def hook(name: str) -> Any:
-        return lambda part, _, output: look(name, part, output)
-
-    handles = [part.register_forward_hook(hook(name)) for name, part in module.named_modules() if name]
-    try:
-        with (
-            torch.no_grad(),
-            trainer.precision_plugin.train_step_context(),
-            torch.compiler.set_stance("force_eager"),
-        ):
-            module.training_step(batch, batch_idx)
-    except Exception:
-        # Whatever goes wrong here, the message about the step must come out.
-        return found[0] if found else ""
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found[0] if found else ""
+    handles = [part.register_forward_hook(look) for part in names]
+    stance = torch.compiler.set_stance("force_eager")
+    # Whatever goes wrong here, the message about the step must come out.
+    with suppress(Exception), torch.no_grad(), trainer.precision_plugin.train_step_context(), stance:
+        module.training_step(batch, batch_idx)
+    for handle in handles:
+        handle.remove()
+    return found[-1]
 
 
 def gradients(module: nn.Module) -> list[str]:
@@ -147,19 +138,15 @@ class NonFinite(Callback):
 
     Args:
         every_n_steps: How many steps are looked at together; by default 1 on the CPU and 16 elsewhere.
-        skip_batches: Batches to leave out, counted from 0 since the run began, as the message counts them:
-            the optimizer step they belong to is not taken, and their loss and predictions do not count.
 
     Raises:
-        ValueError: An argument is out of its range.
+        ValueError: `every_n_steps` is below 1.
     """
 
-    def __init__(self, every_n_steps: int | None = None, skip_batches: Sequence[int] = ()) -> None:
+    def __init__(self, every_n_steps: int | None = None) -> None:
         if every_n_steps is not None and every_n_steps < 1:
             raise ValueError(f"every_n_steps={every_n_steps}: at least 1 was expected")
-        if any(batch < 0 for batch in skip_batches):
-            raise ValueError(f"skip_batches={list(skip_batches)}: batches are counted from 0")
-        self.every_n_steps, self.skip_batches = every_n_steps, frozenset(skip_batches)
+        self.every_n_steps = every_n_steps
         self._every = 1
         self._one, self._mark = torch.ones(()), torch.zeros(())
         self._loss: Tensor | None = None
@@ -167,8 +154,6 @@ class NonFinite(Callback):
         self._batch: tuple[int, Any, int] = (-1, None, 0)
         self._pending: list[_Step] = []
         self._scaled = False
-        self._skipping = False
-        self._buffers: dict[str, Tensor] = {}
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -178,7 +163,7 @@ class NonFinite(Callback):
         self._every = self.every_n_steps or default
         self._one = torch.ones((), device=pl_module.device)
         self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
-        self._pending, self._skipping = [], False
+        self._pending = []
         self._mark, self._loss = torch.zeros_like(self._one), None
         # The loss of a step that will be looked at with its gradients: one look costs less than two.
         self._together = self._every == 1 and pl_module.automatic_optimization and not self._scaled
@@ -187,17 +172,10 @@ class NonFinite(Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        number = trainer.fit_loop.epoch_loop.batch_progress.total.completed
-        self._batch = (number, batch, batch_idx)
-        if self.skip_batches and number in self.skip_batches:
-            self._skipping = True
-            log.warning("batch %d is left out, and the optimizer step with it", number)
-            self._buffers = {name: value.clone() for name, value in pl_module.named_buffers()}
+        self._batch = (trainer.fit_loop.epoch_loop.batch_progress.total.completed, batch, batch_idx)
 
     @override
     def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
-        if self._skipping:
-            return
         if self._every > 1:
             number, _, index = self._batch
             self._pending.append(_Step(number, trainer.current_epoch, index, loss.detach(), None))
@@ -219,14 +197,10 @@ class NonFinite(Callback):
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
     ) -> None:
-        """Look at the gradients, or leave it to be done; take them away from a step left out."""
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        if self._skipping:
-            for parameter in parameters:
-                parameter.grad = None
-            return
+        """Look at the gradients, or leave it to be done."""
         if self._scaled:
             return
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         loss, self._loss = self._loss, None
         looked_at = [grad for parameter in parameters if (grad := parameter.grad) is not None]
         if loss is not None:
@@ -249,24 +223,12 @@ class NonFinite(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self._skipping:
-            self._leave_out(trainer, pl_module, batch_idx)
-        elif len(self._pending) >= self._every:
+        if len(self._pending) >= self._every:
             self._look(trainer)
         elif self._loss is not None:  # whoever takes the step has called no hook before it
             loss, self._loss = self._loss, None
             self._look_at_loss(trainer, pl_module, loss)
         self._batch = (-1, None, 0)
-
-    def _leave_out(self, trainer: L.Trainer, module: L.LightningModule, batch_idx: int) -> None:
-        if self._batch[0] in self.skip_batches:
-            for name, value in module.named_buffers():  # such as the running mean of batch norm
-                if name in self._buffers:
-                    value.copy_(self._buffers[name])
-            self._buffers = {}
-            _forget(module)
-        if (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch:
-            self._skipping = False
 
     # -- moments to look at once more ----------------------------------------------------------------------
 
@@ -302,26 +264,25 @@ class NonFinite(Callback):
             if spoilt or not math.isfinite(loss):
                 what = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
                 once = "callbacks.non_finite.every_n_steps=1 names the module as well"
-                raise _error(f"{what} in {_where(trainer, step)}", step.batch, once)
+                raise _error(f"{what} in {_where(trainer, step)}", once)
 
     def _fail(self, trainer: L.Trainer, module: L.LightningModule, what: str) -> NoReturn:
         number, batch, batch_idx = self._batch
         step = _Step(number, trainer.current_epoch, batch_idx)
         if not what:
             names = gradients(module)
-            raise _error(f"the gradient of {_few(names)} is not finite in {_where(trainer, step)}", number)
-        _forget(module)  # so that the batch is augmented anew, after the generators are seeded
+            raise _error(f"the gradient of {_few(names)} is not finite in {_where(trainer, step)}")
+        if callable(forget := getattr(module, "forget_step", None)):
+            forget()  # so that the batch is augmented anew, after the generators are seeded
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, SeedEachStep):
                 callback.on_train_batch_start(trainer, module, batch, batch_idx)
-        first = first_output(trainer, module, batch, batch_idx)
         spoilt = spoilt_rows(batch)
         if spoilt:
-            first = "the inputs are not finite already"
-        elif first:
-            first = f"the first output that is not finite is that of {first}"
-        where = _where(trainer, step, spoilt)
-        raise _error(f"{what} in {where}" + (f"; {first}" if first else ""), number)
+            first = "; the inputs are not finite already"
+        elif first := first_output(trainer, module, batch, batch_idx):
+            first = f"; the first output that is not finite is that of {first}"
+        raise _error(f"{what} in {_where(trainer, step, spoilt)}{first}")
 
 
 def _where(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
@@ -355,15 +316,6 @@ def _look_at_metrics(trainer: L.Trainer) -> None:
             raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
 
 
-def _forget(module: L.LightningModule) -> None:
-    forget = getattr(module, "forget_step", None)
-    if callable(forget):
-        forget()
-
-
-def _error(message: str, batch: int | None = None, also: str = "") -> NonFiniteError:
-    ways = ["lower optimizer.lr", "set trainer.gradient_clip_val=1.0"]
-    if batch is not None:
-        ways.append(f"leave the batch out with callbacks.non_finite.skip_batches=[{batch}]")
-    ways += [also] if also else []
-    return NonFiniteError(message, hint=", or ".join([", ".join(ways[:-1]), ways[-1]]))
+def _error(message: str, also: str = "") -> NonFiniteError:
+    ways = "lower optimizer.lr, or set trainer.gradient_clip_val=1.0"
+    return NonFiniteError(message, hint=f"{ways}; {also}" if also else ways)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
-from torch.optim.lr_scheduler import ConstantLR, LambdaLR, MultiStepLR, ReduceLROnPlateau, StepLR
+from torch.optim.lr_scheduler import ConstantLR, MultiStepLR, ReduceLROnPlateau, StepLR
 from typing_extensions import override
 
 from assay.callbacks import progress_layout
-from assay.quoting import counted
 
 if TYPE_CHECKING:
     import lightning as L
@@ -30,21 +29,15 @@ class FromFirstEpoch(Protocol):
     first_epoch: int
 
 
-_ENDS = ("total_steps", "T_max", "total_iters")
-
-
 @final
 class RunLog(Callback):
     """Writes each epoch's line into the log, and says there and on the screen what would be seen nowhere."""
 
-    def __init__(self, *, patience_is_typed: bool = True) -> None:
-        self._patience_is_typed = patience_is_typed
+    def __init__(self) -> None:
         self._started = 0.0
         self._finished: tuple[int, float, bool] | None = None
         self._validated = False
         self._rates: dict[int, float] = {}
-        self._over: set[int] = set()
-        self._validations: int | None = None
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -56,22 +49,17 @@ class RunLog(Callback):
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._started, self._finished, self._validated = perf_counter(), None, False
-        self._rates, self._over = _rates(trainer), set()
-        # How often an earlier part of the run has looked is not known.
-        self._validations = 0 if trainer.global_step == 0 else None
+        self._rates = _rates(trainer)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer)
         self._say_rates(trainer)
-        self._say_over(trainer)
         self._started, self._validated = perf_counter(), False
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._validated = True
-        if self._validations is not None and not trainer.sanity_checking:
-            self._validations += 1
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -86,7 +74,6 @@ class RunLog(Callback):
                 _say(trainer, f"stopped early: {_why(callback)}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
                 _say(trainer, "stopped: the time of trainer.max_time is over")
-        self._say_out_of_reach(trainer)
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -126,37 +113,6 @@ class RunLog(Callback):
                     f"learning rate {old:.4g} -> {rate:.4g} after epoch {trainer.current_epoch}: {why}",
                 )
 
-    def _say_out_of_reach(self, trainer: L.Trainer) -> None:
-        """What has waited for a metric to stand still longer than the run has looked at it."""
-        stops = [one for one in trainer.callbacks if isinstance(one, EarlyStopping)]  # type: ignore[attr-defined]  # a plain attribute
-        if any(map(_has_stopped, stops)):
-            return
-        for callback in stops:
-            looks = trainer.current_epoch if callback._check_on_train_epoch_end else self._validations
-            if self._patience_is_typed and looks is not None and looks <= max(1, callback.patience):
-                _say(trainer, _too_few("early stopping", looks, callback.monitor, callback.patience))
-        for config in trainer.lr_scheduler_configs:
-            scheduler: Any = config.scheduler
-            looks = getattr(scheduler, "last_epoch", 0)
-            if isinstance(scheduler, ReduceLROnPlateau) and looks <= scheduler.patience + 1:
-                _say(trainer, _too_few("the schedule", looks, config.monitor, scheduler.patience))
-
-    def _say_over(self, trainer: L.Trainer) -> None:
-        for index, config in enumerate(trainer.lr_scheduler_configs):
-            scheduler: Any = config.scheduler
-            end = _end(scheduler)
-            if index in self._over or end is None or scheduler.last_epoch < end:
-                continue
-            self._over.add(index)
-            rate = max(float(group["lr"]) for group in scheduler.optimizer.param_groups)
-            idle = "; the weights do not change any more" if rate == 0.0 else ""
-            name = type(scheduler).__name__
-            _say(
-                trainer,
-                f"the schedule ({name}) was over after {end:,} {config.interval}s, and training goes on: "
-                f"the learning rate is {rate:.4g}{idle}",
-            )
-
 
 def _rates(trainer: L.Trainer) -> dict[int, float]:
     """The highest learning rate under each scheduler that changes it in steps."""
@@ -172,21 +128,6 @@ def _why_lowered(config: Any) -> str:
     if isinstance(scheduler, ReduceLROnPlateau):
         return f"{config.monitor} was no better than {scheduler.best:.4g} for {scheduler.patience + 1} looks"
     return type(scheduler).__name__
-
-
-def _end(scheduler: Any) -> int | None:
-    """After how many of its steps a schedule is over; None for one without an end."""
-    lambdas = scheduler.lr_lambdas if isinstance(scheduler, LambdaLR) else [scheduler]
-    for name in _ENDS:
-        found = [value for one in lambdas if isinstance(value := getattr(one, name, None), int)]
-        if found and not isinstance(scheduler, ConstantLR):
-            return max(found)
-    return None
-
-
-def _too_few(who: str, looks: int, monitor: str | None, patience: int) -> str:
-    times = counted(looks, "time")
-    return f"{who} changed nothing: it looked at {monitor} {times}, with a patience of {patience}"
 
 
 def _has_stopped(callback: EarlyStopping) -> bool:

@@ -105,7 +105,7 @@ def check_callbacks(config: DictConfig) -> None:
         for name, (why, instead) in _OTHERWISE.items():
             if issubclass(kind, getattr(lightning_callbacks, name)):
                 raise ConfigError(f"{name} cannot be used: {why}", key=key, hint=instead)
-    averaging = [key for key, kind in chosen.items() if _averages(kind)]
+    averaging = [key for key, kind in chosen.items() if issubclass(kind, WeightAveraging)]
     if len(averaging) > 1:
         raise ConfigError(
             f"{averaging[0]} averages the weights already, and a checkpoint holds one average",
@@ -117,7 +117,12 @@ def check_callbacks(config: DictConfig) -> None:
             _check_accumulation(config, key)
         every = OmegaConf.select(config, f"{key}.update_every_n_steps")
         steps = OmegaConf.select(config, "spec.total_steps")
-        if _averages(kind) and steps and isinstance(every, int) and every > max(1, int(steps) // 10):
+        if (
+            issubclass(kind, WeightAveraging)
+            and steps
+            and isinstance(every, int)
+            and every > max(1, int(steps) // 10)
+        ):
             raise ConfigError(
                 f"{every} was given, and the run has {steps} steps: the average would lag a tenth of it",
                 key=f"{key}.update_every_n_steps",
@@ -131,7 +136,7 @@ def notes_on(config: DictConfig) -> list[str]:
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     found = []
     for key, kind in kinds(config, "callbacks"):
-        call = call_of(kind) if _averages(kind) else None
+        call = call_of(kind) if issubclass(kind, WeightAveraging) else None
         if not steps or call is None or "decay" not in call.parameters:
             continue
         defaults = {name: parameter.default for name, parameter in call.parameters.items()}
@@ -164,10 +169,6 @@ def kinds(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
             kind = resolve(f"{group}.{name}", str(node._target_), trusted_in(config))
             if isinstance(kind, type):
                 yield f"{group}.{name}", kind
-
-
-def _averages(kind: type) -> bool:
-    return issubclass(kind, WeightAveraging) or getattr(kind, "averages_weights", False)
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:

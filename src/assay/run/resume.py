@@ -202,7 +202,7 @@ def _dependent(config: DictConfig, changed: Mapping[str, Any]) -> dict[str, str]
         if any(f"${{{name}}}" in text for name in _OF_LENGTH)
     }
     for name, node in (config.get("callbacks") or {}).items():
-        if node is not None and node.get("start_fraction") is not None and node.get("start_epoch") is None:
+        if node is not None and node.get("start_fraction") is not None:
             found[f"callbacks.{name}.start_fraction"] = "a share of trainer.max_epochs"
     return found
 
