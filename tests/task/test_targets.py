@@ -161,7 +161,6 @@ def test_a_label_is_on_where_torchmetrics_says_so() -> None:
     on = [tuple(np.array(names)[row]) for row in outputs > 0.5]
     typed: Any = MULTILABEL.typed(outputs, "probabilities", names)
     assert typed.labels == on
-    np.testing.assert_array_equal(MULTILABEL.labels(outputs), outputs > 0.5)
     found = [MULTILABEL.predicted_label(predictions, at).partition(";")[0] for at in range(40)]
     assert found == [" + ".join(one) or "none" for one in on]
     np.testing.assert_array_equal(MULTILABEL.is_right(predictions), ((outputs > 0.5) == targets).all(1))

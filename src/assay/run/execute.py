@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
-from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
@@ -31,7 +31,6 @@ from assay.checkpoint.container import weights_sha256
 from assay.data.data_module import DataModule
 from assay.data.training_statistics import target_statistics
 from assay.errors import AssayError, NonFiniteError
-from assay.figure.to_matplotlib import to_matplotlib
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
 from assay.loop.fit_loop import FitLoop
@@ -70,34 +69,20 @@ _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
 def log_results(
     assembly: Assembly, metrics: Mapping[str, float], predictions: StoredPredictions | None
 ) -> None:
-    """Log scores that only the predictions tell, hyperparameters with the scores, and the task's figures."""
-    known = TensorBoardLogger | MLFlowLogger | WandbLogger
-    loggers = [one for one in assembly.trainer.loggers if isinstance(one, known)]
-    if not loggers or not assembly.trainer.is_global_zero:
-        return
-    try:
-        scores, figures = _seen(predictions, metrics)
-        for logger in loggers:
-            _log(logger, assembly, {**metrics, **scores}, scores, figures)
-    except Exception as error:
-        log.warning("scores and figures are not in every log: %s", reason_of(error), exc_info=error)
-
-
-def _seen(
-    predictions: StoredPredictions | None, metrics: Mapping[str, float]
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """Scores that nobody has logged yet, and figures by their names."""
-    if predictions is None or not len(predictions.keys):
-        return {}, {}
-    task = task_of(predictions.task)
-    scores = {name_of(predictions.subset, one.name): one.value for one in scores_of(task, predictions)}
-    figures = {one.name: to_matplotlib(one) for one in task.figures(predictions)}
-    return {name: value for name, value in scores.items() if name not in metrics}, figures
-
-
-def name_of(subset: str, score: str) -> str:
-    """What a score is logged as: without what MLflow takes in no name."""
-    return f"{subset}/{_NOT_IN_NAMES.sub('_', score).strip('_')}"
+    """Log scores that only the predictions tell; to TensorBoard, hyperparameters with the scores."""
+    trainer, scores = assembly.trainer, dict[str, float]()
+    if predictions is not None and len(predictions.keys):
+        for one in scores_of(task_of(predictions.task), predictions):
+            name = f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', one.name).strip('_')}"
+            scores |= {} if name in metrics else {name: one.value}
+    of_evaluation = {name: one for name, one in metrics.items() if name.startswith(("test/", "val/"))}
+    for logger in trainer.loggers:
+        if scores and not isinstance(logger, RunCSV):
+            logger.log_metrics(scores, trainer.global_step)
+        if isinstance(logger, TensorBoardLogger):  # its page of hyperparameters wants scalars of step 0
+            finals = {f"final/{name}": value for name, value in {**of_evaluation, **scores}.items()}
+            logger.log_hyperparams(redact_tree(assembly.plain), finals)
+            logger.experiment.close()
 
 
 def end_wandb(record: RunRecord) -> None:
@@ -105,32 +90,6 @@ def end_wandb(record: RunRecord) -> None:
     wandb = sys.modules.get("wandb")
     if wandb is not None and wandb.run is not None and wandb.run.id in record.loggers.values():
         wandb.finish(exit_code=0 if record.status == "finished" else 1)
-
-
-def _log(
-    logger: TensorBoardLogger | MLFlowLogger | WandbLogger,
-    assembly: Assembly,
-    metrics: Mapping[str, float],
-    scores: dict[str, float],
-    figures: Mapping[str, Any],
-) -> None:
-    step = assembly.trainer.global_step
-    if scores:
-        logger.log_metrics(scores, step)
-    if isinstance(logger, WandbLogger):
-        for name, figure in figures.items():
-            logger.log_image(f"figures/{name}", [figure], step)
-        return
-    if isinstance(logger, MLFlowLogger):  # has the hyperparameters, and shows them beside the last scores
-        for name, figure in figures.items():
-            logger.experiment.log_figure(logger.run_id, figure, f"figures/{name}.png")
-        return
-    # Under names of their own: TensorBoard's page of hyperparameters wants each score as a scalar of step 0.
-    finals = {f"final/{name}": value for name, value in metrics.items() if name.startswith(("test/", "val/"))}
-    logger.log_hyperparams(redact_tree(assembly.plain), finals)
-    for name, figure in figures.items():
-        logger.experiment.add_figure(name, figure, step, close=False)
-    logger.experiment.close()
 
 
 def execute(
@@ -285,7 +244,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
                 log.warning("%s", warning)
             add_baseline(assembly, record, predictions)
             add_threshold(assembly, record, predictions)
-            log_results(assembly, record.metrics, predictions)
+            _best_effort(log_results, assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
 
 

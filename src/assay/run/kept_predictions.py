@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import numpy as np
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.build.assembly import Assembly
-    from assay.data.shown_samples import Shown
     from assay.record.run_record import RunRecord
     from assay.record.samples_file import Reason
     from assay.task.prediction.stored_predictions import Kind
@@ -42,14 +40,18 @@ if TYPE_CHECKING:
 
 _FLUSH_EVERY = 16
 _SEED = 0
+_FEWEST: Final = 20
+"""Validation samples of each class; with fewer a threshold would be chance."""
+_NEARLY: Final = 0.95
+log = logging.getLogger("assay")
 
 
 @final
 class KeepPredictions(Callback):
     """Takes what `test_step` returns to the CPU, every sixteen batches."""
 
-    def __init__(self, max_bytes: int, num_shown: int = 0) -> None:
-        self._max_bytes, self._num_shown = max_bytes, num_shown
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._task: Task
         self._kind: Kind
         self.problem = ""
@@ -58,17 +60,12 @@ class KeepPredictions(Callback):
         self._chosen: Tensor | None = None
         self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
         self._kept: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._shown: list[tuple[int, float, NDArray[Any]]] = []
-        self._drawn: set[int] = set()
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         module, data = cast("Any", pl_module), cast("Any", trainer).datamodule
         self._task, self._kind = task_of(data.spec.task), module.prediction_kind
-        order = getattr(trainer.test_dataloaders, "order", None)
-        if order is None:
-            self.problem = "its loader says nothing of which samples make up a batch"
-            return
+        order = cast("Any", trainer).test_dataloaders.order
         self._order, self._num_samples = iter(order.batches(0)), order.num_samples
 
     @override
@@ -84,17 +81,16 @@ class KeepPredictions(Callback):
         if self.problem:
             return
         try:
-            self._take(pl_module, outputs)
-        except Exception as error:  # of a task of somebody's own; the run has been trained all the same
+            self._take(outputs)
+        except Exception as error:  # of a custom task or module; the run has been trained all the same
             self.problem = f"{self._task.name} fails: {one_line_of(error)}"
 
-    def _take(self, pl_module: L.LightningModule, outputs: Any) -> None:
+    def _take(self, outputs: Any) -> None:
         positions = next(self._order)
-        answers, targets = _answers(outputs)
-        if answers is None or targets is None:
-            self.problem = f"test_step of {type(pl_module).__name__} does not return predictions and targets"
+        if not isinstance(outputs, dict) or not {"predictions", "targets"} <= outputs.keys():
+            self.problem = "test_step does not return predictions and targets"
             return
-        predictions, targets = self._task.kept(answers, targets, self._kind)
+        predictions, targets = self._task.kept(outputs["predictions"], outputs["targets"], self._kind)
         if predictions.ndim != 2 or len(predictions) != len(positions) or targets.ndim > 2:
             self.problem = (
                 f"it answers {len(positions)} samples with values of shape {list(predictions.shape)}"
@@ -102,8 +98,6 @@ class KeepPredictions(Callback):
             return
         self.num_seen += len(positions)
         chosen = self._choose(positions, 4 * (predictions.shape[1] + targets[0].numel() + 1))
-        if self._num_shown and (shown := self._task.shown(answers)) is not None:
-            self._show(positions, chosen, predictions, targets, shown)
         if chosen is not None:
             positions, chosen = positions[chosen], chosen.to(predictions.device)
             predictions, targets = predictions[chosen], targets[chosen]
@@ -122,33 +116,6 @@ class KeepPredictions(Callback):
             self._chosen[torch.from_numpy(drawn)] = True
         return self._chosen[positions]
 
-    def _show(
-        self, positions: Tensor, chosen: Tensor | None, outputs: Tensor, targets: Tensor, shown: Tensor
-    ) -> None:
-        """Keep what is drawn of samples that may be shown: those chosen at random, and the worst so far."""
-        if not self._drawn:
-            kept = torch.arange(self._num_samples) if self._chosen is None else self._chosen.nonzero()[:, 0]
-            self._drawn = set(kept[drawn(len(kept), self._num_shown)].tolist())
-        places = torch.arange(len(positions)) if chosen is None else chosen.nonzero()[:, 0]
-        error_scores = self._task.error_scores(self._as_predictions(outputs, targets, positions.tolist()))
-        error_scores = np.where(np.isfinite(error_scores), error_scores, -np.inf)
-        worst = self._worst()
-        last = min((bad for _, bad, _ in worst), default=-np.inf)
-        few = len(worst) < self._num_shown
-        for place in places.tolist():
-            position, bad = int(positions[place]), float(error_scores[place])
-            if position in self._drawn or few or bad > last:
-                self._shown.append((position, bad, shown[place].cpu().numpy()))
-        best = {position for position, _, _ in self._worst()} | self._drawn
-        self._shown = [one for one in self._shown if one[0] in best]
-
-    def _worst(self) -> list[tuple[int, float, NDArray[Any]]]:
-        return sorted(self._shown, key=lambda one: (-one[1], one[0]))[: self._num_shown]
-
-    def shown(self, position: int) -> NDArray[Any] | None:
-        """What `Task.shown` gave of a sample; None where it was not kept."""
-        return next((one for at, _, one in self._shown if at == position), None)
-
     def _flush(self) -> None:
         """Move what is pending to the CPU, in one wait for the device."""
         if self._pending:
@@ -163,14 +130,12 @@ class KeepPredictions(Callback):
         self._flush()
         if trainer.world_size == 1:
             return
-        own = (self.problem, self.num_seen, self._kept, self._shown)
         every: list[Any] = [None] * trainer.world_size
-        torch.distributed.all_gather_object(every, own)
+        torch.distributed.all_gather_object(every, (self.problem, self.num_seen, self._kept))
         self.problem = next((problem for problem, *_ in every if problem), "")
-        self.num_seen = sum(count for _, count, *_ in every)
+        self.num_seen = sum(count for _, count, _ in every)
         first = trainer.is_global_zero
-        self._kept = [block for _, _, kept, _ in every for block in kept] if first else []
-        self._shown = [one for *_, shown in every for one in shown] if first else []
+        self._kept = [block for *_, kept in every for block in kept] if first else []
 
     def positions(self) -> Tensor:
         """Of the samples that are kept, in the part that was tested: int64, ascending."""
@@ -180,53 +145,24 @@ class KeepPredictions(Callback):
         """What was gathered, in the order of the samples."""
         positions, outputs, targets = (torch.cat(column) for column in zip(*self._kept, strict=True))
         order = positions.argsort()
-        keys = [names[position] for position in positions[order].tolist()]
-        whole = self._as_predictions(outputs[order], targets[order], keys, class_names)
-        seen = self.num_seen if self.num_seen > len(positions) else 0
-        return replace(whole, subset=subset, num_evaluated=seen)
-
-    def _as_predictions(
-        self,
-        outputs: Tensor,
-        targets: Tensor,
-        keys: Sequence[Any],
-        class_names: Sequence[str] = (),
-    ) -> StoredPredictions:
         return StoredPredictions(
             self._task.name,
             self._task.kept_kind or self._kind,
-            tuple(map(str, keys)),
-            outputs.float().cpu().numpy(),
-            targets.cpu().numpy() if targets[0].numel() else None,
+            tuple(names[position] for position in positions[order].tolist()),
+            outputs[order].float().numpy(),
+            targets[order].numpy() if targets[0].numel() else None,
             tuple(class_names or self._task.kept_names(outputs.shape[1])),
+            subset=subset,
+            num_evaluated=self.num_seen if self.num_seen > len(positions) else 0,
         )
-
-
-def _answers(outputs: Any) -> tuple[Tensor | None, Tensor | None]:
-    """Predictions and targets of a batch; None of what a module of somebody's own does not return."""
-    found = [outputs.get(name) if isinstance(outputs, dict) else None for name in ("predictions", "targets")]
-    predictions, targets = (one if isinstance(one, torch.Tensor) else None for one in found)
-    return predictions, targets
-
-
-def drawn(num_samples: int, most: int) -> NDArray[np.int64]:
-    """Samples that are shown at random, the same ones each time."""
-    return np.random.default_rng(_SEED).permutation(num_samples)[:most]
-
-
-log = logging.getLogger("assay")
-
-_DEFAULTS: Final = {"max_megabytes": 64, "num_samples": 24}
-"""Of a run whose config says nothing of it, because it is older; as in `conf/train.yaml`."""
 
 
 @contextmanager
 def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
     """Gather what the module answers to what is tested in this block."""
-    settings = _settings(assembly)
-    num_shown = int(settings.get("num_samples") or 0)
-    keep = KeepPredictions(int(float(settings.get("max_megabytes") or 0) * 1e6), num_shown)
-    keep.problem = _why_not(assembly, settings)
+    max_megabytes = float(_settings(assembly).get("max_megabytes") or 0)
+    keep = KeepPredictions(int(max_megabytes * 1e6))
+    keep.problem = _why_not(assembly)
     callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     if keep.problem:
         yield keep
@@ -239,11 +175,11 @@ def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
 
 
 def _settings(assembly: Assembly) -> dict[str, Any]:
-    return {**_DEFAULTS, **(assembly.config.get("predictions", _DEFAULTS) or {"max_megabytes": 0})}
+    return dict(assembly.config.get("predictions") or {})
 
 
-def _why_not(assembly: Assembly, settings: dict[str, Any]) -> str:
-    if not settings["max_megabytes"]:
+def _why_not(assembly: Assembly) -> str:
+    if not _settings(assembly).get("max_megabytes"):
         return "predictions.max_megabytes is 0"
     if getattr(assembly.module, "prediction_kind", None) is None:
         return f"{type(assembly.module).__name__} has no prediction_kind that says what its outputs are"
@@ -256,7 +192,7 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> StoredPredictio
     """What was gathered; None where that is nothing, which the log explains."""
     data = assembly.datamodule
     if keep.problem or not isinstance(data, DataModule):
-        is_meant = bool(_why_not(assembly, _settings(assembly)))  # else something went wrong in the test
+        is_meant = bool(_why_not(assembly))  # else something went wrong in the test
         log.log(logging.INFO if is_meant else logging.WARNING, "no predictions are kept: %s", keep.problem)
         return None
     predictions = keep.predictions(
@@ -278,10 +214,7 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> StoredPre
     try:
         predictions, data = predictions_of(assembly, keep), assembly.datamodule
         if predictions is not None and isinstance(data, DataModule):
-            most = int(_settings(assembly)["num_samples"])
-            samples = _samples(data, assembly.module, keep, predictions, most)
-            if isinstance(assembly.module, Module):
-                samples += _generated(assembly.module, data)
+            samples = _samples(assembly, keep, predictions)
             predictions_file.write(run_dir / predictions_file.FILE, predictions)
             samples_file.write(run_dir / samples_file.FILE, samples)
     except Exception as error:  # the run has come to its end all the same
@@ -322,53 +255,52 @@ def worst_of(error_scores: NDArray[Any], most: int) -> list[int]:
     return indices
 
 
-def _samples(
-    data: DataModule,
-    module: L.LightningModule,
-    keep: KeepPredictions,
-    predictions: StoredPredictions,
-    most: int,
-) -> list[KeptSample]:
-    worst = worst_of(task_of(predictions.task).error_scores(predictions), most)
-    rows = [*worst, *drawn(len(predictions.keys), most).tolist()]
+def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredictions) -> list[KeptSample]:
+    """The worst samples and some at random, as a person can look at them."""
+    data: Any = assembly.datamodule
+    module, most = assembly.module, int(_settings(assembly)["num_samples"])
+    task = task_of(predictions.task)
+    worst = worst_of(task.error_scores(predictions), most)
+    drawn = np.random.default_rng(_SEED).permutation(len(predictions.keys))[:most]
+    rows = [*worst, *drawn.tolist()]
     positions = keep.positions()[rows].tolist()
     reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
-    return [
-        KeptSample(predictions.keys[index], reason, _picture(shown, keep.shown(at), predictions), shown.row)
-        for index, at, reason, shown in zip(
-            rows, positions, reasons, _shown(data, module, positions), strict=True
-        )
+    if isinstance(module, Module) and task.reconstructs and positions:
+        inputs, _ = evaluated_samples(data, data.tested, positions)
+        shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
+    else:
+        shown = show_tested(data, positions)
+    if task.has_masks and isinstance(module, Module) and _is_whole(assembly):
+        names = predictions.class_names
+        shown = [
+            one._replace(picture=task.picture(one.picture, cast("Any", one.target), mask, names))
+            for one, mask in zip(shown, _masks(assembly, module, positions), strict=True)
+        ]
+    samples = [
+        KeptSample(predictions.keys[index], reason, one.picture, one.row)
+        for index, reason, one in zip(rows, reasons, shown, strict=True)
     ]
+    if isinstance(module, Module) and task.generates:  # as `assay predict RUN --prompt ''` does
+        codec: Any = data.encoder
+        module.eval()
+        text = generate(module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device).text
+        samples.append(KeptSample("", "generated", None, {"text": text}))
+    return samples
 
 
-def _generated(module: Module, data: DataModule) -> list[KeptSample]:
-    """A text that the model writes from nothing, as `assay predict RUN --prompt ''` does."""
-    codec: Any = data.encoder
-    if not module.task.generates or codec is None:
-        return []
-    module.eval()
-    text = generate(module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device).text
-    return [KeptSample("", "generated", None, {"text": text})]
+def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator[NDArray[Any]]:
+    """What the module says of some of the tested samples."""
+    data: Any = assembly.datamodule
+    module.eval().to(data.device)
+    for position in positions:  # one by one, for masks of full size may be large
+        with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
+            answers = module.scored(module.evaluated(evaluated_samples(data, data.tested, [position])))
+        yield answers[0].argmax(0).to(torch.uint8).cpu().numpy()
 
 
-def _picture(shown: Shown, predicted: NDArray[Any] | None, predictions: StoredPredictions) -> bytes | None:
-    if shown.target is None or predicted is None:
-        return shown.picture
-    names = predictions.class_names
-    return task_of(predictions.task).picture(shown.picture, shown.target, predicted, names)
-
-
-def _shown(data: DataModule, module: L.LightningModule, positions: list[int]) -> list[Shown]:
-    if not (isinstance(module, Module) and module.task.reconstructs and positions):
-        return show_tested(data, positions)
-    inputs, _ = evaluated_samples(data, data.tested, positions)
-    return show_pairs(*module.reconstructed(inputs), feature_names(data))
-
-
-log = logging.getLogger("assay")
-_FEWEST: Final = 20
-"""Validation samples of each class; with fewer a threshold would be chance."""
-_NEARLY: Final = 0.95
+def _is_whole(assembly: Assembly) -> bool:
+    """Whether this process alone can run the module; other strategies hold shards of it."""
+    return isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
 
 
 def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
@@ -377,8 +309,7 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
     if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
         return
     two = module.task.num_classes == 2 and predictions.kind == "probabilities"
-    plain = isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-    if not two or not plain or not len(data.splits.rows["val"]) or data.tested != "test":
+    if not two or not _is_whole(assembly) or not len(data.splits.rows["val"]) or data.tested != "test":
         return
     try:
         value = best_threshold(*_validated(assembly, module, data))

@@ -66,12 +66,6 @@ class Multilabel(Task):
         return LabelPredictions(outputs, names, kind)
 
     @override
-    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        from assay.task.prediction.predictions import is_on
-
-        return is_on(outputs)
-
-    @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         import torch
 

@@ -149,11 +149,6 @@ class Segmentation(Task):
         return MaskPredictions(outputs, names, kind)
 
     @override
-    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        labels: NDArray[Any] = outputs.argmax(1)
-        return labels
-
-    @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         """The confusions of each sample, a row `[C * C]` of pixels, the true class first; and its pixels."""
         import torch
@@ -174,18 +169,12 @@ class Segmentation(Task):
         return tuple(map(str, range(isqrt(num_outputs))))
 
     @override
-    def shown(self, outputs: Tensor) -> Tensor | None:
-        import torch
-
-        return outputs.argmax(1).to(torch.uint8) if outputs.ndim == 4 else None
-
-    @override
     def picture(
-        self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+        self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
         from assay.task.prediction.mask_prediction import side_by_side
 
-        return None if picture is None else side_by_side(picture, targets, shown)
+        return None if picture is None else side_by_side(picture, targets, labels)
 
     @override
     def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:

@@ -123,11 +123,6 @@ class SingleLabel(Task):
         return ClassPredictions(outputs, names, kind)
 
     @override
-    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        labels: NDArray[Any] = outputs.argmax(1)
-        return labels
-
-    @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
         outputs, targets = super().kept(outputs, targets, kind)
         return self.postprocess(outputs, kind) if outputs.ndim == 2 else outputs, targets.long()

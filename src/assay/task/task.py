@@ -240,27 +240,15 @@ class Task(ABC):
         """
         return ()
 
-    def labels(self, outputs: NDArray[Any]) -> NDArray[Any] | None:
-        """What is said in the end, by which an exported model is compared; None where there are no labels.
-
-        Args:
-            outputs: Probabilities of N samples, from `postprocess`.
-        """
-        return None
-
-    def shown(self, outputs: Tensor) -> Tensor | None:
-        """What has to be kept of outputs, bytes `[B, …]`, to draw samples; None where `kept` is enough."""
-        return None
-
     def picture(
-        self, picture: bytes | None, targets: NDArray[Any], shown: NDArray[Any], class_names: Sequence[str]
+        self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
         """A sample with its target and what was predicted, as a PNG file; None where it cannot be drawn.
 
         Args:
             picture: Of the sample, a PNG file; None of a sample that is not a picture.
             targets: Of the sample.
-            shown: Of the sample, as `shown` has kept it.
+            labels: Predicted for its pixels, uint8 `[H, W]`.
             class_names: Of the data.
         """
         return picture

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import json
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
+import pandas as pd
 import torch
+from omegaconf.errors import ConfigAttributeError
 
+from assay.build.datamodule import open_data
+from assay.build.node import build
+from assay.data.data_module import DataModule
+from assay.data.loaders import KeyedDataset
+from assay.data.normalize import stored_type
+from assay.data.placement import padded_length
+from assay.data.samples import Samples
+from assay.data.source_info import info_of
+from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.atomic import sync_directory, temporary_folder
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
-from assay.run.export.agreement import compare, original_outputs, prepared, read_samples, targets_of
-from assay.run.export.exportable import Original, quiet, text_codes, trace, unknown_code
-from assay.run.export.model_card import MARK, Exported, describe, model_card
+from assay.run.export.exportable import Original, quiet, table_inputs, text_codes, trace, unknown_code
+from assay.run.export.model_card import MARK, Agreement, Exported, describe, model_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import nn
+    from torch import Tensor
     from torch.export import ExportedProgram
 
     from assay.data.tabular.table_encoder import Column
-    from assay.run.export.agreement import Agreement, CheckSamples
 
     _Run = Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
 
@@ -38,6 +47,14 @@ CARD: Final = "MODEL_CARD.md"
 _NEEDS: Final = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "safetensors": ("safetensors",)}
 _IN_ONE_FILE: Final = 1_500_000_000
 """Bytes of weights; protobuf, in which the graph is written, ends at 2 GiB."""
+_MOST: Final = 1000
+_MOST_BYTES: Final = 256 << 20
+_BATCH: Final = 64
+_MADE_UP: Final = 256
+TOLERANCE: Final = 1e-4
+"""Of probabilities; of other outputs times the largest of them."""
+RESIZED_TOLERANCE: Final = 1e-2
+"""As `TOLERANCE`, where the file resizes pictures: a value may be rounded to the neighbouring grey level."""
 
 
 def export(
@@ -56,20 +73,14 @@ def export(
     original = Original(run_dir, checkpoint, trusted_packages)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
-    samples = read_samples(original)
     with _staging(path.parent) as folder:
-        inside, agreement, notes = _write_checked(original, samples, folder / path.name, file_format)
+        write = _write_safetensors if file_format == "safetensors" else _write_checked
+        written = write(original, folder / path.name)
         if original.texts is not None:
             write_tokenizer(folder, original.texts.tokenizer)
         size = sum(one.stat().st_size for one in folder.iterdir())
-        widened = ", ".join(
-            sorted(str(one).removeprefix("torch.") for one in original.dtypes - {torch.float32})
-        )
-        notes += [samples.note] if samples.note else []
-        notes += [f"the weights are {widened} in the checkpoint and float32 in the file"] if widened else []
-        notes += original.predictor.notes
-        about = describe(original, samples, file_format=file_format, inside=inside)
-        exported = Exported(path, card, about, size, agreement, samples.subset, tuple(notes))
+        notes = (*written.notes, *original.predictor.notes)
+        exported = replace(written, path=path, card=card, size=size, notes=notes)
         (folder / CARD).write_text(model_card(exported, original), encoding="utf-8")
         if original.codec is not None:  # `tokenizers` reads that of byte pairs
             tokenizer = folder / path.with_suffix(".tokenizer.json").name
@@ -114,36 +125,29 @@ def _check_replaced(path: Path, card: Path) -> None:
             )
 
 
-def _write_checked(
-    original: Original, samples: CheckSamples, path: Path, file_format: str
-) -> tuple[bool, Agreement, list[str]]:
-    """Write and compare a file; with the transforms inside, where that is possible and right."""
-    notes: list[str] = []
-    if file_format != "safetensors" and original.transforms:
+def _write_checked(original: Original, path: Path) -> Exported:
+    """Write an ONNX file and compare it; with the transforms inside, where that is possible and right."""
+    samples = read_samples(original)
+    notes = [samples.note] if samples.note else []
+    widened = sorted(str(one).removeprefix("torch.") for one in original.dtypes - {torch.float32})
+    if widened:
+        notes.append(f"the weights are {', '.join(widened)} in the checkpoint and float32 in the file")
+    if original.transforms:
         try:
             if not original.takes_any_size and len({raw.shape[1:] for raw in samples.raw}) > 1:
                 raise AssayError("samples have several shapes before them")
-            _write(original, samples, path, file_format, inside=True)
-            return True, _compare(original, samples, path, file_format, inside=True), notes
+            return _write(original, samples, path, notes, inside=True)
         except AssayError as error:
             names = ", ".join(type(one).__name__ for one in original.transforms.transforms)
             notes.append(f"the file takes pictures after {names} (data.transform.eval): {error.message}")
-    loss = original.predictor.loss
-    if file_format == "safetensors" and loss is not None and loss.state_dict():
-        learnt = ", ".join(sorted(f"loss.{name}" for name in loss.state_dict()))
-        told = f"the file lacks {learnt}, with which the run's loss makes probabilities"
-        notes.append(f"{told}; --format onnx has them inside")
-    inside = file_format != "safetensors" and not original.transforms
-    _write(original, samples, path, file_format, inside=inside)
-    return inside, _compare(original, samples, path, file_format, inside=inside), notes
+    return _write(original, samples, path, notes, inside=not original.transforms)
 
 
-def _write(original: Original, samples: CheckSamples, path: Path, file_format: str, *, inside: bool) -> None:
-    metadata = describe(original, samples, file_format=file_format, inside=inside)
-    if file_format == "safetensors":
-        write_safetensors(path, original.stored, metadata)
-        return
-    first = prepared(original, samples.raw[0], with_transforms=inside)
+def _write(
+    original: Original, samples: CheckSamples, path: Path, notes: Sequence[str], *, inside: bool
+) -> Exported:
+    metadata = describe(original, samples.raw[0], inside=inside)
+    first = _prepared(original, samples.raw[0], with_transforms=inside)
     if "categories" in first:  # texts are looked up before the traced model
         codes = np.zeros(first["categories"].shape, np.int64)
         first = {("codes" if one == "categories" else one): first[one] for one in first} | {"codes": codes}
@@ -167,39 +171,26 @@ def _write(original: Original, samples: CheckSamples, path: Path, file_format: s
         categories=[column for column in columns if column.kind == "category"],
         metadata=metadata,
     )
+    agreement = compare(original, samples, path, inside=inside)
+    return Exported(path, path, metadata, 0, agreement, samples.subset, tuple(notes))
 
 
-def _compare(
-    original: Original,
-    samples: CheckSamples,
-    path: Path,
-    file_format: str,
-    *,
-    inside: bool,
-) -> Agreement:
-    predictor = original.predictor
-    if file_format == "safetensors":
-        fresh = copy.deepcopy(original.stored)
-        read_safetensors(path, fresh)
-        reloaded = copy.copy(predictor)
-        reloaded.model = fresh.float()
-        exported = original_outputs(original, samples, reloaded)
-    else:
-        run = open_onnx(path)
-        try:
-            exported = np.concatenate(
-                [run(prepared(original, raw, with_transforms=inside)) for raw in samples.raw]
-            )
-        except Exception as error:  # whatever the runtime raises
-            raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
-    return compare(
-        original_outputs(original, samples),
-        exported,
-        targets_of(original, samples),
-        kind=original.kind,
-        labels=original.task.labels if original.task is not None else lambda _: None,
-        resizes=inside and original.takes_any_size,
+def _write_safetensors(original: Original, path: Path) -> Exported:
+    """Write the weights in the type they have."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_model
+
+    metadata, loss = describe(original, None, inside=False), original.predictor.loss
+    text = json.dumps(metadata, ensure_ascii=False)
+    try:
+        save_model(original.stored, str(path), metadata={"format": "pt", "assay": text})
+    except SafetensorError as error:
+        raise OSError(first_line(error)) from error
+    learnt = ", ".join(sorted(f"loss.{name}" for name in loss.state_dict())) if loss is not None else ""
+    lacking = (
+        f"the file lacks {learnt}, with which the run's loss makes probabilities; --format onnx has them"
     )
+    return Exported(path, path, metadata, 0, None, "", (lacking,) if learnt else ())
 
 
 @contextmanager
@@ -302,22 +293,148 @@ def open_onnx(path: Path) -> _Run:
     return lambda inputs: session.run(None, dict(inputs))[0]
 
 
-def write_safetensors(path: Path, model: nn.Module, metadata: Mapping[str, Any]) -> None:
-    """Write the weights in the type they have."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_model
+@final
+@dataclass(frozen=True, eq=False)
+class CheckSamples:
+    """Batches of samples on which file and original are compared; of made-up ones `subset` is empty."""
 
-    text = json.dumps(dict(metadata), ensure_ascii=False)
+    raw: list[Any]
+    subset: str = ""
+    note: str = ""
+
+
+def read_samples(original: Original) -> CheckSamples:
+    """Up to 1,000 samples of the run's test subset; made-up ones where its data cannot be read."""
     try:
-        save_model(model, str(path), metadata={"format": "pt", "assay": text})
-    except SafetensorError as error:
-        raise OSError(first_line(error)) from error
+        with quiet():
+            datamodule: Any = open_data(original.config, prepare=False)
+            if isinstance(datamodule, DataModule):
+                return _read_subset(original, datamodule)
+            batch = datamodule.on_after_batch_transfer(next(iter(datamodule.test_dataloader())), 0)
+            return CheckSamples([next(iter(_values(batch)))], "test")
+    except (AssayError, OSError, AttributeError, ConfigAttributeError, StopIteration) as error:
+        if not original.spec:
+            raise AssayError(f"the run's data gives no test batch: {first_line(error)}") from error
+        return CheckSamples(made_up(original), note=f"the run's data cannot be read: {first_line(error)}")
 
 
-def read_safetensors(path: Path, model: nn.Module) -> None:
-    """Load a file's weights into a model; whatever it had is gone before."""
-    from safetensors.torch import load_model
+def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
+    name = next(name for name in ("test", "val", "train") if getattr(datamodule.spec, f"num_{name}"))
+    subset = datamodule.subset(name)
+    data = subset.data
+    input_bytes = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
+    most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes))
+    spread = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most))
+    rows = subset.rows[spread.round().long()]
+    changed = original.record.data_sha256 not in ("", datamodule.digest())
+    note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
+    raw: list[Any]
+    if original.encoder is not None:
+        table: Any = _part(datamodule.source.read(), name)
+        raw = list(_cut(table.raw.iloc[rows.numpy()]))
+    elif (pictures := _unscaled(original, name)) is not None:
+        raw = _joined([pictures[row][0][None] for row in rows.tolist()])
+    elif isinstance(data, Samples):
+        if data.lengths is not None:  # from short to long, so that batches have several
+            rows = rows[data.lengths[rows].argsort(stable=True)]
+        chosen = data.inputs.index_select(0, rows)
+        raw = list(_cut(chosen.long() if stored_type(data.inputs.dtype) == "int64" else chosen))
+        if original.texts is not None:  # padded as a batch of evaluation
+            raw = [one[:, : padded_length(int((one != 0).sum(1).max()))] for one in raw]
+    else:
+        dataset = KeyedDataset(data, Transforms(), 0)
+        raw = _joined([next(iter(_values(dataset[0, row, row])))[None] for row in rows.tolist()])
+    return CheckSamples(raw, name, note)
 
-    for tensor in model.state_dict().values():
-        tensor.zero_()
-    load_model(model, str(path), strict=True)
+
+def _part(read: Mapping[str, Any], name: str) -> Any:
+    return read[name if name in read else "all" if "all" in read else "train"]
+
+
+def _unscaled(original: Original, name: str) -> Any:
+    """Pictures before they are scaled to `data.source.image_size`, in the same order; None of other data."""
+    source = original.config.data.source
+    if info_of(str(source.get("_target_"))).raw_input != "pictures" or source.get("image_size") is None:
+        return None
+    config = original.config.copy()
+    config.data.source.update({"image_size": None, "in_memory": False})
+    return _part(build(config, "data.source").read(), name).dataset
+
+
+def _values(sample: Any) -> Any:
+    return sample.values() if isinstance(sample, dict) else sample
+
+
+def _cut(samples: Any) -> Iterator[Any]:
+    yield samples[:1]
+    for start in range(1, len(samples), _BATCH):
+        yield samples[start : start + _BATCH]
+
+
+def _joined(samples: list[Tensor]) -> list[Tensor]:
+    one_shape = len({sample.shape for sample in samples}) == 1
+    return list(_cut(torch.cat(samples))) if one_shape else samples
+
+
+def made_up(original: Original) -> list[Any]:
+    """Batches of samples that look like the training data in type, shape and scale."""
+    spec, draw = original.spec, torch.Generator().manual_seed(0)
+    if original.encoder is not None:
+        table: dict[str, Any] = {}
+        for column in original.encoder.columns:
+            if column.kind in ("category", "words"):
+                texts = [*column.codes] or ["some words", "other words", ""]
+                table[column.name] = (texts * _MADE_UP)[:_MADE_UP]
+                continue
+            low, high = column.span or (column.start, column.start + 1)
+            values = low + (high - low) * torch.rand(_MADE_UP, generator=draw, dtype=torch.float64).numpy()
+            is_date = column.kind == "date"
+            table[column.name] = pd.to_datetime(values.round(), unit="D") if is_date else values
+        return list(_cut(pd.DataFrame(table)))
+    shape, dtype = tuple(spec["input_shape"]), getattr(torch, spec["input_dtype"])
+    if dtype.is_floating_point:
+        mean, std = torch.tensor(spec["mean"] or [0.0]), torch.tensor(spec["std"] or [1.0])
+        sizes = [1, -1] + [1] * (len(shape) - 1)
+        drawn = torch.randn(_MADE_UP, *shape, generator=draw)
+        return list(_cut((mean.view(sizes) + std.view(sizes) * drawn).to(dtype)))
+    highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
+    lowest = 0 if original.texts is None else 1
+    return list(_cut(torch.randint(lowest, highest, (_MADE_UP, *shape), generator=draw).to(dtype)))
+
+
+def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, NDArray[Any]]:
+    """A batch as an exported file takes it."""
+    if original.encoder is not None:
+        return table_inputs(raw, original.encoder.columns)
+    transformed = raw if with_transforms else original.transformed(raw)
+    return {"inputs": transformed.contiguous().numpy()}
+
+
+def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bool) -> Agreement:
+    """Run file and original on the same samples; refuse a file whose outputs are others."""
+    run, largest, scale = open_onnx(path), 0.0, 0.0
+    for raw in samples.raw:
+        ours = original.outputs(raw)
+        try:
+            theirs = run(_prepared(original, raw, with_transforms=inside))
+        except Exception as error:  # whatever the runtime raises
+            raise AssayError(f"the file does not run: {type(error).__name__}: {first_line(error)}") from error
+        if theirs.shape != ours.shape:
+            raise AssayError(f"the file gives outputs {theirs.shape}, the original {ours.shape}")
+        if not np.array_equal(np.isfinite(theirs), np.isfinite(ours)):
+            raise AssayError(
+                "the file gives outputs that are not finite where the original's are, or the reverse"
+            )
+        difference = np.nan_to_num(np.abs(theirs.astype(np.float64) - ours), nan=0.0)
+        largest = max(largest, float(difference.max(initial=0.0)))
+        scale = max(scale, float(np.abs(np.nan_to_num(ours)).max(initial=0.0)))
+    resizes = inside and original.takes_any_size
+    tolerance = (1.0 if original.kind == "probabilities" else scale) * (
+        RESIZED_TOLERANCE if resizes else TOLERANCE
+    )
+    if largest > tolerance:
+        raise AssayError(
+            f"an output of the file differs from the original's by {largest:.3g}; up to {tolerance:.3g} is "
+            "taken. Nothing was kept"
+        )
+    return Agreement(sum(map(len, samples.raw)), largest, tolerance)

@@ -92,6 +92,18 @@ class Original:
             encode=None if self.encoder is None else Encode(self.encoder.columns),
         ).eval()
 
+    def transformed(self, raw: Tensor) -> Tensor:
+        """A batch after the transforms of evaluation."""
+        return self.transforms.batch(raw, 0, 0, torch.arange(len(raw)))
+
+    def outputs(self, raw: Any) -> NDArray[np.float32]:
+        """What the run's own model says of a batch, prepared as in evaluation."""
+        tensor = raw if self.encoder is None else self.encoder.transform(raw)
+        with torch.no_grad():
+            inputs = self.normalize(self.transformed(tensor), torch.float32)
+            outputs: NDArray[np.float32] = self.predictor.predicted(inputs).numpy()
+        return outputs
+
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
     """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`."""

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 from assay.analysis.objective import described_metric, format_score
 from assay.data.tokenizer import PAD
-from assay.quoting import number_text
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.data.tabular.table_encoder import Column
-    from assay.run.export.agreement import Agreement, CheckSamples
     from assay.run.export.exportable import Original
 
 MARK: Final = "<!-- Written by assay export, which replaces it. -->"
@@ -53,9 +51,6 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
         shape, values = ", ".join(map(str, one["shape"])), ""
         if "range" in one:
             values = f", from {one['range'][0]} to {one['range'][1]}"
-        elif "range_seen" in one:
-            low, high = map(number_text, one["range_seen"])
-            values = f", from {low} to {high} in the samples checked"
         if tokens := one.get("tokens"):
             values = (
                 f", token ids that `{tokens['tokenizer']}` beside the file makes of texts, from 0 (padding "
@@ -114,23 +109,18 @@ def _scores(exported: Exported, original: Original) -> Iterable[str]:
         yield _table(("score", ""), [(in_words(name), format_score(name, of_test[name])) for name in of_test])
     else:
         yield "The run has no test scores."
-    yield f"\nThe file was compared with the original: {agreement_in_words(exported)}."
+    yield f"\nCompared with the original: {agreement_in_words(exported)}."
     yield from (f"\n{escape_markdown(note)}." for note in exported.notes)
 
 
 def agreement_in_words(exported: Exported) -> str:
     """The result of the comparison with the original."""
     agreement = exported.agreement
+    if agreement is None:
+        return "the weights as they are in the checkpoint"
     where = f"{exported.subset} samples" if exported.subset else "made-up samples"
     difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is taken)"
-    words = [f"{agreement.num_samples:,} {where}", f"largest difference {difference}"]
-    if agreement.same_labels is not None:
-        words.append(f"{100 * agreement.same_labels:.6g} % of labels agree")
-    if agreement.exported_accuracy is not None:
-        words.append(f"accuracy {100 * agreement.exported_accuracy:.2f} %")
-    if agreement.exported_error is not None:
-        words.append(f"root mean squared error {number_text(agreement.exported_error)}")
-    return ", ".join(words)
+    return f"{agreement.num_samples:,} {where}, largest difference {difference}"
 
 
 def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:
@@ -199,6 +189,22 @@ _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "numpy")
 
 @final
 @dataclass(frozen=True)
+class Agreement:
+    """How an exported file and the original compare over samples.
+
+    Attributes:
+        num_samples: How many were compared.
+        largest_difference: Of any output.
+        tolerance: What it may be.
+    """
+
+    num_samples: int
+    largest_difference: float
+    tolerance: float
+
+
+@final
+@dataclass(frozen=True)
 class Exported:
     """What an export came to.
 
@@ -207,7 +213,7 @@ class Exported:
         card: Its model card.
         description: As in the file's metadata.
         size: Bytes of the file.
-        agreement: With the original; see `assay.run.export.agreement`.
+        agreement: With the original; see `assay.run.export.model_card`. None of weights alone.
         subset: Of the run's data that was compared on; empty where samples were made up.
         notes: What a user should know, a sentence each.
     """
@@ -216,16 +222,16 @@ class Exported:
     card: Path
     description: dict[str, Any]
     size: int
-    agreement: Agreement
+    agreement: Agreement | None
     subset: str
     notes: tuple[str, ...] = ()
 
 
-def describe(original: Original, samples: CheckSamples, *, file_format: str, inside: bool) -> dict[str, Any]:
-    """Inputs, outputs and record of an exported file."""
+def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
+    """Inputs, outputs and record of an ONNX file that takes such batches; without one of bare weights."""
     record, spec = original.record, original.spec
     kind, steps = "raw", []
-    if file_format != "safetensors":
+    if raw is not None:
         kind = original.kind
         meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
         steps = [
@@ -236,11 +242,11 @@ def describe(original: Original, samples: CheckSamples, *, file_format: str, ins
         ]
     return {
         "schema_version": SCHEMA_VERSION,
-        "format": file_format,
+        "format": "safetensors" if raw is None else "onnx",
         "task": spec.get("task", ""),
         "one_of_classes": original.task is not None and original.task.by_class,
         "names": list(original.predictor.names),
-        "inputs": _inputs(original, samples, file_format, inside=inside),
+        "inputs": _inputs(original, raw, inside=inside),
         "output": {"name": "outputs" if kind == "raw" else kind, "kind": kind},
         "inside": [step for step in steps if step],
         "preprocessing": {
@@ -255,13 +261,11 @@ def describe(original: Original, samples: CheckSamples, *, file_format: str, ins
     }
 
 
-def _inputs(
-    original: Original, samples: CheckSamples, file_format: str, *, inside: bool
-) -> list[dict[str, Any]]:
-    spec, first, texts = original.spec, samples.raw[0], original.texts
-    if file_format == "safetensors":
-        shape = list(spec.get("input_shape") or first.shape[1:])
-        dtype = spec["input_dtype"] if spec.get("vocab_size") else "float32"
+def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any]]:
+    spec, texts = original.spec, original.texts
+    if raw is None:
+        shape, dtype = list(spec.get("input_shape") or ()), "float32"
+        dtype = spec["input_dtype"] if spec.get("vocab_size") else dtype
         return [{"name": "inputs", "dtype": dtype, "shape": ["batch", *shape], "prepared": True}]
     if texts is not None:
         sizes = {"vocab_size": texts.vocab_size, "max_length": texts.max_length, "padding": PAD}
@@ -269,7 +273,7 @@ def _inputs(
         return [{**tokens, "tokens": {"tokenizer": TOKENIZER, **sizes}}]
     if original.encoder is not None:
         return describe_columns(original.encoder.columns)
-    shape, dtype = list(first.shape[1:]), str(first.dtype).removeprefix("torch.")
+    shape, dtype = list(raw.shape[1:]), str(raw.dtype).removeprefix("torch.")
     if original.transforms and not inside:
         shape, dtype = list(spec["input_shape"]), spec["input_dtype"]
     elif original.takes_any_size:
@@ -280,9 +284,6 @@ def _inputs(
         described |= {"longest": shape[0], "range": [0, spec["vocab_size"] - 1]}
     elif dtype == "uint8":
         described["range"] = [0, 255]
-    elif samples.subset and (inside or not original.transforms):
-        lows, highs = zip(*((float(one.min()), float(one.max())) for one in samples.raw), strict=True)
-        described["range_seen"] = [min(lows), max(highs)]
     return [described]
 
 
