@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
-from assay.analysis.jobs import Job
 from assay.analysis.out_of_fold import gathered, write
+from assay.analysis.rows import row_of
+from assay.analysis.run import Run
 from assay.record import predictions_file
 from assay.task.prediction.stored_predictions import StoredPredictions
 
@@ -33,14 +34,12 @@ PROBABILITIES = cross_val_predict(
 NAMES = ("setosa", "versicolor", "virginica")
 
 
-def run(
-    folder: Path, fold: int, predictions: StoredPredictions, name: str = "", seed: str = "0", **values: str
-) -> Job:
-    run_dir = folder / f"{fold}-{seed}-{name}"
+def run(folder: Path, fold: int, predictions: StoredPredictions, name: str = "") -> Run:
+    run_dir = folder / (name or str(fold))
     run_dir.mkdir(parents=True)
     predictions_file.write(run_dir / predictions_file.FILE, predictions)
     (run_dir / "config.yaml").write_text(f"data: {{split: {{folds: {FOLDS}}}}}\n")
-    return Job(name or str(fold), values, seed, "finished", run_dir=run_dir, fold=fold)
+    return Run(run_dir, "finished", fingerprint=name or str(fold), fold=fold)
 
 
 def iris(fold: int) -> StoredPredictions:
@@ -52,7 +51,7 @@ def iris(fold: int) -> StoredPredictions:
 
 
 def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
-    [found] = gathered([run(tmp_path, fold, iris(fold)) for fold in (2, 0, 1)])
+    [found] = gathered([row_of([run(tmp_path, fold, iris(fold)) for fold in (2, 0, 1)], {}, ())])
     assert not found.problems
     assert sorted(map(int, found.predictions.keys)) == list(range(150))
     accuracy = next(score for score in found.scores() if score.name == "accuracy")
@@ -73,8 +72,8 @@ def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    def problems(*runs: Job) -> str:
-        [found] = gathered(runs)
+    def problems(*runs: Run) -> str:
+        [found] = gathered([row_of(runs, {}, ())])
         return "; ".join(found.problems)
 
     whole = [run(tmp_path, fold, iris(fold)) for fold in range(FOLDS)]
@@ -87,7 +86,6 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert "some samples are in several folds" in problems(whole[0], again, whole[2])
     other = run(tmp_path, 1, replace(iris(1), class_names=("a", "b", "c")), "other")
     assert "not all runs predict the same" in problems(whole[0], other, whole[2])
-    assert other.run_dir is not None
-    (other.run_dir / predictions_file.FILE).unlink()
+    (other.path / predictions_file.FILE).unlink()
     assert "run other, fold 1: " in problems(whole[0], other, whole[2])
     assert "fold 1 of 3 is missing" in problems(whole[0], other, whole[2])

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
-from assay.analysis.jobs import best_job, groups, groups_csv, rank, results_csv
 from assay.analysis.objective import Objective
+from assay.analysis.rows import best_job, groups_csv, job_rows, rank, results_csv
 from assay.record.journal import JobRecord
 from assay.record.outcome import Outcome
 from assay.sweep.progress import SweepProgress, last_progress, shown
@@ -217,7 +217,8 @@ def test_groups_are_what_pandas_makes_of_the_table() -> None:
 
 
 def test_whole_groups_come_first_and_the_best_of_them_is_the_best() -> None:
-    order = [group.values["optimizer.lr"] for group in rank(groups(jobs(), [LOSS]), LOSS)]
+    rows = rank(job_rows(jobs(), [LOSS.name]), LOSS.name, LOSS.direction)
+    order = [row.values["optimizer.lr"] for row in rows]
     assert order == ["0.01", "0.1", "1.0"], "the last one has a better mean, of one seed alone"
     best = best_job(jobs(), LOSS)
     assert best is not None
@@ -229,7 +230,7 @@ def test_folds_repeat_a_configuration_and_the_interval_is_students() -> None:
     scores = [("0.1", 0, 0.5), ("0.1", 1, 0.7), ("0.1", 2, 0.9), ("1.0", 0, 0.4)]
     folds = [ended_job(number, lr, 0, loss) for number, (lr, _, loss) in enumerate(scores)]
     folds = [
-        replace(job, overrides=(f"optimizer.lr={lr}", f"fold={fold}"))
+        replace(job, fingerprint=f"{lr} {fold}", overrides=(f"optimizer.lr={lr}", f"fold={fold}"))
         for job, (lr, fold, _) in zip(folds, scores, strict=True)
     ]
     found = pd.read_csv(io.StringIO(groups_csv(folds, [LOSS])))

@@ -17,13 +17,13 @@ from assay.analysis.config_values import (
     value,
 )
 from assay.analysis.objective import is_better_low
+from assay.analysis.rows import Row, rank, row_of
 from assay.analysis.run import is_config, plain_value, same_value
 from assay.analysis.statistics import (
     LEVEL,
     PAIRED_TEST,
     WELCH,
     corrected_resampled,
-    mean_of,
     same_folds,
     welch,
 )
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.analysis.run import Run
-    from assay.analysis.statistics import Mean
 
 
 @final
@@ -57,12 +56,6 @@ class Ranking:
     def decides(self) -> bool:
         """Whether a run can be the best."""
         return bool(self.direction) and not self.losses and not self.data
-
-    def sort_key(self, score: Mean | None) -> tuple[bool, float]:
-        """Orders rows from the best to the worst, those without a score last."""
-        if score is None:
-            return True, 0.0
-        return False, -score.mean if self.direction == "max" else score.mean
 
 
 def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
@@ -201,41 +194,6 @@ def _holds(found: Any, sign: str, text: str) -> bool:
     return _ORDERS[sign](*both)
 
 
-@final
-@dataclass(frozen=True)
-class Row:
-    """Runs that are repetitions of one configuration, or that share the values that were grouped by."""
-
-    values: Mapping[str, str | None]
-    runs: tuple[Run, ...]
-    counted: tuple[Run, ...]
-    scores: Mapping[str, Mean]
-    finished: bool
-    repetitions: int
-
-    @property
-    def folds(self) -> int:
-        """How many different folds count; 0 where there are not several."""
-        folds = len({run.fold for run in self.counted})
-        return folds if folds > 1 else 0
-
-    @property
-    def whole(self) -> bool:
-        """Whether every repetition has finished."""
-        return self.finished and len(self.counted) == self.repetitions
-
-    @property
-    def state(self) -> str:
-        """How its runs ended; empty where all have finished."""
-        states = Counter(f"{run.status} ({run.cause})" if run.cause else run.status for run in self.runs)
-        if set(states) == {"finished"}:
-            return ""
-        if len(self.runs) == 1:
-            return next(iter(states))
-        ordered = sorted(states.items(), key=lambda item: (item[0] != "finished", item[0]))
-        return ", ".join(f"{count} {state}" for state, count in ordered)
-
-
 class Verdict(NamedTuple):
     """Whether the gap between two scores is more than noise."""
 
@@ -284,16 +242,10 @@ def compare(
     found_shared = shared_values(read, columns)
     ranking = ranking_of(read, "" if key_to_sort_by else sort, configs)
     shown = _metrics_shown(read, metrics, ranking)
-    rows = [_row(group, own, shown) for group, own in zip(grouped, values, strict=True)]
+    rows = [row_of(group, own, shown) for group, own in zip(grouped, values, strict=True)]
     in_order = list(rows)
     if ranking is not None:
-        rows.sort(
-            key=lambda row: (
-                not row.finished,
-                not row.whole,
-                *ranking.sort_key(row.scores.get(ranking.metric)),
-            )
-        )
+        rows = rank(rows, ranking.metric, ranking.direction)
     ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
     best = ranked[0] if ranked and ranking is not None and ranking.decides else None
     verdict = _verdict(ranked, ranking) if best is not None and not each else Verdict()
@@ -344,20 +296,6 @@ def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) ->
     return list(together.values())
 
 
-def _row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Sequence[str]) -> Row:
-    by_job: dict[str, Run] = {}
-    for run in runs:  # the last one of each seed, but one that has finished before any other
-        before = by_job.get(run.fingerprint)
-        if before is None or run.status == "finished" or before.status != "finished":
-            by_job[run.fingerprint] = run
-    finished = [run for run in by_job.values() if run.status == "finished"]
-    counted = finished or list(by_job.values())
-    folds = [run.fold for run in counted]
-    means = {metric: mean_of((run.score(metric) for run in counted), folds) for metric in metrics}
-    scores = {metric: mean for metric, mean in means.items() if mean is not None}
-    return Row(values, tuple(runs), tuple(counted), scores, bool(finished), len(by_job))
-
-
 def _is_metric(sort: str, runs: Sequence[Run]) -> bool:
     name = sort.removesuffix(":min").removesuffix(":max")
     return any(run.score(name) is not None for run in runs)
@@ -384,19 +322,14 @@ def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking |
 
 
 def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> Verdict:
+    """Whether the gap between the first two scores is more than noise."""
     if ranking is None or len(ranked) < 2:
         return Verdict()
     first, second = (row.scores[ranking.metric] for row in ranked[:2])
-    # Where some repetitions of the second have not finished.
-    is_behind = ranking.sort_key(second) < ranking.sort_key(first)
-    return verdict_of(ranking.metric, first, second, is_behind=is_behind)
-
-
-def verdict_of(metric: str, first: Mean, second: Mean, *, is_behind: bool = False) -> Verdict:
-    """Whether the gap between two scores is more than noise."""
-    gap = f"the best is ahead of the second by {number_text(abs(first.mean - second.mean))} in {metric}"
-    if is_behind:
-        gap = gap.replace("ahead of the second", "behind the second, which has not finished,")
+    ahead = second.mean - first.mean if ranking.direction == "min" else first.mean - second.mean
+    # Behind: where some repetitions of the second have not finished.
+    side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
+    gap = f"the best is {side} by {number_text(abs(ahead))} in {ranking.metric}"
     paired = same_folds(first, second)
     p = corrected_resampled(first, second) if paired else welch(first.values, second.values)
     test, numbers = PAIRED_TEST if paired else WELCH, f"n = {first.n} and {second.n}"

@@ -35,16 +35,16 @@ def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
 
 
-def in_short(values: Mapping[str, str]) -> dict[str, str]:
-    """Values as they are shown: numbers that were drawn, with four significant digits.
+def in_short(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Values that are there as they are shown: numbers that were drawn, with four significant digits.
 
     >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
     {'optimizer.lr': '0.004904', 'seed': '1'}
     """
-    return {key: _in_short(value) for key, value in values.items()}
+    return {key: _in_short(value) for key, value in values.items() if value is not None}
 
 
-def in_one_line(values: Mapping[str, str]) -> str:
+def in_one_line(values: Mapping[str, str | None]) -> str:
     """Values in short, each after its key."""
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -19,10 +18,11 @@ from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
-    from assay.analysis.jobs import Job
+    from assay.analysis.rows import Row
     from assay.task.prediction.stored_predictions import StoredPredictions
     from assay.task.score import Score
 
@@ -35,9 +35,8 @@ class OutOfFold:
     """All folds of one configuration and seed."""
 
     values: Mapping[str, str]
-    seed: str
+    seed: int
     runs: Mapping[int, str]
-    folds: int
     predictions: StoredPredictions
     rows: Mapping[int, int]
     found: tuple[str, ...]
@@ -73,7 +72,7 @@ class OutOfFold:
         numbers = list(self.rows.values())
         columns["fold"] = np.repeat(list(self.rows), numbers)
         columns["run"] = np.repeat(np.array(list(self.runs.values()), dtype=object), numbers)
-        columns["seed"] = int(self.seed) if self.seed.isdecimal() else self.seed
+        columns["seed"] = self.seed
         return pd.DataFrame(columns)
 
     def _said(self) -> Mapping[str, Any]:
@@ -87,13 +86,16 @@ class OutOfFold:
         return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
 
 
-def gathered(jobs: Iterable[Job]) -> list[OutOfFold]:
-    """Put the tests of folds together, a configuration and seed each, in the order of the jobs."""
-    together: dict[tuple[tuple[tuple[str, str], ...], str], dict[int, Job]] = {}
-    for job in jobs:
-        if job.status == "finished" and job.fold is not None and job.run_dir is not None:
-            together.setdefault((tuple(job.values.items()), job.seed), {})[job.fold] = job
-    found = [_of(dict(key), seed, of_fold) for (key, seed), of_fold in together.items()]
+def gathered(rows: Iterable[Row]) -> list[OutOfFold]:
+    """Put the tests of folds together, a configuration and seed each, in the order of the runs."""
+    found = []
+    for row in rows:
+        seeds: dict[int, dict[int, Path]] = {}
+        for run in row.runs:
+            if run.status == "finished" and run.fold is not None:
+                seeds.setdefault(run.seed, {})[run.fold] = run.path
+        values = {key: value for key, value in row.values.items() if value is not None}
+        found += [_of(values, seed, folds) for seed, folds in seeds.items()]
     return [one for one in found if one is not None]
 
 
@@ -124,18 +126,17 @@ def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
     return {name: mean.mean for name, mean in means.items() if mean is not None}
 
 
-def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, Job]) -> OutOfFold | None:
+def _of(values: Mapping[str, str], seed: int, runs: Mapping[int, Path]) -> OutOfFold | None:
     parts: dict[int, StoredPredictions] = {}
     problems: list[str] = []
     folds = 0
-    for fold, run in sorted(runs.items()):
-        run_dir = run.run_dir or Path()
+    for fold, run_dir in sorted(runs.items()):
         try:
             split = (load_mapping(run_dir / "config.yaml").get("data") or {}).get("split") or {}
             folds = max(folds, int(split.get("folds") or 0))
             parts[fold] = predictions_file.read(run_dir / predictions_file.FILE)
         except (AssayError, OSError, TypeError, ValueError, AttributeError) as error:
-            problems.append(f"run {run.name}, fold {fold}: {first_line(error)}")
+            problems.append(f"run {run_dir.name}, fold {fold}: {first_line(error)}")
     missing = [str(fold) for fold in range(folds) if fold not in parts]
     if missing:
         problems.append(f"fold {', '.join(missing)} of {folds} is missing")
@@ -146,10 +147,7 @@ def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, Job]) -> OutOfF
     if len(alike) < len(parts):
         problems.append("not all runs predict the same: those that differ from the first are left out")
     if thinned := [one for one in alike.values() if one.num_evaluated]:
-        kept, total = (
-            sum(map(len, (one.keys for one in thinned))),
-            sum(one.num_evaluated for one in thinned),
-        )
+        kept, total = sum(len(one.keys) for one in thinned), sum(one.num_evaluated for one in thinned)
         problems.append(
             f"only {kept:,} of {total:,} predictions were kept, drawn at random: predictions.max_megabytes"
         )
@@ -166,7 +164,7 @@ def _of(values: Mapping[str, str], seed: str, runs: Mapping[int, Job]) -> OutOfF
     )
     names = {fold: runs[fold].name for fold in alike}
     rows = {fold: len(one.keys) for fold, one in alike.items()}
-    return OutOfFold(values, seed, names, folds, whole, rows, tuple(problems))
+    return OutOfFold(values, seed, names, whole, rows, tuple(problems))
 
 
 def _form(one: StoredPredictions) -> tuple[object, ...]:

@@ -157,7 +157,7 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
         jobs = Journal.open(sweep, repair=False).jobs
     except AssayError:
         return []
-    known = {run.fingerprint for run in runs}
+    known = {found for run in runs for found in (run.fingerprint, run.path)}
     choices = dict(runs[0].choices) if runs else {}
     twins: dict[frozenset[tuple[str, str]], Run] = {}
     for run in runs:
@@ -165,7 +165,7 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     found = []
     for number, job in sorted(jobs.items()):
         path = sweep / str(number)
-        if job.status != "failed" or job.outcome is None or job.fingerprint in known or path.exists():
+        if job.status != "failed" or job.outcome is None or known & {job.fingerprint, path}:
             continue
         typed = typed_values(job.overrides)
         config = _config(typed)

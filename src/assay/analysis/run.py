@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.config.serialize import NOT_IDENTITY, REPETITIONS
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from assay.record.outcome import Cause, Status
+    from assay.record.outcome import Cause, JobStatus
 
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
@@ -51,7 +51,7 @@ class Run:
     """A run directory in short: ten thousand of them fit into a few tens of megabytes."""
 
     path: Path
-    status: Status | Literal["broken"]
+    status: JobStatus
     cause: Cause = ""
     reason: str = ""
     name: str = ""

@@ -121,7 +121,7 @@ LEAST: Final = 10
 
 
 def importance(
-    configurations: Sequence[Mapping[str, str]], scores: Sequence[float]
+    configurations: Sequence[Mapping[str, str | None]], scores: Sequence[float]
 ) -> tuple[list[tuple[str, float]], str]:
     """Each parameter's permutation importance for a random forest, as a share of their sum."""
     if len(scores) < LEAST:

@@ -325,7 +325,7 @@ class Sweep:
     @classmethod
     def of(cls, result: SweepResult) -> Sweep:
         """The document of a sweep."""
-        from assay.analysis.jobs import best_job
+        from assay.analysis.rows import best_job
         from assay.record.outcome import Outcome
 
         jobs = []

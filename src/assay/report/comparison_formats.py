@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assay.analysis.jobs import csv_text
 from assay.analysis.objective import score_text
+from assay.analysis.rows import csv_text
 from assay.quoting import counted, typed
 from assay.terminal import escape_markdown, in_a_line, printable
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from assay.analysis.comparison import Comparison, Row
+    from assay.analysis.comparison import Comparison
+    from assay.analysis.rows import Row
     from assay.analysis.run import Run
 
 
@@ -220,12 +221,8 @@ def best_run(comparison: Comparison) -> Path | None:
     ranking = comparison.ranking
     if comparison.best is None or ranking is None:
         return None
-    scored = [
-        (score if ranking.direction == "min" else -score, run.path)
-        for run in comparison.rows[comparison.best].counted
-        if (score := run.score(ranking.metric)) is not None and score == score  # noqa: PLR0124 - nan
-    ]
-    return min(scored, key=lambda one: one[0])[1] if scored else None
+    best = comparison.rows[comparison.best].best(ranking.metric, ranking.direction)
+    return best.path if best is not None else None
 
 
 def _of_most_runs(comparison: Comparison, *, asked: bool) -> Comparison:
@@ -483,7 +480,7 @@ def _row(row: Row, *, best: bool) -> ComparedRow:
     return ComparedRow(
         config=row.values,
         best=best,
-        finished=len(row.counted) if row.finished else 0,
+        finished=row.finished,
         repetitions=row.repetitions,
         scores={name: Score(one.mean, one.std, one.low, one.high, one.n) for name, one in row.scores.items()},
         runs=[_run(run) for run in row.runs],

@@ -13,9 +13,8 @@ from assay.figure.to_matplotlib import to_png
 from assay.files.atomic import write_bytes
 from assay.record.run_record import FILE
 from assay.report.page import write
-from assay.report.read_sweep import is_sweep, read_contents
 from assay.report.run_page import run_page
-from assay.report.sweep_page import sweep_page
+from assay.report.sweep_page import is_sweep, read_contents, sweep_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.analysis.jobs import JobGroup
     from assay.analysis.objective import Objective
     from assay.analysis.read_runs import Curve
-    from assay.report.read_sweep import Contents
+    from assay.analysis.rows import Row
 
 
 MISSING: Final = "–"
@@ -46,10 +45,10 @@ class Column:
         return all(isinstance(value, float) for value in self.values)
 
 
-def columns_of(groups: Sequence[JobGroup]) -> list[Column]:
+def columns_of(rows: Sequence[Row]) -> list[Column]:
     """The keys in which some configurations differ, in the order in which they appear."""
-    keys = list(dict.fromkeys(key for group in groups for key in group.values))
-    columns = [_column(key, [group.values.get(key) for group in groups]) for key in keys]
+    keys = list(dict.fromkeys(key for row in rows for key in row.values))
+    columns = [_column(key, [row.values.get(key) for row in rows]) for key in keys]
     return [column for column in columns if len(set(column.values)) > 1]
 
 
@@ -68,15 +67,14 @@ _MOST: Final = 10
 _MOST_BARS: Final = 30
 
 
-def parameter_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[list[Figure], list[str]]:
+def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
     """The importance of the parameters, and the score over each."""
-    aim = contents.objectives[0]
-    scored = [(group, score.mean) for group in groups if (score := group.scores[0]) is not None]
-    columns = columns_of([group for group, _ in scored])
+    scored = [(row, row.scores[aim.name].mean) for row in rows if row.finished and aim.name in row.scores]
+    columns = columns_of([row for row, _ in scored])
     if len(scored) < 2 or not columns:
         few = f"Fewer than two configurations have finished with a {aim.name}."
-        return [], [few] if len(groups) > 1 else []
-    shares, message = importance([group.values for group, _ in scored], [mean for _, mean in scored])
+        return [], [few] if len(rows) > 1 else []
+    shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
     notes = [] if shares else [f"Importance: {message}"]
     figures = []
     if shares:
@@ -95,17 +93,14 @@ def parameter_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[l
     return figures, notes
 
 
-def tradeoff(contents: Contents, groups: Sequence[JobGroup]) -> Figure | None:
+def tradeoff(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | None:
     """The first two objectives against each other, with their Pareto front."""
-    aims = contents.objectives[:2]
-    both = [
-        (group, first.mean, second.mean)
-        for group in groups
-        if len(aims) == 2 and (first := group.scores[0]) and (second := group.scores[1])
-    ]
-    if len(both) < 2:
+    aims = objectives[:2]
+    names = [aim.name for aim in aims]
+    both = [row for row in rows if row.finished and all(name in row.scores for name in names)]
+    if len(aims) < 2 or len(both) < 2:
         return None
-    x, y = np.array([means for _, *means in both]).T
+    x, y = np.array([[row.scores[name].mean for name in names] for row in both]).T
     front = pareto_front(x, y, aims[0].direction, aims[1].direction)
     better = ["higher" if aim.direction == "maximize" else "lower" for aim in aims]
     labels = [f"{aim.name} ({word} is better)" for aim, word in zip(aims, better, strict=True)]
@@ -114,7 +109,7 @@ def tradeoff(contents: Contents, groups: Sequence[JobGroup]) -> Figure | None:
         f"{aims[0].name} against {aims[1].name}",
         (
             Line("Pareto front", x[front], y[front], is_reference=True),
-            Points("", x, y, [group.label for group, *_ in both]),
+            Points("", x, y, [row.label for row in both]),
         ),
         labels[0],
         labels[1],
@@ -133,10 +128,10 @@ def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, sec
     return front
 
 
-def _slice(column: Column, scored: Sequence[tuple[JobGroup, float]], aim: Objective, number: int) -> Figure:
+def _slice(column: Column, scored: Sequence[tuple[Row, float]], aim: Objective, number: int) -> Figure:
     mark: Points | Bars
     if column.is_number:
-        texts = [f"{group.label}\n{aim.name} {format_score(aim.name, mean)}" for group, mean in scored]
+        texts = [f"{row.label}\n{aim.name} {format_score(aim.name, mean)}" for row, mean in scored]
         x = [float(value) for value in column.values]
         mark, caption = Points("", x, [mean for _, mean in scored], texts), ""
     else:
@@ -176,27 +171,27 @@ _NEAR: Final = 3
 """Interquartile ranges that are then shown at most."""
 
 
-def curve_figures(contents: Contents, groups: Sequence[JobGroup]) -> tuple[list[Figure], list[str]]:
+def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[Figure], list[str]]:
     """One figure per metric: the objectives, then the losses that were logged."""
     problems: list[str] = []
     read: dict[str, list[dict[str, Curve]]] = {}
-    for rank, group in enumerate(groups, 1):
+    for rank, row in enumerate(rows, 1):
         if len(read) == _CURVES:
             break
         curves = []
-        for job in group.jobs:
+        for run in row.counted:
             try:
-                curves += [read_curves(job.run_dir)] if job.run_dir is not None else []
+                curves += [read_curves(run.path)] if run.path.is_dir() and not run.path.is_symlink() else []
             except AssayError as error:
-                problems.append(f"{job.name}: {error.message}")
+                problems.append(error.message)
         if any(curves):
-            read[f"{rank}: {group.words}"] = curves
-    names = [aim.name for aim in contents.objectives]
+            read[f"{rank}: {row.words}"] = curves
+    names = [aim.name for aim in aims]
     wanted = [*names, *(f"train/{name.rpartition('/')[2]}" for name in names), "train/loss", "val/loss"]
     runs = [one for curves in read.values() for one in curves]
     logged = {name for one in runs for name, curve in one.items() if len(curve.steps) > 1}
     shown = [name for name in dict.fromkeys(wanted) if name in logged][:_METRICS]
-    return [_curves(name, read, len(groups)) for name in shown], problems
+    return [_curves(name, read, len(rows)) for name in shown], problems
 
 
 def _curves(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:

@@ -2,37 +2,121 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
+from assay.analysis.comparison import compare, default_metric
 from assay.analysis.config_values import in_one_line, in_short
-from assay.analysis.objective import format_score, score_text
+from assay.analysis.objective import Objective, format_score, score_text
 from assay.analysis.out_of_fold import gathered, mean_scores
-from assay.analysis.statistics import mean_of
-from assay.files.symlinks import read_end
+from assay.analysis.read_runs import read_runs
+from assay.errors import AssayError
+from assay.files.symlinks import check_inside, read_end
 from assay.quoting import counted, duration
+from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import logs_of
+from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
-from assay.report.read_sweep import ranked, verdict
 from assay.report.sweep_figures import curve_figures, parameter_figures, tradeoff
 from assay.targets.own_task import import_trusted
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay.analysis.jobs import Job, JobGroup
+    from assay.analysis.comparison import Comparison
     from assay.analysis.out_of_fold import OutOfFold
-    from assay.analysis.statistics import Mean
+    from assay.analysis.run import Run
     from assay.figure.figure import Figure
     from assay.report.page import Block, Tone
-    from assay.report.read_sweep import Contents
+
+
+@final
+@dataclass(frozen=True)
+class Contents:
+    """All that a page says of a sweep or of several runs."""
+
+    paths: Sequence[Path]
+    comparison: Comparison
+    objectives: Sequence[Objective]
+    total: int
+    typed: Sequence[str] = ()
+    notices: Sequence[str] = ()
+    is_sweep: bool = False
+    logs: Path | None = None
+
+    @property
+    def runs(self) -> list[tuple[Run, Mapping[str, str | None]]]:
+        """Each run with the values of its row, jobs by their numbers."""
+        rows = self.comparison.rows
+        runs = [(run, row.values) for row in rows for run in row.runs]
+        broken = [(run, dict[str, str | None]()) for run in self.comparison.broken]
+        return sorted([*runs, *broken], key=lambda one: _natural(self.name(one[0])))
+
+    def name(self, run: Run) -> str:
+        """The path of a run, below the folder that was named or that all have in common."""
+        if len(self.paths) == 1:
+            return os.path.relpath(run.path, self.paths[0])
+        folders = [path.absolute().parent for path in self.paths]
+        return os.path.relpath(run.path.absolute(), os.path.commonpath(folders))
+
+
+def _natural(name: str) -> tuple[int, str]:
+    return int(name) if name.isdecimal() else -1, name
+
+
+def is_sweep(directory: Path) -> bool:
+    """Whether a folder is a sweep's."""
+    return (directory / FILE).is_file()
+
+
+def read_contents(paths: Sequence[Path]) -> Contents:
+    """Read any runs, and of a sweep its journal, also while it still runs or after it was killed."""
+    runs, first = read_runs(paths, lost=True), paths[0]
+    notices: list[str] = []
+    journal, logs = None, None
+    if len(paths) == 1 and is_sweep(first):
+        try:
+            journal = Journal.open(first, repair=False)
+            logs = first / "logs"
+            check_inside(logs, first)
+        except AssayError as error:
+            logs = None
+            notices.append(f"{error.message}. What follows is from the run directories alone.")
+    sort = default_metric(paths, runs)
+    comparison = compare(runs, sort=sort)
+    aims = [Objective(name, direction) for name, direction in journal.objectives] if journal else []  # type: ignore[arg-type]  # checked by the journal
+    scored = [aim.name for aim in aims if any(run.score(aim.name) is not None for run in runs)]
+    if not set(scored) <= set(comparison.metrics):
+        comparison = compare(runs, sort=sort, metrics=[*scored, *comparison.metrics])
+    ranking = comparison.ranking
+    if not aims:
+        name = ranking.metric if ranking is not None else "val/loss"
+        is_max = ranking is not None and ranking.direction == "max"
+        aims = [Objective(name, "maximize" if is_max else "minimize")]
+    jobs = journal.jobs.values() if journal else ()
+    if left := sum(not job.ended for job in jobs):
+        goes_on = "it is still running" if is_written(first) else f"assay resume {shlex.quote(str(first))}"
+        notices.append(f"{left} of {len(jobs)} jobs are not done: {goes_on}.")
+    return Contents(
+        paths,
+        comparison,
+        aims,
+        max(len(jobs), len(runs)),
+        [shlex.join(["assay", "train", "-m", *command]) for command in journal.commands] if journal else (),
+        [*notices, *(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)],
+        journal is not None,
+        logs,
+    )
+
 
 _LINES: Final = 25
 _BYTES: Final = 16 << 10
@@ -48,33 +132,29 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 @final
 @dataclass(frozen=True)
 class Failure:
-    """Jobs that failed for the same reason."""
+    """Runs that failed for the same reason."""
 
-    status: str
-    cause: str
-    reason: str
-    jobs: tuple[Job, ...]
+    runs: Sequence[Run]
     log: Path | None
     tail: str
 
 
 def failures(contents: Contents) -> list[Failure]:
-    """What did not come to its end, most jobs first; reasons that differ in numbers alone are one."""
-    together: dict[tuple[str, str, str], list[Job]] = {}
-    for job in contents.jobs:
-        if job.status in ("failed", "broken", "interrupted"):
-            cause, reason = (job.outcome.cause, job.outcome.reason) if job.outcome is not None else ("", "")
-            together.setdefault((job.status, cause, _NUMBER.sub("0", reason)), []).append(job)
+    """What did not come to its end, most runs first; reasons that differ in numbers alone are one."""
+    together: dict[tuple[str, str, str], list[Run]] = {}
+    for run, _ in contents.runs:
+        if run.status in ("failed", "broken", "interrupted"):
+            together.setdefault((run.status, run.cause, _NUMBER.sub("0", run.reason)), []).append(run)
     found: list[Failure] = []
-    for (status, why, _), jobs in sorted(together.items(), key=lambda item: -len(item[1])):
-        first = jobs[0]
-        reason = printable(first.outcome.reason) if first.outcome is not None else ""
-        own = first.run_dir / LOG if first.run_dir is not None else None
+    for runs in sorted(together.values(), key=lambda runs: -len(runs)):
+        first = runs[0]
+        own = None if first.path.is_symlink() else first.path / LOG
+        printed = contents.logs / f"{first.path.name}.txt" if contents.logs is not None else None
         # What its process printed counts where it died or has no log of its own.
-        logs = logs_of(own, first.output, died=why == "killed") if len(found) < _TAILS else []
+        logs = logs_of(own, printed, died=first.cause == "killed") if len(found) < _TAILS else []
         tails = ((log, log_tail(log)) for log in logs)
         log, tail = next(((log, tail) for log, tail in tails if tail), (None, ""))
-        found.append(Failure(status, why, reason, tuple(jobs), log, tail))
+        found.append(Failure(runs, log, tail))
     return found
 
 
@@ -96,8 +176,8 @@ FOLDS: Final = "Each sample is tested once, by the run that has not trained on i
 
 
 def fold_blocks(contents: Contents) -> list[Block]:
-    """Scores over the samples of all folds; nothing where no job has tested one."""
-    every = gathered(contents.jobs)
+    """Scores over the samples of all folds; nothing where no run has tested one."""
+    every = gathered(contents.comparison.rows)
     if not every:
         return []
     import_trusted(one.predictions.task for one in every)
@@ -107,27 +187,19 @@ def fold_blocks(contents: Contents) -> list[Block]:
     return [*notes, _out_of_fold(every, contents)]
 
 
-def _means(names: Iterable[str], jobs: Sequence[Job]) -> list[Cell]:
-    """Of scores of the test over jobs, with their intervals."""
-    folds = [job.fold for job in jobs]
-    means = [(name, mean_of([job.tested.get(name) for job in jobs], folds)) for name in names]
-    return [Cell("") if mean is None else Cell(score_text(name, mean), mean.mean) for name, mean in means]
-
-
 def _out_of_fold(found: Sequence[OutOfFold], contents: Contents) -> Table:
     together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
     for one in found:
         together.setdefault(tuple(one.values.items()), []).append(one)
     scores = [mean_scores(several) for several in together.values()]
-    names = dict.fromkeys(name for of in scores for name in of)
+    names, keys = dict.fromkeys(name for of in scores for name in of), contents.comparison.columns
     rows: list[list[Cell | str]] = []
     for several, of in zip(together.values(), scores, strict=True):
-        short, samples = in_short(several[0].values), len(several[0].predictions.keys)
+        samples = len(several[0].predictions.keys)
         cells = [Cell(format_score(name, of[name]), of[name]) if name in of else "" for name in names]
-        keys = [short.get(key, "") for key in contents.keys]
-        rows.append([*keys, Cell(f"{samples:,}", samples), *cells])
+        rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
     return Table(
-        [*contents.keys, "samples", *names],
+        [*keys, "samples", *names],
         rows,
         numeric=frozenset(("samples", *names)),
         caption="Each prediction is in out_of_fold.parquet." if contents.is_sweep else "",
@@ -146,19 +218,26 @@ _NAMED: Final = 12
 
 def sweep_page(contents: Contents, folder: Path) -> Page:
     """Make the page."""
-    groups = ranked(contents)
-    figures, notes = parameter_figures(contents, groups)
-    curves, unread = curve_figures(contents, groups)
-    against = tradeoff(contents, groups)
-    repeated = len(groups) < len(contents.jobs)
+    comparison, aims = contents.comparison, contents.objectives
+    rows = comparison.rows
+    figures, notes = parameter_figures(rows, aims[0])
+    curves, unread = curve_figures(rows, aims)
+    against = tradeoff(rows, aims)
+    repeated = any(len(row.runs) > 1 for row in rows)
     thing = "job" if contents.is_sweep else "run"
-    warned = [(job.name, job.outcome.warnings) for job in contents.jobs if job.outcome is not None]
-    useless = [f"{thing.capitalize()} {name}: {one}" for name, several in warned for one in several]
-    problems = [*contents.notices, *unread, *useless]
-    said = verdict(contents, groups) if contents.decides else ""
-    board = _leaderboard(contents, groups, folder, thing, repeated=repeated)
+    useless = [
+        f"{thing.capitalize()} {contents.name(run)}: {one}"
+        for run, _ in contents.runs
+        for one in run.warnings
+    ]
+    said = comparison.verdict.text
+    board = _leaderboard(contents, folder, thing, repeated=repeated)
     sections = [
-        Section("summary", "Summary", [*_notes(problems, "warn"), _summary(contents, groups, thing)]),
+        Section(
+            "summary",
+            "Summary",
+            [*_notes([*contents.notices, *unread, *useless], "warn"), _summary(contents, thing)],
+        ),
         Section(
             "leaderboard",
             "Leaderboard",
@@ -169,127 +248,109 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
-        Section("failures", "Failures", _failures(failures(contents), thing)),
+        Section("failures", "Failures", _failures(contents, thing)),
         Section("jobs", f"{thing.capitalize()}s", [_jobs(contents, folder, thing)] if repeated else []),
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
+    paths = contents.paths
     return Page(
         "Sweep" if contents.is_sweep else "Runs",
-        contents.title,
+        paths[0].resolve().name if len(paths) == 1 else f"{contents.total} runs",
         sections,
         _status(contents),
-        [contents.source, *contents.shared],
+        [", ".join(map(str, paths)), *(f"{key}={value}" for key, value in comparison.shared.items())],
     )
 
 
 def _status(contents: Contents) -> tuple[str, Tone]:
-    counts = Counter(job.status for job in contents.jobs)
-    if counts["running"] or counts["waiting"] or counts["interrupted"]:
-        return f"{counts['finished']} of {len(contents.jobs)} finished", "warn"
-    if failed := counts["failed"] + counts["broken"]:
-        return f"{failed} of {len(contents.jobs)} failed", "bad"
-    return "finished", "good"
+    counts = Counter(run.status for run, _ in contents.runs)
+    failed = counts["failed"] + counts["broken"]
+    if counts["finished"] + counts["pruned"] + failed < contents.total:
+        return f"{counts['finished']} of {contents.total} finished", "warn"
+    return (f"{failed} of {contents.total} failed", "bad") if failed else ("finished", "good")
 
 
-def _summary(contents: Contents, groups: Sequence[JobGroup], thing: str) -> Cards:
-    cards = []
-    if groups and contents.decides:
-        best = groups[0]
-        repeated = "folds" if any(job.fold is not None for job in best.jobs) else "seeds"
-        for aim, score in zip(contents.objectives, best.scores, strict=True):
-            if score is not None:
+def _summary(contents: Contents, thing: str) -> Cards:
+    cards, comparison = [], contents.comparison
+    if comparison.best is not None:
+        best = comparison.rows[comparison.best]
+        repeated = "folds" if best.folds else "seeds"
+        for aim in contents.objectives:
+            if score := best.scores.get(aim.name):
                 over = f"{score_text(aim.name, score)} over {score.n} {repeated}, " if score.n > 1 else ""
                 shown = format_score(aim.name, score.mean)
                 cards.append((f"{aim.name} of the best", shown, f"{over}{best.label}"))
-    counts = Counter(job.status for job in contents.jobs)
-    words = ", ".join(f"{count} {status}" for status, count in counts.items())
-    cards.append((f"{thing}s", str(len(contents.jobs)), words))
-    cards.append(("configurations", str(len(groups)), "that differ in more than seed and fold"))
-    if took := sum(job.outcome.seconds or 0 for job in contents.jobs if job.outcome is not None):
+    runs = [run for run, _ in contents.runs]
+    words = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
+    cards.append((f"{thing}s", str(contents.total), words))
+    cards.append(("configurations", str(len(comparison.rows)), "that differ in more than seed and fold"))
+    if took := sum(run.seconds for run in runs):
         cards.append(("time", duration(took), f"of all {thing}s together"))
     return Cards(cards)
 
 
 def _order(contents: Contents, *, repeated: bool) -> str:
-    first = contents.objectives[0]
-    if not contents.decides:
+    first, ranking = contents.objectives[0], contents.comparison.ranking
+    if ranking is not None and not ranking.decides:
         return f"By {first.name}, which cannot tell here which is best."
     way = "highest" if first.direction == "maximize" else "lowest"
     seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)." if repeated else ""
     return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
 
 
-def _leaderboard(
-    contents: Contents, groups: Sequence[JobGroup], folder: Path, thing: str, *, repeated: bool
-) -> Table:
-    keys, aims = contents.keys, contents.objectives
-    best: list[Mean | None] = []
-    for place, aim in enumerate(aims):
-        whole = [group.scores[place] for group in groups if group.finished == len(group.jobs)]
-        scores = [score for score in whole if score is not None and contents.decides]
-        best.append(min(scores, key=lambda score: aim.sort_key(score.mean), default=None))
-    others = dict.fromkeys(name for job in contents.jobs for name in job.tested)
-    tests = sorted(others.keys() - {aim.name for aim in aims}, key=list(others).index)
-    tests.sort(key=lambda name: name.endswith("loss"))
+def _leaderboard(contents: Contents, folder: Path, thing: str, *, repeated: bool) -> Table:
+    comparison = contents.comparison
+    keys, names = comparison.columns, comparison.metrics
     rows: list[list[Cell | str]] = []
-    for rank, group in enumerate(groups, 1):
-        scores_of_aims = [
-            Cell("")
-            if score is None
-            else Cell(score_text(aim.name, score), score.mean, tone="best" if score is first else "")
-            for aim, score, first in zip(aims, group.scores, best, strict=True)
-        ]
+    for place, row in enumerate(comparison.rows):
+        tone: Tone = "best" if place == comparison.best else ""
+        scores = [(name, row.scores.get(name) if row.finished else None) for name in names]
         rows.append(
             [
-                Cell(str(rank), rank),
-                *([] if repeated else [_link(group.jobs[0], folder)]),
-                *_values(group.values, keys),
-                *scores_of_aims,
-                *_means(tests, [job for job in group.jobs if job.status == "finished"]),
-                *([f"{group.finished} of {len(group.jobs)}"] if repeated else []),
-                Cell(group.status, tone=_TONES.get(group.status, "")),
-                _time(group.seconds),
+                Cell(str(place + 1), place + 1),
+                *([] if repeated else [_link(contents, row.runs[0], folder)]),
+                *_values(row.values, keys),
+                *(Cell(score_text(name, one), one.mean, tone) if one else Cell("") for name, one in scores),
+                *([f"{row.finished} of {row.repetitions}"] if repeated else []),
+                Cell(row.state or "finished", tone=_TONES.get(row.counted[0].status, "")),
+                _time(row.seconds),
             ]
         )
-    names = [*(aim.name for aim in aims), *tests]
     head = ["#", *([] if repeated else [thing]), *keys, *names, *(["finished"] if repeated else [])]
     numeric = frozenset(("#", *names, "time"))
     return Table(_distinct([*head, "status", "time"]), rows, numeric=numeric, filtered=len(rows) > 5)
 
 
 def _jobs(contents: Contents, folder: Path, thing: str) -> Table:
-    keys, aims = contents.keys, contents.objectives
-    with_folds = any(job.fold is not None for job in contents.jobs)
+    keys, names = contents.comparison.columns, [aim.name for aim in contents.objectives]
+    with_folds = any(run.fold is not None for run, _ in contents.runs)
     rows: list[list[Cell | str]] = []
-    for job in contents.jobs:
-        outcome = job.outcome
-        scores = [(aim.name, aim.score(outcome) if outcome is not None else None) for aim in aims]
+    for run, values in contents.runs:
+        scores = [(name, run.score(name)) for name in names]
         rows.append(
             [
-                _link(job, folder),
-                *_values(job.values, keys),
-                job.seed,
-                *([Cell("" if job.fold is None else str(job.fold), job.fold)] if with_folds else []),
-                Cell(job.status, tone=_TONES.get(job.status, ""), title=outcome.reason if outcome else ""),
+                _link(contents, run, folder),
+                *_values(values, keys),
+                str(run.seed),
+                *([Cell("" if run.fold is None else str(run.fold), run.fold)] if with_folds else []),
+                Cell(run.status, tone=_TONES.get(run.status, ""), title=run.reason),
                 *(Cell("" if score is None else format_score(name, score), score) for name, score in scores),
-                Cell(str(job.attempts), job.attempts),
-                _time(outcome.seconds if outcome is not None else None),
+                _time(run.seconds or None),
             ]
         )
-    names = [aim.name for aim in aims]
-    head = [thing, *keys, "seed", *(["fold"] if with_folds else []), "status", *names, "attempts", "time"]
-    numeric = frozenset((*names, "attempts", "time"))
-    return Table(_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
+    head = [thing, *keys, "seed", *(["fold"] if with_folds else []), "status", *names, "time"]
+    return Table(_distinct(head), rows, numeric=frozenset((*names, "time")), filtered=len(rows) > 5)
 
 
-def _failures(found: Sequence[Failure], thing: str) -> list[Block]:
+def _failures(contents: Contents, thing: str) -> list[Block]:
     blocks: list[Block] = []
-    for place, failure in enumerate(found):
-        names = ", ".join(job.name for job in failure.jobs[:_NAMED])
-        more = f" and {len(failure.jobs) - _NAMED} more" if len(failure.jobs) > _NAMED else ""
-        cause = f" ({failure.cause.replace('_', ' ')})" if failure.cause else ""
-        which = f"{counted(len(failure.jobs), thing)} {failure.status}{cause}: {names}{more}."
-        blocks.append(Note(f"{which} {failure.reason}".strip(), _TONES.get(failure.status, "")))
+    for place, failure in enumerate(failures(contents)):
+        runs, first = failure.runs, failure.runs[0]
+        names = ", ".join(contents.name(run) for run in runs[:_NAMED])
+        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+        cause = f" ({first.cause.replace('_', ' ')})" if first.cause else ""
+        which = f"{counted(len(runs), thing)} {first.status}{cause}: {names}{more}."
+        blocks.append(Note(f"{which} {printable(first.reason)}".strip(), _TONES.get(first.status, "")))
         if failure.tail:
             blocks.append(Code(failure.tail, f"The end of {failure.log}", folded=place > 0))
     return blocks
@@ -304,19 +365,19 @@ def _figures(figures: Sequence[Figure]) -> list[Block]:
     return [Figures(figures)] if figures else []
 
 
-def _link(job: Job, folder: Path) -> Cell:
-    number = float(job.name) if job.name.isdecimal() else None
+def _link(contents: Contents, run: Run, folder: Path) -> Cell:
+    name, path = contents.name(run), run.path.resolve()
     href = ""
-    if job.run_dir is not None and job.run_dir.resolve().is_relative_to(folder.resolve()):
-        href = f"{quote(job.run_dir.resolve().relative_to(folder.resolve()).as_posix())}/"
-    return Cell(job.name, number, href=href, title=str(job.run_dir or ""))
+    if path.is_dir() and path.is_relative_to(folder.resolve()):
+        href = f"{quote(path.relative_to(folder.resolve()).as_posix())}/"
+    return Cell(name, float(name) if name.isdecimal() else None, href=href, title=str(run.path))
 
 
-def _values(values: Mapping[str, str], keys: Sequence[str]) -> list[Cell]:
+def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]:
     """A cell per key, in short; the pointer tells all."""
-    short = in_short(values)
-    texts = [(short.get(key) or values.get(key, ""), values.get(key, "")) for key in keys]
-    return [Cell(text, title=whole if whole != text else "") for text, whole in texts]
+    short, whole = in_short(values), {key: values.get(key) or "" for key in keys}
+    texts = [(short.get(key, ""), whole[key]) for key in keys]
+    return [Cell(text, title=full if full != text else "") for text, full in texts]
 
 
 def _time(seconds: float | None) -> Cell:

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from assay.analysis import out_of_fold
 from assay.analysis.config_values import in_one_line, in_short, varying
-from assay.analysis.jobs import best_job, csv_text, groups, groups_csv, jobs_of, rank, results_csv
 from assay.analysis.objective import format_score, score_text
+from assay.analysis.rows import best_job, csv_text, groups_csv, job_rows, rank, results_csv
 from assay.analysis.statistics import importance
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
@@ -62,7 +62,7 @@ GROUPS: Final = "groups.csv"
 def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> None:
     """Write both tables; `groups.csv` only where a configuration was repeated."""
     write_text(directory / RESULTS, results_csv(jobs))
-    if any(len(group.jobs) > 1 for group in groups(jobs, objectives)):
+    if any(len(row.runs) > 1 for row in job_rows(jobs, ())):
         write_text(directory / GROUPS, groups_csv(jobs, objectives))
     else:
         (directory / GROUPS).unlink(missing_ok=True)
@@ -80,19 +80,16 @@ _WARNINGS: Final = 4
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
     """The predictions of its folds, together; none where no job has tested a fold."""
-    found = out_of_fold.gathered(
-        replace(job, run_dir=result.run_dir(record))
-        for job, record in zip(jobs_of(result.jobs), result.jobs, strict=True)
-    )
+    found = out_of_fold.gathered(job_rows(result.jobs, (), result.run_dir))
     import_trusted(one.predictions.task for one in found)
     return found
 
 
 def importance_of(result: SweepResult) -> list[tuple[str, float]]:
     """The importance of each parameter for the first objective, the greatest first."""
-    scored = [(group, group.scores[0]) for group in groups(result.jobs, result.objectives)]
-    values = [group.values for group, score in scored if score is not None]
-    return importance(values, [score.mean for _, score in scored if score is not None])[0]
+    name = result.objectives[0].name
+    rows = [row for row in job_rows(result.jobs, [name]) if row.finished and name in row.scores]
+    return importance([row.values for row in rows], [row.scores[name].mean for row in rows])[0]
 
 
 def write_results(
@@ -148,22 +145,24 @@ def say_results(
 
 
 def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
-    order = [group for group in rank(groups(jobs, [objective]), objective) if group.scores[0] is not None]
-    repeated = any(len(group.jobs) > 1 for group in order)
+    name = objective.name
+    rows = [row for row in job_rows(jobs, [name]) if row.finished and name in row.scores]
+    order = rank(rows, name, objective.direction)
+    repeated = any(len(row.runs) > 1 for row in order)
     if not order:
         return
-    keys = list(dict.fromkeys(key for group in order for key in group.values))
+    keys = list(dict.fromkeys(key for row in order for key in row.values))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("runs" if repeated else "job", justify="right")
     for key in keys:
         table.add_column(key, overflow="fold")
-    table.add_column(objective.name, justify="right")
-    for group in order[:_ROWS]:
-        short, score, first = in_short(group.values), group.scores[0], group.jobs[0]
-        name = f"{group.finished} of {len(group.jobs)}" if repeated else first.name
-        values = [escape(short.get(key, "")) for key in keys]
-        text = score_text(objective.name, score) if score is not None else ""
-        table.add_row(name, *values, text, style="dim" if first.status == "pruned" else "")
+    table.add_column(name, justify="right")
+    for row in order[:_ROWS]:
+        short = in_short(row.values)
+        which = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
+        table.add_row(
+            which, *(escape(short.get(key, "")) for key in keys), score_text(name, row.scores[name])
+        )
     console.print(table)
     if len(order) > _ROWS:
         console.print(f"… and {len(order) - _ROWS} more", style="dim")
@@ -254,7 +253,7 @@ def _next(result: SweepResult, left: int, failed: int, *, short: bool) -> list[s
     if best is None:
         runs = [shlex.quote(str(result.run_dir(job))) for job in result.jobs if job.status == "finished"]
         return [f"assay diff {runs[0]} {runs[1]}"] if len(runs) > 1 else []
-    if not any(len(group.jobs) > 1 for group in groups(result.jobs, result.objectives)):
+    if not any(len(row.runs) > 1 for row in job_rows(result.jobs, ())):
         command = f"{_command(best, multirun=True)} seed=1,2,3"
         if not short or len(command) <= LONG:
             return [command]
