@@ -43,6 +43,12 @@ def in_a_line(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def shortened(text: str, most: int = 80) -> str:
+    """At most so many characters of a text, in a line."""
+    text = in_a_line(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def leave_terminal() -> bool:
     """Send what is printed nowhere, where it went to a terminal that is gone: a write there is an error."""
     import termios

@@ -117,7 +117,7 @@ def test_short_id_is_the_same_within_one_config_only() -> None:
 def test_a_plus_before_a_group_that_has_no_option_yet_changes_nothing(typed: str) -> None:
     plain, added = compose_job([typed]), compose_job([f"+{typed}"])
     assert added.fingerprint == plain.fingerprint
-    assert (added.choices, added.set_by) == (plain.choices, plain.set_by)
+    assert added.choices == plain.choices
 
 
 _CLOCK = re.compile(r"\d{2}-\d{2}-\d{2}-[0-9a-f]{6}|[0-9a-f]{6}$")
@@ -157,17 +157,6 @@ def test_what_waits_for_the_data_can_be_typed_inside_of_a_list(tmp_path: Path) -
         composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
         job = composer.job(["data=iris", "model=linear", f"model._args_={layers}"], 0)
     assert job.config["model"]["_args_"][0]["in_features"] == "${spec.num_features}"
-
-
-def test_jobs_know_what_their_experiment_has_set(tmp_path: Path) -> None:
-    with loader() as hydra:
-        composer = JobComposer(hydra, trust_for(hydra, []), tmp_path)
-        jobs = [composer.job(["experiment=digits_longtail", f"loss.scale={scale}"], 0) for scale in (1, 2)]
-        other = composer.job(["optimizer=sgd", "loss.label_smoothing=0.1"], 1)
-    for job in jobs:
-        assert {job.set_by[key] for key in ("loss", "trainer.max_epochs")} == {"experiment=digits_longtail"}
-    assert other.set_by == {}
-    assert compose_job(["experiment=digits_longtail", "loss.scale=1"]).set_by == jobs[0].set_by
 
 
 @pytest.mark.parametrize(

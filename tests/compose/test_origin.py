@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
-from assay.compose.explain import explain, explained, say
 from assay.compose.listing import list_options
-from assay.compose.origin import locate, origins
-from assay.config.source_location import COMMAND_LINE, split
-from assay.config.tree import walk
+from assay.compose.origin import COMMAND_LINE, explain, explained, locate, origins, say
+from assay.config.tree import split, walk
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -46,7 +44,7 @@ def test_the_last_setting_of_every_key_and_group_is_what_was_composed(overrides:
     for entry in walk(config):
         if entry.is_container or entry.key.startswith("hydra."):
             continue
-        last, composed = found.chain(entry.key)[-1], entry.node._value()
+        last, composed = found.chain(split(entry.key))[-1], entry.node._value()
         if "${" in last.text and not entry.is_interpolation:
             assert ":" in last.text or entry.key in ("name", "run_dir"), "resolved when it was composed"
         else:
@@ -83,8 +81,8 @@ DEFAULT_KEYS = [
 def test_what_is_typed_is_the_end_of_the_chain(keys: list[str], value: int) -> None:
     found = origins([f"{key}={value}" for key in keys])
     for key in keys:
-        *before, last = found.chain(key)
-        assert before == DEFAULTS.chain(key)
+        *before, last = found.chain(split(key))
+        assert before == DEFAULTS.chain(split(key))
         assert (last.where, last.text, last.override) == (COMMAND_LINE, str(value), f"{key}={value}")
 
 
@@ -121,7 +119,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_last_places_oldest_first(key: str, typed: str, places: list[str]) -> None:
-    assert [setting.where for setting in origins(typed.split()).chain(key)][-len(places) :] == places
+    assert [setting.where for setting in origins(typed.split()).chain(split(key))][-len(places) :] == places
 
 
 @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ def test_the_last_places_oldest_first(key: str, typed: str, places: list[str]) -
     ],
 )
 def test_what_replaces_or_changes_a_whole_node(typed: str, key: str, text: str) -> None:
-    last = origins([typed]).chain(key)[-1]
+    last = origins([typed]).chain(split(key))[-1]
     assert (last.override, last.text) == (typed, text)
 
 
@@ -159,18 +157,6 @@ def test_an_error_names_the_place_of_its_key(key: str, overrides: list[str], whe
     assert error.file.startswith(where) if where else not error.file
     assert error.message == f"{key}: is wrong" + (f" ({error.file})" if error.file else "")
     assert str(error).endswith("\n  → do this")
-
-
-def test_what_an_option_sets_outside_of_its_group() -> None:
-    typed = ["experiment=deep/own", "optimizer.momentum=0.1", "debug=small"]
-    found = origins(typed).set_across_groups()
-    ours = {key for key, by in found.items() if by == "experiment=deep/own"}
-    assert ours == {"optimizer", "data", "optimizer.lr", "data.split.val", "tags"}
-    assert found["loss"] == found["model"] == found["metrics"] == "data=diabetes"
-    assert found["trainer.max_epochs"] == "debug=small", "of two that set a value, the later one counts"
-    assert "optimizer.momentum" not in found, "typed"
-    assert origins(["optimizer=sgd", "optimizer.lr=1"]).set_across_groups() == {}
-    assert origins(["sweep=lr"]).set_across_groups()["hydra.sweeper.params.optimizer.lr"] == "sweep=lr"
 
 
 # -- assay explain ---------------------------------------------------------------------------------

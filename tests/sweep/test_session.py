@@ -77,7 +77,6 @@ def test_a_sweep_leaves_a_run_a_job_and_its_tables(finished: tuple[Path, SweepRe
         assert record["seed"] == seed
         assert f"seed={seed}" in record["overrides"]
         assert "seed=1,2" not in record["overrides"]
-        assert record["set_by"]["trainer.limit_train_batches"] == "debug=one_batch"
         assert float(rows(folder)[number]["test/loss"]) == record["metrics"]["test/loss"]
     groups = rows(folder, "groups.csv")
     assert groups == [groups[0] | {"finished": "2", "of": "2"}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -114,7 +114,7 @@ def _run(path: Path) -> Run:
             status, cause, reason = outcome.status, outcome.cause, outcome.reason
         metrics = metrics or _last_values(path)
     resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
-    run = Run(
+    return Run(
         path,
         status,
         cause,
@@ -125,14 +125,10 @@ def _run(path: Path) -> Run:
         warnings=tuple(record.warnings),
         **{name: getattr(record, name) for name in _OF_THE_RECORD},
     )
-    # Typed, or set by an option such as `experiment=mine`.
-    is_set = "fold" in run.typed or "fold" in record.set_by
-    fold = value_of(run, "fold", ConfigValues()) if is_set else None
-    return replace(run, fold=int(fold)) if fold and fold.isdecimal() else run
 
 
 _OF_THE_RECORD: Final = (
-    *("name", "started", "seconds", "seed", "fingerprint", "config_fingerprint", "choices", "best"),
+    *("name", "started", "seconds", "seed", "fold", "fingerprint", "config_fingerprint", "choices", "best"),
     *("directions", "data_sha256", "interpolations"),
 )
 

@@ -186,7 +186,7 @@ KINDS: Final[dict[str, tuple[str, str]]] = {
     "check_sweep": ("check -m", "assay.cli.documents.Checked"),
     "data": ("data", "assay.report.survey.Survey"),
     "configs": ("configs", "assay.cli.documents.Configs"),
-    "explain": ("explain", "assay.compose.explain.Explanation"),
+    "explain": ("explain", "assay.compose.origin.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),
     "info": ("info", "assay.cli.documents.Machine"),
     "ls": ("ls", "assay.report.comparison_formats.Compared"),

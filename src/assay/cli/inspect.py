@@ -113,13 +113,13 @@ def explain(
 ) -> None:
     """Where a value comes from: who set it, and what that overrode."""
     with reported(debug, overrides or [], config_dir, as_json=as_json) as document:
-        from assay.compose import explain as explanation
+        from assay.compose import origin
 
-        found = explanation.explain(key, overrides or [], config_dir)
+        found = origin.explain(key, overrides or [], config_dir)
         if as_json:
             document.say("explain", found)
         else:
-            explanation.say(Console(highlight=False, soft_wrap=True), found)
+            origin.say(Console(highlight=False, soft_wrap=True), found)
 
 
 def diff(

@@ -21,7 +21,7 @@ from assay.compose.composition_error import composition_error
 from assay.compose.hydra_node import check_hydra
 from assay.compose.recipe import settle_fused, settle_recipe
 from assay.compose.task_choice import is_of_task, settle_network, suited, task_to_choose
-from assay.config.hydra_internals import create_config_search_path, open_hydra
+from assay.config.hydra_internals import create_config_search_path, open_hydra, without_plus
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.unread_keys import (
@@ -112,6 +112,7 @@ def compose_with(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
                 raise
         if task:
             config = compose_raw(hydra, [*typed, *task])
+        check_replaced(hydra, config, overrides)
         HydraConfig.instance().set_config(config)
         complete(config, config.hydra, trusted)
     return config
@@ -120,9 +121,30 @@ def compose_with(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
 def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
     """What Hydra composes; nothing is filled in or judged."""
     config: DictConfig = hydra.compose_config(
-        config_name=PRIMARY, overrides=list(overrides), run_mode=mode, with_log_configuration=False
+        config_name=PRIMARY, overrides=without_plus(overrides), run_mode=mode, with_log_configuration=False
     )
     return config
+
+
+def check_replaced(hydra: Hydra, config: DictConfig, overrides: Sequence[str]) -> None:
+    """Refuse an option whose value an option of another group replaces; three are put into one node."""
+    typed = {one.lstrip("+~").partition("=")[0] for one in overrides}
+    said: dict[str, tuple[str, Any]] = {}
+    implementation: Any = hydra.config_loader
+    for group in ("trainer", "device", "precision"):
+        option = f"{group}={config.hydra.runtime.choices.get(group)}"
+        found = implementation.repository.load_config(option.replace("=", "/"))
+        if found is None or option == "trainer=default":
+            continue
+        values: Any = OmegaConf.to_container(found.config, resolve=False)
+        for name, value in values.items():
+            other, before = said.setdefault(name, (option, value))
+            if before != value and f"trainer.{name}" not in typed:
+                raise ConfigError(
+                    f"{other} says {before}, {option} {value}",
+                    key=f"trainer.{name}",
+                    hint=f"trainer.{name}={before}, or take it out of one of the two files",
+                )
 
 
 @contextmanager

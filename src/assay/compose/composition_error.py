@@ -12,10 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, key_meant, named
 from assay.config.hydra_internals import file_of
-from assay.config.source_location import defaults
 from assay.config.tree import walk
 from assay.config.unread_keys import OF_MODULE, TOP
-from assay.config.yaml_file import shown
+from assay.config.yaml_file import defaults_of_file, shown
 from assay.errors import ConfigError, first_line
 
 if TYPE_CHECKING:
@@ -82,7 +81,8 @@ def _place_of(word: str, name: str, loader: ConfigLoader) -> tuple[str, str]:
     for source in loader.get_sources():
         if source.scheme() == "file" and source.is_config(name):
             path = file_of(source, name)
-            lines = [line for item, line in defaults(path) if word in re.split(r"[\s:,\[\]/@]+", item)]
+            items = defaults_of_file(path)
+            lines = [line for item, line in items if word in re.split(r"[\s:,\[\]/@]+", item)]
             return f"{shown(path)}:{lines[0]}" if word and lines else "", shown(path)
     return "", ""
 

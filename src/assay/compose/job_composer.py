@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from hydra.core.hydra_config import HydraConfig
@@ -16,6 +16,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from assay.compose.compose import (
+    check_replaced,
     choices,
     complete,
     compose_raw,
@@ -25,15 +26,13 @@ from assay.compose.compose import (
     loader,
 )
 from assay.compose.hydra_node import check_hydra
-from assay.compose.origin import set_across_groups
 from assay.compose.recipe import DECIDE, RECIPE
 from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
 from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.serialize import fingerprint_of, written
-from assay.config.source_location import split
-from assay.config.tree import walk
+from assay.config.tree import split, walk
 from assay.config.unread_keys import OUR_MODULE, TOP, check_single
 from assay.targets.external_values import check_hydra_outside, check_place, may_reach_out
 from assay.targets.trust import KEY
@@ -62,7 +61,6 @@ class Job:
     choices: dict[str, Any]
     fingerprint: str
     shared: str
-    set_by: dict[str, str] = field(default_factory=dict)
 
     def to_config(self) -> DictConfig:
         """The same to build from; it refuses keys that are not there."""
@@ -81,7 +79,6 @@ class _Template:
     text: str
     """JSON of the completed job; empty where its values decide about more than themselves."""
     choices: dict[str, Any]
-    set_by: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -117,9 +114,7 @@ class JobComposer:
                 config["run_dir"] = str(self._directory / str(number))
         typed = request.parsed[: len(overrides)]
         own = tuple(str(one.input_line) for one in typed if not one.is_hydra_override())
-        changed = {one.key_or_group for one in request.values}
-        set_by = {key: by for key, by in request.template.set_by.items() if key not in changed}
-        return Job(own, config, chosen, fingerprint_of(config), request.template.name, set_by)
+        return Job(own, config, chosen, fingerprint_of(config), request.template.name)
 
     def composed(self, overrides: Sequence[str], number: int) -> DictConfig:
         """Compose one with its `hydra` node, as `assay.compose.compose.compose` does."""
@@ -144,8 +139,7 @@ class JobComposer:
         key = tuple(str(one.input_line) for one in options)
         template = self._templates.get(key)
         if template is None:
-            values = [one.key_or_group for one, is_value in parsed if is_value]
-            template = self._templates[key] = self._template(key, options, values)
+            template = self._templates[key] = self._template(key, options, overrides)
         return _Request(template, [one for one, _ in parsed], [one for one, is_value in parsed if is_value])
 
     def _parse(self, text: str) -> tuple[Override, bool]:
@@ -166,8 +160,8 @@ class JobComposer:
     def _template(self, key: tuple[str, ...], options: Sequence[Override], typed: Sequence[str]) -> _Template:
         composed = compose_raw(self._hydra, key)
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
-        set_by = set_across_groups(self._hydra, composed, key, typed)
-        bare = _Template(name, composed, "", choices(composed.hydra), set_by)
+        check_replaced(self._hydra, composed, typed)
+        bare = _Template(name, composed, "", choices(composed.hydra))
         by_number = str(raw_value(child_node(composed.hydra.sweep, "subdir"))) == "${hydra.job.num}"
         if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
@@ -193,11 +187,8 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
     with loader(config_dir) as hydra:
         composed = compose_with(hydra, overrides)
         check_single(overrides)
-        set_by = set_across_groups(hydra, composed, overrides)
     config = written(job_config(composed))
-    return Job(
-        tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), shared="", set_by=set_by
-    )
+    return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), shared="")
 
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:

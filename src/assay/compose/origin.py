@@ -1,4 +1,4 @@
-"""Where each value of a composed config was written, and who chose the option of each group."""
+"""Where each value of a composed config was written; what `assay explain` prints, and errors name."""
 
 from __future__ import annotations
 
@@ -6,39 +6,63 @@ import copy
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import yaml
-from hydra.core.default_element import DefaultsTreeNode, GroupDefault
+from hydra.core.default_element import GroupDefault
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from rich.text import Text
 
-from assay.compose.compose import PRIMARY, choices, compose_with, implied_overrides, loader, trust_for
-from assay.config.hydra_internals import any_reaches_out, defaults_of
-from assay.config.source_location import (
-    COMMAND_LINE,
-    THE_DATA,
-    Setting,
-    config_file,
-    defaults,
-    joined,
-    split,
-    written,
-)
-from assay.config.tree import walk
-from assay.config.yaml_file import shown
+from assay.compose.compose import PRIMARY, compose_with, implied_overrides, loader, trust_for
+from assay.config.did_you_mean import did_you_mean
+from assay.config.hydra_internals import config_file, defaults_of
+from assay.config.tree import joined, split, walk
+from assay.config.yaml_file import defaults_of_file, entries_of, shown
 from assay.errors import ConfigError
-from assay.paths import CONF_DIR
 from assay.targets.trust import project_folder
+from assay.terminal import print_rows, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from hydra.core.default_element import InputDefault, ResultDefault
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
-    from assay.config.hydra_internals import DefaultsList, Hydra, IConfigRepository
+    from assay.config.hydra_internals import Hydra
+    from assay.config.tree import Entry
+    from assay.terminal import Console
+
+COMMAND_LINE: Final = "command line"
+_THE_DATA: Final = "what has to be predicted"
+_AWAITED: Final = "known once the data is read"
+
+_Parts = tuple[str, ...]
+_Kind = Literal["mapping", "list", "value", "gone"]
+_Entries = dict[_Parts, "Entry"]
+
+
+@final
+@dataclass(frozen=True)
+class Setting:
+    """A key, the value it is given, and where.
+
+    Attributes:
+        key: Full key.
+        text: The value as it is written; empty where an override takes the key away.
+        where: `conf/optimizer/adamw.yaml:3`, `command line`, or who else it was.
+        path: The file, when it is one.
+        line: In that file.
+        override: As typed, when it was typed.
+    """
+
+    key: str
+    text: str
+    where: str
+    path: Path | None = None
+    line: int = 0
+    override: str = ""
 
 
 @final
@@ -60,85 +84,8 @@ class Choice:
 
     def brought(self, path: Path) -> bool:
         """Whether a file is of the group, so that its choice brought the file here."""
-        group = self.group.partition("@")[0]
-        files = [f"/{group}/{option}.yaml" for option in self.option.split(",") if option]
-        in_folder = path.parent.as_posix().endswith(f"/{group}")
-        return bool(files) and (in_folder or path.as_posix().endswith(tuple(files)))
-
-
-def find_choices(
-    merged: DefaultsList,
-    typed: Sequence[Override],
-    repository: IConfigRepository,
-    implied: Collection[str] = (),
-) -> dict[str, Choice]:
-    """The choice of every group that a composition knows, Hydra's own left out."""
-    entries: dict[str, list[tuple[str, Setting]]] = {}
-    changes: dict[str, list[tuple[str, Setting]]] = {}
-    packages: dict[str, str] = {}
-    for node in _nodes(merged.defaults_tree):
-        parent = node.node if isinstance(node, DefaultsTreeNode) else node
-        if isinstance(parent, GroupDefault):
-            packages[parent.get_override_key()] = parent.get_final_package()
-        for default, setting in _written_in(parent, repository):
-            key = default.get_override_key()
-            packages.setdefault(key, default.get_final_package())
-            kind = changes if default.override else entries
-            kind.setdefault(key, []).append((_option(default.value), setting))
-    for override in typed:
-        key = override.get_key_element().lstrip("+~")
-        if repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
-            line = str(override.input_line)
-            option = "" if override.is_delete() else _option(override.value())
-            where = THE_DATA if line in implied else COMMAND_LINE
-            changes.setdefault(key, []).insert(0, (option, Setting(key, option, where, override=line)))
-            packages.setdefault(key, str(override.package or override.key_or_group.replace("/", ".")))
-    found = {}
-    for key in (*entries, *(key for key in changes if key not in entries)):
-        if not key.startswith("hydra"):
-            # Of several that override an option, Hydra takes the one it meets first.
-            named = [*entries.get(key, []), *reversed(changes.get(key, []))]
-            found[key] = Choice(key, packages[key], named[-1][0], tuple(setting for _, setting in named))
-    return found
-
-
-def _nodes(tree: DefaultsTreeNode) -> Iterator[DefaultsTreeNode | InputDefault]:
-    """In the order in which Hydra meets them: the last of a list first."""
-    yield tree
-    for child in reversed(tree.children or []):
-        if isinstance(child, DefaultsTreeNode):
-            yield from _nodes(child)
-        elif not child.is_self():
-            yield child
-
-
-def _written_in(
-    parent: InputDefault, repository: IConfigRepository
-) -> Iterator[tuple[GroupDefault, Setting]]:
-    """The groups in one file's defaults list, each with its line."""
-    if parent.is_virtual() or parent.is_deleted() or parent.get_name() is None or parent.is_missing():
-        return
-    name = parent.get_config_path()
-    path = config_file(repository, name)
-    loaded = repository.load_config(name)
-    if path is None or loaded is None:
-        return
-    lines = defaults(path)
-    for default, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
-        if isinstance(default, GroupDefault):
-            default.update_parent(parent.get_group_path(), parent.get_final_package())
-            key = default.get_override_key()
-            yield default, Setting(key, text, f"{shown(path)}:{line}", path, line)
-
-
-def _option(value: object) -> str:
-    if isinstance(value, list):
-        return ",".join(str(one) for one in value)
-    return "" if value is None else str(value)
-
-
-_Parts = tuple[str, ...]
-_Kind = Literal["mapping", "list", "value", "gone"]
+        files = [f"/{self.group}/{option}.yaml" for option in self.option.split(",")]
+        return path.parent.as_posix().endswith(f"/{self.group}") or path.as_posix().endswith(tuple(files))
 
 
 @final
@@ -147,118 +94,43 @@ class Origins:
     """Every setting of a composition, in the order in which they are merged."""
 
     choices: dict[str, Choice] = field(default_factory=dict)
-    _events: list[tuple[_Parts, _Kind, int, Setting]] = field(default_factory=list)
-    _kinds: dict[_Parts, _Kind] = field(default_factory=dict)
-    _layer: int = 0
+    events: list[tuple[_Parts, _Kind, int, Setting]] = field(default_factory=list)
 
-    def chain(self, key: str) -> list[Setting]:
+    def chain(self, parts: _Parts) -> list[Setting]:
         """Every setting of a key, the oldest first; the last one made it what it is."""
-        return self._chain(split(key))
-
-    def _chain(self, parts: _Parts) -> list[Setting]:
-        layers: dict[int, Setting] = {}
-        for at, kind, layer, setting in self._events:
-            replaced = kind != "mapping" and parts[: len(at)] == at
-            if at == parts or replaced:
-                layers[layer] = setting  # the nearer one comes later
+        layers = {  # of each layer the last one, which is the nearest
+            layer: setting
+            for at, kind, layer, setting in self.events
+            if at == parts or (kind != "mapping" and parts[: len(at)] == at)
+        }
         return list(layers.values())
 
     def nearest(self, key: str) -> Setting | None:
         """What is to be looked at when a key is wrong: its last setting, or that of what it lies in."""
-        parts = split(key)
-        target = (*parts, "_target_")
-        replaced = self._kinds.get(parts) == "value" or (
-            target in self._kinds and self.chain(joined(target))[-1].where == COMMAND_LINE
-        )
-        if not replaced and (choice := self.choice_of(key)):
-            return choice.settings[-1]
+        parts, choice = split(key), self.choice_of(key)
         while parts:
-            if (*parts, "_target_") in self._kinds:
-                return self.chain(joined((*parts, "_target_")))[-1]
-            if parts in self._kinds or any(at == parts for at, *_ in self._events):
-                return self.chain(joined(parts))[-1]
+            chain = self.chain((*parts, "_target_")) or self.chain(parts)
+            if choice and not (chain and chain[-1].override):
+                return choice.settings[-1]
+            if chain:
+                return chain[-1]
             parts = parts[:-1]
         return None
 
     def choice_of(self, key: str) -> Choice | None:
         """The group that goes by this name, or whose option is put there."""
-        if key in self.choices:
-            return self.choices[key]
         packages = [one for one in self.choices.values() if one.package and split(one.package) == split(key)]
-        return next(iter(packages), None)
+        return self.choices.get(key) or next(iter(packages), None)
 
-    def settings_in(self, option: str) -> list[Setting]:
-        """What the file of an option sets."""
-        name = f"/{option}.yaml"
-        return [
-            setting
-            for _, kind, _, setting in self._events
-            if kind != "mapping" and setting.path and setting.path.as_posix().endswith(name)
-        ]
+    def put(self, layer: int, at: _Parts, kind: _Kind, setting: Setting) -> None:
+        """Merge one setting; `???` says only that something must be there."""
+        if setting.text != "???" or all(at != other for other, *_ in self.events):
+            self.events.append((at, kind, layer, setting))
 
-    def put(self, at: _Parts, kind: _Kind, setting: Setting) -> None:
-        """Merge one setting, as OmegaConf does."""
-        had = self._kinds.get(at)
-        if setting.text == "???" and had is not None:
-            return  # says only that something must be there, and it is
-        for end in range(1, len(at)):
-            if self._kinds.get(at[:end], "value") == "value":
-                self._kinds[at[:end]] = "mapping"
-        if kind != "mapping" or had not in (None, "mapping"):
-            for other in [one for one in self._kinds if one[: len(at)] == at]:
-                del self._kinds[other]
-        if kind != "gone":
-            self._kinds[at] = kind
-        self._events.append((at, kind, self._layer, setting))
-
-    def next_layer(self) -> None:
-        """The next file or override begins."""
-        self._layer += 1
-
-    def set_across_groups(self) -> dict[str, str]:
-        """What an option sets outside of its own group: values, and the options of other groups."""
-        found = {}
-        for group, choice in self.choices.items():
-            path = choice.settings[-1].path
-            by = self._option_of(path) if path is not None else ""
-            if by and not group.startswith(f"{by.partition('=')[0]}/"):
-                found[group] = by
-        wide = [one for one in self.choices.values() if not one.package and one.option]
-        for at, kind, _, setting in self._events:
-            path, key = setting.path, joined(at)
-            if kind == "mapping" or path is None or "[" in key:
-                continue
-            if any(one.brought(path) for one in wide) and self._chain(at)[-1] is setting:
-                found[key] = self._option_of(path)
-        return found
-
-    def check_replaced(self, typed: Collection[str]) -> None:
-        """Refuse an option whose value an option of another group replaces, both being put into one node."""
-        for at, kind, _, setting in self._events:
-            key, last = joined(at), self._chain(at)[-1]
-            lost, won = (self._choice_of_file(one.path) for one in (setting, last))
-            if kind == "mapping" or key in typed or lost is won:
-                continue
-            if lost is None or won is None or not (lost.package and won.package and setting.path):
-                continue
-            if yaml.safe_load(setting.text) == yaml.safe_load(last.text):
-                continue
-            chosen = len(lost.settings) > 1 and setting.path.stem in lost.option.split(",")
-            if chosen or CONF_DIR not in setting.path.parents:
-                raise ConfigError(
-                    f"{lost.group}={lost.option} says {setting.text}, {won.group}={won.option} {last.text}",
-                    key=key,
-                    file=setting.where,
-                    hint=f"{key}={setting.text} or {key}={last.text}, or take it out of one of the two files",
-                )
-
-    def _option_of(self, path: Path) -> str:
-        """What is typed to choose the option that a file is of; empty for the main config."""
-        found = self._choice_of_file(path)
-        return f"{found.group}={found.option}" if found else ""
-
-    def _choice_of_file(self, path: Path | None) -> Choice | None:
-        return next((one for one in self.choices.values() if path and one.brought(path)), None)
+    def put_file(self, layer: int, path: Path, package: _Parts = ()) -> None:
+        """Merge what a YAML file says."""
+        for at, kind, text, line in entries_of(path, package):
+            self.put(layer, at, kind, Setting(joined(at), text, f"{shown(path)}:{line}", path, line))
 
 
 def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Origins:
@@ -268,90 +140,70 @@ def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Or
         return replayed(hydra, overrides)
 
 
-def set_across_groups(
-    hydra: Hydra, composed: DictConfig, overrides: Sequence[str], typed: Collection[str] = ()
-) -> dict[str, str]:
-    """What the options of a job set outside of their own groups; see `Origins.set_across_groups`."""
-    options = [
-        f"{group}/{name}"
-        for group, chosen in choices(composed.hydra).items()
-        for name in (chosen if isinstance(chosen, list) else [chosen])
-        if name is not None
-    ]
-    if not any_reaches_out(hydra.config_loader, options):
-        return {}
-    found = replayed(hydra, overrides, implied_overrides(composed, overrides))
-    found.check_replaced(typed)
-    return found.set_across_groups()
-
-
 def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
     """As `origins`, with a loader that is already open."""
     merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, [*overrides, *implied])
-    found = Origins(choices=find_choices(merged, parsed, repository, implied))
-    for default in merged.defaults:
-        found.next_layer()
-        _add_file(found, default, repository)
-        if default.primary:
-            _add_project(found, project_folder(hydra))
-    for override in merged.config_overrides:
-        found.next_layer()
-        _add_override(found, override)
-    found.next_layer()
-    found.put(("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
+    found = Origins()
+    named: dict[str, list[tuple[str, Setting]]] = {}
+    changed: dict[str, list[tuple[str, Setting]]] = {}
+    packages: dict[str, str] = {}
+    for layer, default in enumerate(merged.defaults):
+        name, package = str(default.config_path), default.package or ""
+        packages[default.override_key or ""] = package
+        loaded, path = repository.load_config(name), config_file(repository, name)
+        if loaded is None or path is None:
+            config: Any = loaded.config if loaded else OmegaConf.create()
+            for entry in walk(config, package):  # Hydra's own defaults are classes, not files
+                kind: _Kind = "mapping" if entry.is_container else "value"
+                text = "" if entry.is_container else plain(entry.raw)
+                found.put(layer, split(entry.key), kind, Setting(entry.key, text, "Hydra's own default"))
+            continue
+        lines = defaults_of_file(path)
+        for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
+            if isinstance(item, GroupDefault):
+                item.update_parent(name.rpartition("/")[0], package)
+                key = item.get_override_key()
+                packages.setdefault(key, item.get_final_package())
+                setting = Setting(key, text, f"{shown(path)}:{line}", path, line)
+                settings = (changed if item.override else named).setdefault(key, [])
+                settings.append((_option(item.value), setting))
+        found.put_file(layer, path, split(package))
+        project = project_folder(hydra) if default.primary else None
+        if project and (project / "project.yaml").is_file():
+            found.put_file(layer, project / "project.yaml")
+    for override in parsed:
+        key, typed = override.get_key_element().lstrip("+~"), str(override.input_line)
+        if repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
+            where = _THE_DATA if typed in implied else COMMAND_LINE
+            option = "" if override.is_delete() else _option(override.value())
+            changed.setdefault(key, []).append((option, Setting(key, option, where, override=typed)))
+            packages.setdefault(key, str(override.package or override.key_or_group.replace("/", ".")))
+    for layer, override in enumerate(merged.config_overrides, start=len(merged.defaults)):
+        _put_override(found, layer, override)
+    found.put(-1, ("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
+    for key in dict.fromkeys((*named, *changed)):
+        if not key.startswith("hydra"):
+            chain = [*named.get(key, ()), *changed.get(key, ())]
+            by = tuple(setting for _, setting in chain)
+            found.choices[key] = Choice(key, packages[key], chain[-1][0], by)
     return found
 
 
-def _add_file(found: Origins, default: ResultDefault, repository: IConfigRepository) -> None:
-    package = split(default.package or "")
-    name = str(default.config_path)
-    path = config_file(repository, name)
-    if path is not None:
-        place = shown(path)
-        for one in written(path, package):
-            where = f"{place}:{one.line}"
-            found.put(one.key, one.kind, Setting(joined(one.key), one.text, where, path, one.line))
-        return
-    loaded = repository.load_config(name)
-    if loaded is None or not OmegaConf.is_config(loaded.config):
-        return
-    config: Any = loaded.config
-    for entry in walk(config):  # Hydra's own defaults are classes, not files
-        key = (*package, *split(entry.key))
-        kind: _Kind = "mapping" if entry.is_container else "value"
-        text = "" if entry.is_container else plain(entry.raw)
-        found.put(key, kind, Setting(joined(key), text, "Hydra's own default"))
+def _option(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)
 
 
-def _add_project(found: Origins, folder: Path | None) -> None:
-    """What the user's project says about itself beside its groups."""
-    path = folder / "project.yaml" if folder else None
-    if path is None or not path.is_file():
-        return
-    found.next_layer()
-    for one in written(path):
-        where = f"{shown(path)}:{one.line}"
-        found.put(one.key, one.kind, Setting(joined(one.key), one.text, where, path, one.line))
-
-
-def _add_override(found: Origins, override: Override) -> None:
+def _put_override(found: Origins, layer: int, override: Override) -> None:
     typed = str(override.input_line)
-    key = split(override.key_or_group)
-    if override.is_delete():
-        found.put(key, "gone", Setting(joined(key), "", COMMAND_LINE, override=typed))
-        return
-    pending: list[tuple[_Parts, Any]] = [(key, override.value())]
-    while pending:
-        at, value = pending.pop(0)
-        setting = Setting(joined(at), plain(value), COMMAND_LINE, override=typed)
-        if isinstance(value, dict):
-            found.put(at, "mapping", setting)
-            pending += [((*at, str(name)), one) for name, one in value.items()]
-        elif isinstance(value, list):
-            found.put(at, "list", setting)
-            pending += [((*at, str(index)), one) for index, one in enumerate(value)]
-        else:
-            found.put(at, "value", setting)
+    pending: list[tuple[_Parts, Any]] = [(split(override.key_or_group), override.value())]
+    for at, value in pending:
+        kind: _Kind = "mapping" if isinstance(value, dict) else "list" if isinstance(value, list) else "value"
+        text = "" if override.is_delete() else plain(value)
+        found.put(layer, at, kind, Setting(joined(at), text, COMMAND_LINE, override=typed))
+        inside = value.items() if isinstance(value, dict) else enumerate(value) if kind == "list" else ()
+        pending += [((*at, str(name)), one) for name, one in inside]
 
 
 def plain(value: Any) -> str:
@@ -375,10 +227,9 @@ def located(overrides: Sequence[str], config_dir: Path | None = None) -> Iterato
 def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None = None) -> ConfigError:
     """Add the file and line of its key to an error that has none; never raises."""
     key = error.key.partition(",")[0]
-    if not key or error.file:
-        return error
-    with suppress(Exception):  # an error that cannot be placed is still to be told
-        error.add_file(_place(key, overrides, config_dir))
+    if key and not error.file:
+        with suppress(Exception):  # an error that cannot be placed is still to be told
+            error.add_file(_place(key, overrides, config_dir))
     return error
 
 
@@ -394,3 +245,157 @@ def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
         typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
         return COMMAND_LINE if key in typed else ""
     return setting.where if setting else ""
+
+
+@final
+@dataclass(frozen=True)
+class Key:
+    """A key below the one that is explained.
+
+    Attributes:
+        key: Full key.
+        value: As it is written in YAML.
+        where: `conf/optimizer/adamw.yaml:3`, `command line`, or what else set it; empty where unknown.
+        overridden: What counts in its place, and where that was set; empty where this one counts.
+    """
+
+    key: str
+    value: str
+    where: str
+    overridden: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Explanation:
+    """A value, a node or a group, and where it comes from.
+
+    Attributes:
+        key: Full key, or the group.
+        value: As it is written in YAML; the option of a group; empty for a node.
+        remark: What an interpolation comes to, after `→`; that a value must be given or was taken away.
+        set_by: Every place that sets it, the oldest first: the last one counts.
+        part_of: The choices of groups that brought the file of the last place here.
+        keys: All below a node, or that a group's option sets.
+    """
+
+    key: str
+    value: str = ""
+    remark: str = ""
+    set_by: Sequence[Setting] = ()
+    part_of: Sequence[Choice] = ()
+    keys: Sequence[Key] = ()
+
+
+def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = None) -> Explanation:
+    """A value, or a group with all its keys, and where each comes from."""
+    with loader(config_dir) as hydra:
+        config = compose_with(hydra, overrides)
+        found = replayed(hydra, overrides, implied_overrides(config, overrides))
+    return explained(key, config, found)
+
+
+def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
+    """As `explain`, of a job that is composed already."""
+    key = key.rstrip("=./")
+    parts, choice = split(key), found.choice_of(key)
+    entries = {split(entry.key): entry for entry in walk(config)}
+    entry = entries.get(parts)
+    if choice is not None:
+        option = choice.option.replace(",", ", ") or "none"
+        keys = _keys_of(choice, found, entries)
+        return Explanation(choice.group, option, set_by=choice.settings, keys=keys)
+    if entry is not None and not _is_one_value(entry):
+        return Explanation(entry.key, keys=_keys_below(parts, found, entries))
+    chain = found.chain(parts)
+    if entry is None and not (chain and not chain[-1].text):
+        if parts[:1] == ("spec",):
+            raise ConfigError(_AWAITED, key=key, hint="a run's config.yaml has it")
+        known = [one.key for at, one in entries.items() if at[0] != "hydra"]
+        raise ConfigError(
+            f"there is no such key or group{did_you_mean(key, [*known, *found.choices], '; ')}",
+            key=key,
+            hint="`assay train --cfg` shows every key, `assay configs` every group",
+        )
+    path = chain[-1].path if chain else None
+    brought_by = tuple(one for one in found.choices.values() if path is not None and one.brought(path))
+    value, remark = _raw_and_resolved(entry, chain) if entry else ("", "was taken away")
+    return Explanation(entry.key if entry else key, value, remark, tuple(chain), brought_by)
+
+
+def say(console: Console, found: Explanation) -> None:
+    """Print an explanation."""
+    line = Text(found.key, style="bold")
+    if found.value:
+        line.append(" = ", style="not bold dim").append(found.value, style="not bold cyan")
+    if found.remark:
+        line.append(f"  {found.remark}", style="not bold")
+    console.print(line)
+    # The newest first: what counts, then what it overrode.
+    settings = [(one.where, one.override or shortened(one.text)) for one in reversed(found.set_by)]
+    print_rows(console, [("over" if number else "set by", *one) for number, one in enumerate(settings)])
+    for choice in found.part_of:
+        by = choice.settings[-1].where
+        console.print(f"  with    {choice.group}={choice.option}, chosen by {by}", markup=False)
+    if found.keys:
+        console.print()
+        over = [f"overridden: {one.overridden}" if one.overridden else "" for one in found.keys]
+        rows = zip(found.keys, over, strict=True)
+        print_rows(console, [(one.key, shortened(one.value), one.where, note) for one, note in rows])
+
+
+def _is_one_value(entry: Entry) -> bool:
+    """Whether it is shown in one line: a plain value, a list of such, or an empty mapping."""
+    if not entry.is_container:
+        return True
+    nested = [other for other in walk(entry.node) if other.is_container]
+    return not len(entry.node) or (OmegaConf.is_list(entry.node) and not nested)
+
+
+def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]:
+    if entry.is_missing:
+        return "???", f"must be given: {entry.key}=…"
+    if entry.is_container:
+        return plain(OmegaConf.to_container(entry.node, resolve=False)), ""
+    raw = plain(entry.raw)
+    if entry.is_interpolation:
+        return str(entry.raw), f"→ {_resolved(entry)}"
+    written = chain[-1].text if chain else raw
+    return (written, f"→ {raw}") if "${" in written else (raw, "")
+
+
+def _resolved(entry: Entry) -> str:
+    try:
+        value: Any = entry.parent[entry.name]
+    except OmegaConfBaseException:
+        return _AWAITED if "spec." in str(entry.raw) else "cannot be resolved"
+    return shortened(plain(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
+
+
+def _keys_of(choice: Choice, found: Origins, entries: _Entries) -> list[Key]:
+    package = split(choice.package)
+    if package and package == split(choice.group.replace("/", ".")):
+        return _keys_below(package, found, entries)
+    # A fragment of another node, such as `device` in the trainer, or of the whole config: what its file sets.
+    keys: list[Key] = []
+    for at, kind, _, setting in found.events:
+        if (
+            kind != "mapping"
+            and setting.path
+            and setting.path.as_posix().endswith(f"/{choice.group}/{choice.option}.yaml")
+        ):
+            last = found.chain(at)[-1]
+            over = f"{last.override or last.text}, {last.where}" if last != setting else ""
+            keys.append(Key(setting.key, setting.text, setting.where, over))
+    return keys
+
+
+def _keys_below(node: _Parts, found: Origins, entries: _Entries) -> list[Key]:
+    keys: list[Key] = []
+    whole = {at for at, entry in entries.items() if _is_one_value(entry)}
+    for at, entry in entries.items():
+        if at[: len(node)] == node and at in whole and at[:-1] not in whole:
+            chain = found.chain(at)
+            value, _ = _raw_and_resolved(entry, chain)
+            keys.append(Key(entry.key, value, chain[-1].where if chain else ""))
+    return keys

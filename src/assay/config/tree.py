@@ -18,7 +18,7 @@ from assay.config.omegaconf_internals import (
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 OF_SPEC: Final = re.compile(r"\$\{spec\.[\w.]+\}", re.ASCII)
@@ -58,6 +58,16 @@ class Entry(NamedTuple):
     def is_interpolation(self) -> bool:
         """Whether it says `${…}`."""
         return is_interpolation(self.node)
+
+
+def split(key: str) -> tuple[str, ...]:
+    """Names and indices of a full key."""
+    return tuple(re.findall(r"[^.\[\]]+", key))
+
+
+def joined(parts: Sequence[str]) -> str:
+    """The full key of names and indices."""
+    return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).removeprefix(".")
 
 
 def walk(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[Entry]:

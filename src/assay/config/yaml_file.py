@@ -1,11 +1,12 @@
-"""YAML files as OmegaConf's containers, and what is wrong with one."""
+"""YAML files: as OmegaConf's containers, line by line, and what is wrong with one."""
 
 from __future__ import annotations
 
 import errno
+import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -15,7 +16,12 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from omegaconf import ListConfig
+
+Written = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int]
+"""Names and indices of a key, what stands there, its text in a line, and the number of its line."""
 
 
 def shown(path: Path) -> str:
@@ -74,3 +80,52 @@ def load_mapping(path: Path) -> DictConfig:
     if not isinstance(config, DictConfig):
         raise AssayError(f"{path} does not hold a mapping")
     return config
+
+
+def entries_of(path: Path, package: tuple[str, ...] = ()) -> list[Written]:
+    """Every key of a config file, a mapping before what is in it; the defaults list is left out."""
+    node = _read(path)
+    if node is None:
+        return [(package, "mapping", "{}", 1)] if package else []
+    found = list(_walk(node, package, node.start_mark.line + 1))
+    found = [one for one in found if one[0][: len(package) + 1] != (*package, "defaults")]
+    return found if package else found[1:]
+
+
+def defaults_of_file(path: Path) -> list[tuple[str, int]]:
+    """The items of a file's defaults list as written, each with its line."""
+    node = _read(path)
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value == "defaults" and isinstance(value, yaml.SequenceNode):
+            return [(_text(item).strip("{}"), item.start_mark.line + 1) for item in value.value]
+    return []
+
+
+def _read(path: Path) -> yaml.Node | None:
+    content = path.read_text(encoding="utf-8")
+    node: yaml.Node | None = yaml.compose(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return node
+
+
+def _walk(node: yaml.Node, key: tuple[str, ...], line: int) -> Iterator[Written]:
+    if isinstance(node, yaml.MappingNode):
+        yield key, "mapping", _text(node), line
+        for name, value in node.value:
+            yield from _walk(value, (*key, str(name.value)), name.start_mark.line + 1)
+    elif isinstance(node, yaml.SequenceNode):
+        yield key, "list", _text(node), line
+        for index, value in enumerate(node.value):
+            yield from _walk(value, (*key, str(index)), value.start_mark.line + 1)
+    else:
+        yield key, "value", _text(node), line
+
+
+def _text(node: yaml.Node) -> str:
+    """A node as one line of YAML."""
+    if isinstance(node, yaml.MappingNode):
+        return "{" + ", ".join(f"{_text(key)}: {_text(value)}" for key, value in node.value) + "}"
+    if isinstance(node, yaml.SequenceNode):
+        return "[" + ", ".join(map(_text, node.value)) + "]"
+    value = str(node.value)
+    # With a style it stands in quotes, or in a block of several lines.
+    return json.dumps(value, ensure_ascii=False) if getattr(node, "style", None) else value or "null"

@@ -35,9 +35,9 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     seed: int
     fingerprint: str
     config_fingerprint: str
+    fold: int | None = None
     overrides: list[str] = []
     choices: dict[str, Any] = {}
-    set_by: dict[str, str] = {}
     tags: list[str] = []
     finished: str | None = None
     seconds: float = 0.0
@@ -118,7 +118,8 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
         if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
             plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
-        plain.pop("sha256", None)
+        for name in ("sha256", "set_by"):  # the latter as earlier versions wrote it
+            plain.pop(name, None)
         try:
             record = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:

@@ -15,12 +15,11 @@ from assay.compose.compose import compose, job_config
 from assay.compose.origin import located, plain
 from assay.compose.recipe import OF_SPEC, unsettled
 from assay.config.omegaconf_internals import child_node, raw_value
-from assay.config.source_location import shortened
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord
-from assay.terminal import Console
+from assay.terminal import Console, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -9,7 +9,6 @@ import numpy as np
 
 from assay.analysis.objective import is_share
 from assay.analysis.read_runs import Curve
-from assay.config.source_location import shortened
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line, is_logarithmic
@@ -18,6 +17,7 @@ from assay.files.symlinks import check_inside, read_whole
 from assay.record.run_directory import RunDirectory
 from assay.report.difference import values_of
 from assay.report.page import Block, Cell, Code, Facts, Note, Table
+from assay.terminal import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -55,7 +55,6 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     say_warnings(proof.report.warnings)
     run_job(
         *(config, record.overrides, record.choices, proof),
-        set_by=record.set_by,
         raise_errors=False,
         data_sha256=record.data_sha256,
         micro_batch=record.micro_batch,

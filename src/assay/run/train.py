@@ -195,7 +195,6 @@ def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), rai
     say_warnings(proof.report.warnings)
     return run_job(
         *(job.to_config(), job.overrides, job.choices, proof),
-        set_by=job.set_by,
         callbacks=callbacks,
         raise_errors=raise_errors,
     )
@@ -213,14 +212,13 @@ def run_job(
     chosen: Mapping[str, Any],
     proof: Proof,
     *,
-    set_by: Mapping[str, str] | None = None,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
     data_sha256: str = "",
     micro_batch: Mapping[str, int] | None = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that."""
-    kept = {"set_by": dict(set_by or {}), "data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
+    kept = {"data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
     if num_local_processes(config) > 1 and (callbacks or kinds()):
         raise ConfigError(
             f"the job runs in {num_local_processes(config)} processes of its own, which no object given in "
@@ -343,6 +341,7 @@ def create_run(
             status="running",
             started=now(),
             seed=int(config.seed),
+            fold=config.get("fold"),
             fingerprint=fingerprint(config),
             config_fingerprint=config_fingerprint(config),
             overrides=list(overrides),

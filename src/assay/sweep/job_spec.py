@@ -19,7 +19,6 @@ class JobSpec:
         config: The composed job as `assay.config.serialize.to_text` writes it.
         overrides: What stands for this job in the sweep, such as `optimizer.lr=0.1`.
         choices: Which option of each group.
-        set_by: As in the record of a run.
         spec: What the data is, as the check found it; empty where the check had to read the data.
         resume: Go on with the run that lies in `run_dir`.
         output: File that takes what the job prints.
@@ -39,7 +38,6 @@ class JobSpec:
     config: str
     overrides: list[str]
     choices: dict[str, Any]
-    set_by: dict[str, str] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
     resume: bool = False
     output: str = ""

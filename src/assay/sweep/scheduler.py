@@ -252,7 +252,6 @@ class Scheduler:
             config=to_text(job.config),
             overrides=list(job.overrides),
             choices=job.choices,
-            set_by=job.set_by,
             spec=self._specs[job.fingerprint],
             output=str((self._directory / "logs" / f"{job_record.number}.txt").absolute()),
             cwd=str(Path.cwd()),

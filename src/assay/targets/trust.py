@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.config.source_location import joined, split
+from assay.config.tree import joined, split
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
 from assay.paths import project_conf

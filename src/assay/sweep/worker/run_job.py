@@ -141,11 +141,7 @@ def _begin(job_spec: JobSpec) -> None:
     report = Report(
         job_spec.overrides, str(config.get("name")), spec=job_spec.spec, data_read=not job_spec.spec
     )
-    run_job(
-        *(config, job_spec.overrides, job_spec.choices, Proof(report)),
-        set_by=job_spec.set_by,
-        raise_errors=True,
-    )
+    run_job(config, job_spec.overrides, job_spec.choices, Proof(report), raise_errors=True)
 
 
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
