@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from benchmarks.default_sets import DataSet
 
     from assay.data.data_module import DataModule
-    from assay.task.prediction.stored_predictions import StoredPredictions
+    from assay.task.prediction.predictions import StoredPredictions
 
 _SECONDS = 900
 

@@ -22,16 +22,15 @@ from typing_extensions import override
 from assay.data.samples import Samples
 from assay.figure.figure import Bars, Figure
 from assay.task.prediction.predictions import Predictions
-from assay.task.target_check import wrong_form
-from assay.task.task import Task
+from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import Kind, StoredPredictions
 
 _SIDE: Final = 8
 _SCALE: Final = 16

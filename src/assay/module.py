@@ -10,7 +10,6 @@ from assay.data.shown_samples import labelled_samples
 from assay.loss.targets import at_least_float32
 from assay.metrics.tracker import LARGEST, Tracker, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout
-from assay.task.answers import kind_of_outputs
 from assay.task.task import Task
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from assay.data.normalize import TargetScale
     from assay.finetune.interface import FineTuning
-    from assay.task.prediction.stored_predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]
@@ -168,7 +167,7 @@ class Module(L.LightningModule):
     @property
     def prediction_kind(self) -> Kind:
         """What the predictions of a test step are."""
-        return kind_of_outputs(self.task, self.loss)
+        return self.task.output_kind(self.loss)
 
     def augmented(self, batch: Any) -> Batch:
         """Inputs and targets after the augmentation, which is asked once a step."""

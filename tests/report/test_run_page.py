@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
+    from assay.task.prediction.predictions import StoredPredictions
 
 
 @pytest.fixture

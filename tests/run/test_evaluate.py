@@ -49,7 +49,7 @@ def stage(metrics: Any, name: str) -> dict[str, float]:
         (
             "data=digits",
             "data.thin_classes=0.1",
-            "callbacks=[drw]",
+            "callbacks=[checkpoint,drw]",
             "callbacks.drw.start_fraction=0",
         ),
     ],

@@ -192,11 +192,6 @@ def test_a_task_is_imported_from_a_trusted_package_alone(package: str, key: str)
             "define that in Grades",
         ),
         (GRADES.replace("    suits = ", "    text = "), "asks for: suits", "set it as attributes of Grades"),
-        (
-            GRADES + "    def predicted_label(self): return 'x'",
-            "cannot be called as predicted_label of assay.task.task.Task",
-            "write def predicted_label",
-        ),
         (GRADES + "    name = 'grades'", "calls itself 'grades'", "leave `name` out of Grades"),
         (GRADES + "    def __init__(self):\n        1 / 0", "ZeroDivisionError: division by zero", "--debug"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.task.prediction.stored_predictions import StoredPredictions
+from assay.task.prediction.predictions import StoredPredictions
 
 
 def of_classes(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]  # it has no stubs
 
-from assay.task.score import bootstrapped, num_draws
+from assay.task.evaluator import bootstrapped, num_draws
 
 
 def test_the_interval_of_a_mean_is_scipys_bootstrap() -> None:

@@ -11,7 +11,7 @@ from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of
 
 from assay.run.kept_predictions import warnings_of
 from assay.task.baseline_warnings import class_warnings, value_warnings
-from assay.task.prediction.stored_predictions import StoredPredictions
+from assay.task.prediction.predictions import StoredPredictions
 
 N = 450
 KEYS = tuple(map(str, range(20)))

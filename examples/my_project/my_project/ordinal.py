@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 from typing_extensions import override
 
-from assay.task.score import Score, bootstrapped
+from assay.task.evaluator import Score, bootstrapped
 from assay.task.single_label import SingleLabel
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
+    from assay.task.prediction.predictions import StoredPredictions
 
 
 @final

@@ -13,7 +13,7 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
-from assay.task.answers import scores_of, typed_by
+from assay.record.outcome import reason_of
 from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from assay.analysis.rows import Row
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import StoredPredictions
 
 FILE: Final = "out_of_fold.parquet"
 
@@ -48,8 +48,8 @@ class OutOfFold:
         for ask in () if self.predictions.task in TASKS else (self.scores, self._said):
             try:
                 ask()
-            except AssayError as error:
-                problems.append(error.message)
+            except Exception as error:  # of a custom task
+                problems.append(reason_of(error))
         return tuple(problems)
 
     def scores(self) -> list[Score]:
@@ -57,7 +57,7 @@ class OutOfFold:
         task = known_task(self.predictions.task)
         if self.predictions.targets is None or task is None:
             return []
-        return scores_of(task, self.predictions)
+        return task.scores(self.predictions)
 
     def to_frame(self) -> pd.DataFrame:
         """A row per sample: key, target, what was predicted, and by which run."""
@@ -67,7 +67,7 @@ class OutOfFold:
         columns: dict[str, Any] = {"key": list(one.keys), **_targets(one)}
         try:
             columns |= self._said()
-        except AssayError:  # which is one of the problems
+        except Exception:  # which is one of the problems
             columns |= self._outputs()
         numbers = list(self.rows.values())
         columns["fold"] = np.repeat(list(self.rows), numbers)
@@ -80,7 +80,7 @@ class OutOfFold:
         task = known_task(one.task)  # None: somebody's own, which is not trusted here
         if task is None or one.kind == task.kept_kind:
             return self._outputs()
-        return typed_by(task, one.outputs, one.kind, one.class_names).columns(1)
+        return task.typed(one.outputs, one.kind, one.class_names).columns(1)
 
     def _outputs(self) -> Mapping[str, Any]:
         return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
@@ -119,7 +119,7 @@ def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
     """Scores of one configuration over all samples, each the mean of its seeds, as far as a task has them."""
     values: dict[str, list[float]] = {}
     for one in several:
-        with suppress(AssayError):  # which is one of the problems
+        with suppress(Exception):  # which is one of the problems
             for score in one.scores():
                 values.setdefault(score.name, []).append(score.value)
     means = {name: mean_of(scores) for name, scores in values.items()}

@@ -24,8 +24,7 @@ from assay.data.normalize import target_scale
 from assay.data.seeded_loader import seed_loaders
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
-from assay.task.answers import kind_of_own_outputs
-from assay.task.task_of import task_of
+from assay.task.task_of import kind_of_own_outputs, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from assay.data.samples import Samples, Unfitted
 from assay.errors import DataError
 from assay.task.heads import heads_of
 from assay.task.language_modelling import run_lengths
-from assay.task.target_check import subset_in_words
+from assay.task.task import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from assay.data.source_info import info_of
 from assay.data.spec import Declared, Spec
 from assay.data.subset import blocks, find_copies, long_tail, undivided_columns
 from assay.errors import DataError
-from assay.task.target_check import subset_in_words
+from assay.task.task import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from assay.data.tabular.table_file import AUTO
 from assay.data.text_encoder import TextEncoder
 from assay.errors import DataError
 from assay.quoting import counted
-from assay.task.target_check import subset_in_words
+from assay.task.task import subset_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -43,9 +43,8 @@ from assay.report.run_parts import (
 )
 from assay.targets.own_task import import_task
 from assay.targets.trust import project_packages
-from assay.task.answers import scores_of
+from assay.task.evaluator import LEVEL, num_draws
 from assay.task.figures.class_figures import TRUE_CLASS
-from assay.task.score import LEVEL, num_draws
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
 
     from assay.analysis.read_runs import Curve
     from assay.record.samples_file import KeptSample
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import StoredPredictions
 
 
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
@@ -194,7 +193,7 @@ def _logged(record: RunRecord, at_best: AtBest, title: Callable[[str], str]) -> 
 def _judged_scores(predictions: StoredPredictions) -> list[Block]:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
-    scores = scores_of(task, predictions) if is_judged else []
+    scores = task.scores(predictions) if is_judged else []
     if not scores:
         return []
     num_samples = len(predictions.keys)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from assay.build.assembly import Assembly
     from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
-    from assay.task.prediction.stored_predictions import StoredPredictions
+    from assay.task.prediction.predictions import StoredPredictions
 
     Score = Callable[[Any, Any], float]
 

@@ -51,7 +51,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
+    from assay.task.prediction.predictions import StoredPredictions
 
 _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 

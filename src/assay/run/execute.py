@@ -48,7 +48,6 @@ from assay.run.continuation import configure_resume, logger_ids, restore_micro_b
 from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
 from assay.run.result import OWN_LOOPS, say_start
-from assay.task.answers import scores_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
-    from assay.task.prediction.stored_predictions import StoredPredictions
+    from assay.task.prediction.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
@@ -72,7 +71,7 @@ def log_results(
     """Log scores that only the predictions tell; to TensorBoard, hyperparameters with the scores."""
     trainer, scores = assembly.trainer, dict[str, float]()
     if predictions is not None and len(predictions.keys):
-        for one in scores_of(task_of(predictions.task), predictions):
+        for one in task_of(predictions.task).scores(predictions):
             name = f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', one.name).strip('_')}"
             scores |= {} if name in metrics else {name: one.value}
     of_evaluation = {name: one for name, one in metrics.items() if name.startswith(("test/", "val/"))}

@@ -27,13 +27,12 @@ from assay.run.predict.predictor import Predictor
 from assay.run.predict.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.objects import given
-from assay.task.answers import kind_of_outputs, kind_of_own_outputs
-from assay.task.task_of import task_of
+from assay.task.task_of import kind_of_own_outputs, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.task.prediction.stored_predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +233,7 @@ def _with_data(read: _Read, run_dir: Path, loss: nn.Module | None) -> Predictor:
             return Predictor(model)
         kind: Kind | None = None
         if not own:
-            kind = kind_of_outputs(task_of(spec["task"]), loss)
+            kind = task_of(spec["task"]).output_kind(loss)
         else:
             spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
             kind = kind_of_own_outputs(model)

@@ -3,16 +3,77 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
 from typing_extensions import override
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
     from numpy.typing import NDArray
 
     from assay.figure.figure import Figure
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.prediction.predictions import StoredPredictions
+
+LEVEL: Final = 0.95
+"""Share of the resampled values that lie in an interval."""
+_MOST_DRAWS, _FEWEST_DRAWS, _WORK = 1000, 200, 5_000_000
+
+
+@final
+@dataclass(frozen=True)
+class Score:
+    """A number that says how good a model is on the samples it was tested on.
+
+    Attributes:
+        name: Such as `accuracy`.
+        value: On these samples; NaN where it is not defined.
+        low: Lower end of the interval of `LEVEL`, by the percentile bootstrap (Efron and Tibshirani 1993,
+            chapter 13) over test samples; NaN where there is none.
+        high: Upper end.
+    """
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_samples: int) -> list[Score]:
+    """Scores with their intervals.
+
+    Args:
+        statistic: From how often each sample was drawn, float64 `[N]`, to the scores by their names. With
+            ones it gives the scores themselves.
+        num_samples: N; of fewer than two there are no intervals.
+    """
+    values = statistic(np.ones(num_samples))
+    if num_samples < 2:
+        return [Score(name, value, np.nan, np.nan) for name, value in values.items()]
+    drawn = [statistic(weights) for weights in _draws(num_samples)]
+    scores = []
+    for name, value in values.items():
+        column = np.array([one[name] for one in drawn])
+        column = column[np.isfinite(column)]
+        enough = len(column) > 0 and np.isfinite(value)
+        low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)) if enough else (np.nan, np.nan)
+        scores.append(Score(name, float(value), float(low), float(high)))
+    return scores
+
+
+def num_draws(num_samples: int) -> int:
+    """How often samples are drawn again: less often where there are many, whose scores vary little."""
+    return max(_FEWEST_DRAWS, min(_MOST_DRAWS, _WORK // max(num_samples, 1)))
+
+
+def _draws(num_samples: int) -> Iterator[NDArray[Any]]:
+    """The same each time, so that a report says the same of a run whenever it is made."""
+    generator = np.random.default_rng(0)
+    for _ in range(num_draws(num_samples)):
+        drawn = generator.integers(0, num_samples, num_samples)
+        yield np.bincount(drawn, minlength=num_samples).astype(float)
 
 
 class Evaluator(ABC):
@@ -22,21 +83,21 @@ class Evaluator(ABC):
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """See `Task.scores`."""
 
-    @abstractmethod
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """See `Task.figures`."""
+        return []
 
-    @abstractmethod
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """See `Task.error_scores`."""
+        return np.full(len(predictions.outputs), np.nan)
 
-    @abstractmethod
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """See `Task.predicted_label`."""
+        return ""
 
-    @abstractmethod
     def hardest_caption(self, predictions: StoredPredictions) -> str:
         """See `Task.hardest_caption`."""
+        return ""
 
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         """See `Task.baseline_warnings`."""
@@ -54,24 +115,6 @@ class Unknown(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         return []
-
-    @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        return []
-
-    @override
-    def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        import numpy as np
-
-        return np.full(len(predictions.outputs), np.nan)
-
-    @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        return ""
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return ""
 
 
 def class_name(predictions: StoredPredictions, label: int) -> str:

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
-from assay.task.target_check import check_range, wrong_form
-from assay.task.task import Task
+from assay.task.task import Task, check_range, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 
 @final

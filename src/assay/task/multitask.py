@@ -9,8 +9,7 @@ from assay.task.evaluator import Evaluator
 from assay.task.heads import heads_of
 from assay.task.regression import Regression
 from assay.task.single_label import Multiclass
-from assay.task.target_check import wrong_form
-from assay.task.task import Task
+from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,10 +19,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.figure.figure import Figure
+    from assay.task.evaluator import Score
     from assay.task.heads import Head
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
-    from assay.task.score import Score
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 _CLASSES, _NUMBERS = Multiclass(), Regression()
 

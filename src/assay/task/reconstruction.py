@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
-from assay.task.target_check import check_range
-from assay.task.task import Task
+from assay.task.task import Task, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 
 class FromInputs(Task):

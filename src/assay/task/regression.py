@@ -6,8 +6,7 @@ from typing_extensions import override
 
 from assay.errors import DataError
 from assay.quoting import number_text
-from assay.task.target_check import wrong_form
-from assay.task.task import Task
+from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 
 @final

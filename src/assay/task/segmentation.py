@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import DataError
-from assay.task.target_check import subset_in_words, wrong_form
-from assay.task.task import Task
+from assay.task.task import Task, check_trained_classes, subset_in_words, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 IGNORED: Final = 255
 """The class of pixels that neither loss nor metrics see; so a mask of bytes has up to 255 others."""
@@ -84,17 +82,7 @@ class Segmentation(Task):
                 "is nothing to tell apart",
                 hint=f"a mask's values are its classes, and {IGNORED} is left out (data.source)",
             )
-        missing = [
-            name
-            for label, name in enumerate(class_names)
-            if not counts["train"][label] and any(of_subset[label] for of_subset in counts.values())
-        ]
-        if missing:
-            raise DataError(
-                "data: the test or validation subset has classes that training lacks: "
-                f"{', '.join(missing[:5])}{', …' if len(missing) > 5 else ''}",
-                hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",
-            )
+        check_trained_classes(counts, class_names)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

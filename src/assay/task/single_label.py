@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.errors import DataError
-from assay.task.target_check import check_range, wrong_form
-from assay.task.task import Task
+from assay.task.task import Task, check_range, check_trained_classes, shorten, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 
 class SingleLabel(Task):
@@ -62,20 +60,12 @@ class SingleLabel(Task):
                 hint="choose another target, or add samples of other classes (data.source)",
             )
         counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
-        missing = [label for label, count in enumerate(counts["train"]) if not count]
-        elsewhere = [label for label in missing if any(of_subset[label] for of_subset in counts.values())]
-        for labels, message, hint in (
-            (
-                elsewhere,
-                "the test or validation subset has classes that training lacks",
-                "add training samples",
-            ),
-            (missing, "no training sample of class", "remove the empty class, or add samples"),
-        ):
-            if labels:
-                named = ", ".join(class_names[label] for label in labels[:5])
-                more = ", …" if len(labels) > 5 else ""
-                raise DataError(f"data: {message}: {named}{more}", hint=f"{hint} (data.source)")
+        check_trained_classes(counts, class_names)
+        if empty := [name for name, count in zip(class_names, counts["train"], strict=True) if not count]:
+            raise DataError(
+                f"data: no training sample of class: {shorten(empty)}",
+                hint="remove the empty class, or add samples (data.source)",
+            )
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from assay.errors import DataError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -13,10 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.figure.figure import Figure
-    from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Evaluator, Score
+    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
 
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
 """What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
@@ -299,6 +299,16 @@ class Task(ABC):
         found: Callable[[Tensor], Tensor] | None = getattr(loss, "probabilities", None)
         return found
 
+    def output_kind(self, loss: Any) -> Kind:
+        """What the metrics of a run see of its model's outputs."""
+        if self.kind is not None:
+            return self.kind
+        if getattr(loss, "kind", None) == "embedding":
+            return "embeddings"
+        if self.has_real_targets:
+            return "values"
+        return "probabilities" if hasattr(loss, "probabilities") and not self.takes_logits else "scores"
+
     def in_words(self, spec: Mapping[str, Any]) -> str:
         """What there is to predict, such as `10 classes`."""
         size = int(spec[self.size_key])
@@ -337,3 +347,47 @@ class Task(ABC):
     def hardest_caption(self, predictions: StoredPredictions) -> str:
         """By what `error_scores` orders, as a sentence."""
         return self.evaluator(predictions).hardest_caption(predictions)
+
+
+def subset_in_words(subset: str) -> str:
+    """What a message calls a subset.
+
+    >>> subset_in_words("test"), subset_in_words("all")
+    ('the test subset', 'the whole data')
+    """
+    return "the whole data" if subset == "all" else f"the {subset} subset"
+
+
+def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
+    """That targets have another shape or type."""
+    return DataError(
+        f"data: {subset_in_words(subset)}'s targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
+        f"a {task.name} task has {task.form}",
+        hint="set data.source.task, or change the targets",
+    )
+
+
+def check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
+    """Refuse numbers that are no classes or labels."""
+    if not 0 <= targets.min() <= targets.max() <= highest:
+        raise DataError(
+            f"data: {subset_in_words(subset)} has targets from {targets.min()} to {targets.max()}; "
+            f"{what} go from 0 to {highest}",
+            hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
+        )
+
+
+def check_trained_classes(counts: Mapping[str, Sequence[int]], class_names: Sequence[str]) -> None:
+    """Refuse classes that another subset has and training lacks."""
+    anywhere = [any(of_subset) for of_subset in zip(*counts.values(), strict=True)]
+    rows = zip(class_names, anywhere, counts["train"], strict=True)
+    if lacking := [name for name, there, count in rows if there and not count]:
+        raise DataError(
+            f"data: the test or validation subset has classes that training lacks: {shorten(lacking)}",
+            hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",
+        )
+
+
+def shorten(names: Sequence[str]) -> str:
+    """The first five."""
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

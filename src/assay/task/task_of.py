@@ -1,17 +1,17 @@
-"""The tasks there are, two that vary others, and whether a custom one answers what the interface asks."""
+"""The tasks there are, and two that vary others."""
 
 from __future__ import annotations
 
-import inspect
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
-from assay.errors import ConfigError, defined_at
+from assay.errors import ConfigError
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multilabel import Multilabel
 from assay.task.multitask import Multitask
+from assay.task.prediction.predictions import KINDS
 from assay.task.reconstruction import FromInputs, Reconstruction
 from assay.task.regression import Regression
 from assay.task.segmentation import Segmentation
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.stored_predictions import Kind, StoredPredictions
+    from assay.task.prediction.predictions import Kind, StoredPredictions
 
 
 def check_interface(task: Task, key: str) -> None:
-    """Refuse a task that lacks an attribute, or has a method that cannot take what the interface gives it."""
+    """Refuse a task that lacks an attribute."""
     kind = type(task)
     if lacking := [one for one in Task.__annotations__ if not hasattr(kind, one)]:
         raise ConfigError(
@@ -36,33 +36,17 @@ def check_interface(task: Task, key: str) -> None:
             key=key,
             hint=f"set {'it' if len(lacking) == 1 else 'them'} as attributes of {kind.__name__}",
         )
-    for name, asked in vars(Task).items():
-        if name.startswith("_") or not inspect.isfunction(asked):
-            continue
-        given, expected = getattr(task, name), inspect.signature(asked)
-        if not _takes(given, expected):
-            names = [one.replace(annotation=one.empty) for one in expected.parameters.values()]
-            wanted = expected.replace(parameters=names, return_annotation=expected.empty)
-            raise ConfigError(
-                f"{name} of {task.name!r} cannot be called as {name} of assay.task.task.Task",
-                key=key,
-                file=defined_at(given),
-                hint=f"write def {name}{wanted}",
-            )
 
 
-def _takes(given: Any, expected: inspect.Signature) -> bool:
-    """Whether a bound method can be called with all that the interface may give, and with the least."""
-    if not callable(given) or inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given):
-        return False
-    _, *every = expected.parameters.values()
-    least = [one for one in every if one.default is one.empty]
-    try:
-        for arguments in (every, least):
-            inspect.signature(given).bind(*arguments)
-    except TypeError:
-        return False
-    return True
+def kind_of_own_outputs(module: Any) -> Kind | None:
+    """What a custom `LightningModule` says that its outputs are; None where it says nothing."""
+    kind: Kind | None = getattr(module, "prediction_kind", None)
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(
+            f"prediction_kind of {type(module).__name__} is {kind!r}; expected one of {', '.join(KINDS)}",
+            key="module._target_",
+        )
+    return kind
 
 
 @final

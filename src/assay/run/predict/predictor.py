@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from assay.data.normalize import target_scale
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
-from assay.task.answers import typed_by
 from assay.task.generate import Sampling, TextPrediction, TextPredictions, generate
 from assay.task.prediction.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import task_of
@@ -18,8 +17,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from assay.run.predict.preprocess import Preprocess
     from assay.task.generate import Codec
-    from assay.task.prediction.predictions import Predictions
-    from assay.task.prediction.stored_predictions import Kind
+    from assay.task.prediction.predictions import Kind, Predictions
 
 
 @final
@@ -215,7 +213,7 @@ class Predictor(nn.Module):
         found = outputs.cpu().numpy()
         if self.task.reconstructs and self.kind == self.task.kind:
             return ReconstructionPredictions(found, tuple(self.spec["input_shape"]))
-        predicted = typed_by(self.task, found, self.kind, self.names)
+        predicted = self.task.typed(found, self.kind, self.names)
         if isinstance(predicted, ClassPredictions):
             return replace(predicted, threshold=self.threshold)
         return predicted

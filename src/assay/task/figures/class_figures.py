@@ -9,17 +9,16 @@ from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Heatmap, Line
 from assay.task.baseline_warnings import class_warnings, label_warnings
-from assay.task.evaluator import Evaluator, class_name, samples_of, targets_of
+from assay.task.evaluator import Evaluator, bootstrapped, class_name, samples_of, targets_of
 from assay.task.prediction.predictions import is_on
-from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import StoredPredictions
 
 
 NUM_BINS: Final = 15

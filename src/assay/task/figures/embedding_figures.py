@@ -12,14 +12,13 @@ from typing_extensions import override
 from assay.figure.figure import Bars, Figure, Points
 from assay.quoting import number_text
 from assay.task.baseline_warnings import class_warnings, embedding_warnings
-from assay.task.evaluator import Evaluator, class_name, samples_of
-from assay.task.score import bootstrapped
+from assay.task.evaluator import Evaluator, bootstrapped, class_name, samples_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import StoredPredictions
 
 
 _MOST_COLOURS: Final = 10

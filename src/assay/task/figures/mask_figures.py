@@ -9,17 +9,16 @@ from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure
 from assay.task.baseline_warnings import count_warnings
-from assay.task.evaluator import Evaluator, samples_of
+from assay.task.evaluator import Evaluator, bootstrapped, samples_of
 from assay.task.figures.class_figures import confusion_figures
-from assay.task.score import bootstrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import StoredPredictions
 
 _MOST_BARS: Final = 30
 _MOST_SAID: Final = 4

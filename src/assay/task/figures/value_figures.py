@@ -12,16 +12,15 @@ from typing_extensions import override
 from assay.figure.figure import Bars, Figure, Line, Points
 from assay.quoting import number_text
 from assay.task.baseline_warnings import token_warnings, value_warnings
-from assay.task.evaluator import Evaluator, samples_of, targets_of
-from assay.task.score import bootstrapped
+from assay.task.evaluator import Evaluator, bootstrapped, samples_of, targets_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import StoredPredictions
-    from assay.task.score import Score
+    from assay.task.evaluator import Score
+    from assay.task.prediction.predictions import StoredPredictions
 
 
 _MOST_TARGETS: Final = 4

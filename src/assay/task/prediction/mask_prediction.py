@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import Kind
+    from assay.task.prediction.predictions import Kind
 
 
 _ALPHA: Final = 0.6

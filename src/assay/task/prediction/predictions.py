@@ -1,11 +1,11 @@
-"""What a model says of new samples: a class per kind of prediction, of one sample or of several."""
+"""What a run keeps of its test, and what a model says of new samples: a class per kind of prediction."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from typing_extensions import override
@@ -20,7 +20,60 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from assay.task.prediction.stored_predictions import Kind
+Kind = Literal[
+    "probabilities", "values", "embeddings", "scores", "confusions", "surprisals", "reconstructions"
+]
+"""What outputs are; `scores` are of a loss that says no probabilities, `confusions` are counts of pixels,
+`surprisals` bits of each token."""
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StoredPredictions:
+    """What a model said of N samples and what was right.
+
+    Attributes:
+        task: What was learnt.
+        kind: What `outputs` are.
+        keys: Which sample, N of them: a path within the data's folder, or the row in its source, as text.
+        outputs: float32 `[N, C]` of multiclass and, with C = 2, of binary (one logit becomes two columns),
+            `[N, L]` of multilabel, `[N, T]` of regression in the targets' own unit; embeddings `[N, D]`; of
+            other tasks what `Task.kept` makes of them.
+        targets: int64 `[N]` of classes, int8 `[N, L]` of labels, float32 `[N, T]` of a regression, of other
+            tasks any of these; None where they are not known.
+        class_names: Of classes, labels or the targets of a regression; may be empty for the last.
+        subset: `test`, `val` or `train`.
+        num_evaluated: Samples that were evaluated, where these are a random choice of them; 0: these are all.
+
+    Raises:
+        ValueError: Shapes do not go together.
+    """
+
+    task: str
+    kind: Kind
+    keys: tuple[str, ...]
+    outputs: NDArray[np.float32]
+    targets: NDArray[Any] | None
+    class_names: tuple[str, ...]
+    subset: str = "test"
+    num_evaluated: int = 0
+
+    def __post_init__(self) -> None:
+        targets = self.outputs if self.targets is None else self.targets
+        width, num_names = self.outputs.shape[-1], len(self.class_names)
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r}: one of {', '.join(KINDS)} was expected")
+        if self.outputs.ndim != 2 or not len(self.keys) == len(self.outputs) == len(targets):
+            raise ValueError(
+                f"{len(self.keys)} keys, outputs {list(self.outputs.shape)} and targets "
+                f"{list(targets.shape)} are not of the same samples"
+            )
+        if (self.kind in ("probabilities", "values") and num_names not in (0, width)) or (
+            self.kind == "confusions" and num_names**2 != width
+        ):
+            raise ValueError(f"there are {num_names} class names for {width} outputs")
+
 
 MOST_COLUMNS = 100
 """Classes or labels of which a table has a column each."""
@@ -288,11 +341,6 @@ class EmbeddingPredictions(Predictions):
 
     vectors: NDArray[np.float32]
 
-    @property
-    def vector(self) -> NDArray[np.float32]:
-        """Of one sample."""
-        return self.vectors
-
     @override
     def in_words(self) -> str:
         return str(self.vectors)
@@ -335,16 +383,6 @@ class ReconstructionPredictions(Predictions):
     def error(self) -> float:
         """Of one sample."""
         return float(self.errors)
-
-    @property
-    def latent(self) -> NDArray[np.float32]:
-        """Of one sample."""
-        return self.latents
-
-    @property
-    def reconstruction(self) -> NDArray[np.float32]:
-        """Of one sample."""
-        return self.reconstructions
 
     @override
     def in_words(self) -> str:
