@@ -45,11 +45,6 @@ def test_what_is_taken(values: dict[str, Any]) -> None:
             ({"split.folds": n, "split.fold": 0}, f"split.folds: {n} was given; a whole")
             for n in (1, True, 2.5)
         ),
-        ({"split.inner_fold": 0}, "inner_fold: 0 was given, but not how many inner folds there are"),
-        (
-            {"split.inner_folds": 3, "split.inner_fold": 0},
-            "inner_folds: inner folds divide what a fold leaves",
-        ),
         ({"split.fold": 0}, "fold: 0 was given, but not how many folds there are"),
         ({"split.folds": 5}, "fold: there are 5 folds, and none is chosen"),
         *(

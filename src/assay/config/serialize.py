@@ -129,7 +129,7 @@ NOT_IDENTITY: Final = (
     "baseline",
 )
 """They leave the outcome alone, or follow from the rest."""
-REPETITIONS: Final = ("seed", "fold", "inner_fold")
+REPETITIONS: Final = ("seed", "fold")
 """Jobs that differ in these alone repeat one configuration."""
 
 

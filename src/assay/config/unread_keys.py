@@ -64,8 +64,6 @@ _FIXED: Final = {
         "column",
         "folds",
         "fold",
-        "inner_folds",
-        "inner_fold",
     ),
     "data.transform": ("train", "eval", "normalize"),
 }
@@ -176,11 +174,7 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
         known = _FIXED.get(parent) if ours or not parent.startswith("data") else None
-        top = (
-            not parent
-            and name not in (*TOP, "hydra")
-            and not (name in ("fold", "inner_fold") and is_null(entry.node))
-        )
+        top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
         inside = parent in empty or (known is not None and name not in known and not name.startswith("_"))
         if (top or inside) and not is_read(entry.key, read):
             yield entry

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import (  # type: ignore[import-untyped]  # scikit-learn ships no types
+    GroupShuffleSplit,
     KFold,
     StratifiedGroupKFold,
     StratifiedKFold,
@@ -31,52 +31,30 @@ if TYPE_CHECKING:
     Data = Samples | Stream | Unfitted
 
 
-def cut_fold(
-    indices: Rows,
-    split: Split,
-    labels: Rows | None,
-    groups: Rows | None,
-    class_names: Sequence[str],
-    *,
-    key: str = "data.split.folds",
-) -> tuple[Rows, Rows]:
+def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> tuple[Rows, Rows]:
     """The samples without fold `split.fold` of `split.folds`, and that fold."""
-    folds = int(split.folds or 0)
+    key, hint = f"data.split.folds={split.folds}", "lower data.split.folds"
     classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
-    present, counts = np.unique(classes, return_counts=True)
-    if groups is not None:
-        what, count = "groups", len(np.unique(groups[indices]))
-    elif labels is not None:
-        what, count = f"samples of class {class_names[int(present[counts.argmin()])]!r}", int(counts.min())
-    else:
-        what, count = "samples", len(indices)
-    if count < folds:
-        raise DataError(f"{key}={folds}: only {count} {what}", hint=_fewer_folds(key, count))
-    seeded = {"n_splits": folds, "shuffle": True, "random_state": split.seed}
+    seeded = {"n_splits": split.folds, "shuffle": True, "random_state": split.seed}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about a class in fewer groups than folds
         try:
             if groups is not None:
+                warnings.simplefilter("ignore", UserWarning)  # about a class in fewer groups than folds
                 cuts = StratifiedGroupKFold(**seeded).split(classes, classes, groups[indices])
             else:
+                warnings.simplefilter("error", UserWarning)  # about a class of fewer samples than folds
                 cuts = (KFold if labels is None else StratifiedKFold)(**seeded).split(classes, classes)
             rest, fold = list(cuts)[int(split.fold or 0)]
-        except ValueError as error:
-            raise DataError(f"{key}={folds}: {error}", hint=_fewer_folds(key, folds - 1)) from error
+        except (ValueError, UserWarning) as error:
+            raise DataError(f"{key}: {error}", hint=hint) from error
     if not len(fold) or not len(rest):
-        raise DataError(
-            f"{key}={folds}: fold {split.fold} is empty, as some groups are too large",
-            hint=_fewer_folds(key, folds - 1),
-        )
+        message = f"{key}: fold {split.fold} is empty: there are too few groups, or some are too large"
+        raise DataError(message, hint=hint)
     return indices[rest], indices[fold]
 
 
-def _fewer_folds(key: str, most: int) -> str:
-    return f"{key}={most}" if most > 1 else f"{key}=null {key.rpartition('.')[2].removesuffix('s')}=null"
-
-
-_ORDERS: Final = 10
-"""Random orders of groups that are tried."""
+_DRAWS: Final = 50
+"""Random choices of groups, of which the best one is taken."""
 
 
 def hold_out_groups(
@@ -85,38 +63,21 @@ def hold_out_groups(
     """Take whole groups away, so that the subset has the share that was asked for, of each class too."""
     if fraction == 0:
         return indices, indices[:0]
-    names, group = np.unique(groups[indices], return_inverse=True)
-    if len(names) < 2:
-        raise DataError(
-            f"data.split.{subset}: {len(names)} group(s) are left, expected at least two",
-            hint=f"data.split.{subset}=0, or data.split.group=null",
-        )
+    draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=fraction, random_state=seed)
+    try:
+        cuts = list(draws.split(indices, groups=groups[indices]))
+    except ValueError as error:
+        hint = f"data.split.{subset}=0, or data.split.group=null"
+        raise DataError(f"data.split.{subset}: {error}", hint=hint) from error
     classes = np.zeros(len(indices), np.int64) if labels is None else labels[indices]
-    table = np.zeros((len(names), int(classes.max()) + 1))
-    np.add.at(table, (group, classes), 1)
     # Each class counts alike, and so does the subset's size.
-    table = np.column_stack([table, table.sum(1)])
-    table = table[:, table.any(0)] / table.sum(0)[table.any(0)]
-    generator = np.random.default_rng(seed)
-    drawn = [_draw_groups(table, fraction, generator.permutation(len(names))) for _ in range(_ORDERS)]
-    taken = min(drawn, key=lambda draw: draw[0])[1][group]
-    return indices[~taken], indices[taken]
+    members = np.column_stack([np.ones(len(indices)), classes[:, None] == np.unique(classes)])
 
+    def distance(cut: tuple[Rows, Rows]) -> float:
+        return float(np.square(members[cut[1]].sum(0) / members.sum(0) - fraction).sum())
 
-def _draw_groups(table: NDArray[np.float64], fraction: float, order: Rows) -> tuple[float, NDArray[np.bool_]]:
-    """How far a subset is from its share of each class, and which groups are in it."""
-    missing = np.full(table.shape[1], fraction)
-    taken = np.zeros(len(table), dtype=bool)
-    for group in order:
-        after = missing - table[group]
-        if after @ after < missing @ missing:
-            missing, taken[group] = after, True
-    if not taken.any():  # each is larger than the share
-        smallest = order[table[order, -1].argmin()]
-        missing, taken[smallest] = missing - table[smallest], True
-    if taken.all():
-        missing, taken[order[-1]] = missing + table[order[-1]], False
-    return float(missing @ missing), taken
+    rest, taken = min(cuts, key=distance)
+    return indices[rest], indices[taken]
 
 
 def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
@@ -148,8 +109,7 @@ def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
         values = pd.Series(data.split_values[name])
         if len(values) != len(data.targets):
             raise DataError(
-                f"{key}={name}: expected a value for each of {len(data.targets)} samples, got {len(values)}",
-                hint=f"{key}=null, or one value per sample",
+                f"{key}={name}: expected a value for each of {len(data.targets)} samples, got {len(values)}"
             )
     elif not isinstance(data, Unfitted) and data.names:
         values = _values_of_names(data.names, key, name)
@@ -170,24 +130,23 @@ def values_of(data: Data, key: str, name: str) -> pd.Series[Any]:
 def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[Any]:
     hint = f"such as {key}='\"([^/_]+)_[^/]*$\"', for what stands before a _ in {names[0]!r}"
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
+        values = pd.Series(names, dtype=object).str.extract(pattern)
+    except (re.error, ValueError) as error:
         raise DataError(f"{key}={pattern}: not a regular expression: {error}", hint=hint) from error
-    if compiled.groups != 1:
+    if values.shape[1] != 1:
         raise DataError(
             f"{key}={pattern}: this data has no columns; expected a regular expression over its file names, "
-            f"with one group in parentheses, got {compiled.groups}",
+            f"with one group in parentheses, got {values.shape[1]}",
             hint=hint,
         )
-    matches = [compiled.search(name) for name in names]
-    values = pd.Series([None if match is None else match[1] for match in matches], dtype=object)
-    if (missing := values.isna()).any():
+    if (missing := values[0].isna()).any():
         raise DataError(
             f"{key}={pattern}: finds nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
             f"{len(names)} files)",
             hint=hint,
         )
-    return values
+    found: pd.Series[Any] = values[0]
+    return found
 
 
 def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
@@ -203,8 +162,7 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
         row = int(wrong.argmax())
         raise DataError(
             f"{key}={name}: {texts.iloc[row]!r} in row {values.index[row]} is neither a number nor a date "
-            f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)",
-            hint="rewrite such values: pandas.to_datetime(column, format=…), or name another column",
+            f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)"
         )
     plain: pd.Series[Any] = dates.dt.tz_localize(None)
     return plain
@@ -223,8 +181,8 @@ def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
     return subsets.to_numpy(dtype=np.str_)
 
 
-def divide(  # noqa: PLR0912 - a branch for each key of data.split
-    whole: Data, given: Mapping[str, Data], split: Split, labels: Rows | None, class_names: Sequence[str] = ()
+def divide(
+    whole: Data, given: Mapping[str, Data], split: Split, labels: Rows | None
 ) -> tuple[dict[str, Rows], list[str]]:
     """Divide samples into train, val and test."""
     notes: list[str] = []
@@ -242,25 +200,12 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
             )
         fixed.discard("test")
         train, how = rows["train"], "" if labels is None else ", classes in proportion"
-        rows["train"], rows["test"] = cut_fold(train, split, labels, groups, class_names)
+        rows["train"], rows["test"] = cut_fold(train, split, labels, groups)
         if groups is not None and labels is not None:
             how += " as far as groups allow"
         notes.append(
             f"fold {split.fold} of {split.folds} is tested: {len(rows['test']):,} of {len(train):,} "
             f"samples{how} (data.split.test is not used)"
-        )
-    if split.inner_folds:  # the outer fold is left out, so that nothing is chosen by it
-        train, outer = rows["train"], len(rows["test"])
-        inner = replace(split, folds=split.inner_folds, fold=split.inner_fold)
-        rows["train"], rows["val"] = cut_fold(
-            train, inner, labels, groups, class_names, key="data.split.inner_folds"
-        )
-        rows["test"] = train[:0]
-        fixed.clear()
-        notes[-1] = (
-            f"inner fold {split.inner_fold} of {split.inner_folds} is validated: {len(rows['val']):,} of "
-            f"{len(train):,} samples (data.split.val is not used); the {outer:,} samples of fold "
-            f"{split.fold} are left out, and nothing is tested"
         )
     known = set(rows)
     # The test subset is taken first, so that changing the share for validation leaves it as it is.

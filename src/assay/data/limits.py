@@ -19,7 +19,7 @@ _WHOLE: Final = {
 }
 _SHARES: Final = ("split.val", "split.test")
 _COLUMNS: Final = ("split.group", "split.time", "split.column")
-_FOLDS: Final = ("split.folds", "split.fold", "split.inner_folds", "split.inner_fold")
+_FOLDS: Final = ("split.folds", "split.fold")
 _LONGEST_FOLDER: Final = 75
 """Bytes; a Unix socket's path has 107, of which `multiprocessing` adds 32, `/pymp-…/listener-…`."""
 NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "thin_classes")
@@ -40,15 +40,8 @@ def check_limits(values: Mapping[str, Any]) -> None:
         fits = isinstance(share, int | float) and 0 <= share < 1
         _check(f"data.{name}", share, fits, "a share from 0 to below 1", 0.1)
     _check_columns(values)
-    _check_folds("data.split.folds", *(values.get(name) for name in _FOLDS[:2]))
-    _check_folds("data.split.inner_folds", *(values.get(name) for name in _FOLDS[2:]))
+    _check_folds(*(values.get(name) for name in _FOLDS))
     folds = values.get("split.folds")
-    if values.get("split.inner_folds") and not folds:
-        _refuse(
-            "data.split.inner_folds",
-            "inner folds divide what a fold leaves, and there are no folds",
-            "data.split.folds=5 fold=0, or data.split.inner_folds=null inner_fold=null",
-        )
     if folds and (val or 0) >= 1 - 1 / folds:
         nothing = f"{val} was given; beside one of {folds} folds that leaves nothing to train on"
         _refuse("data.split.val", nothing, "data.split.val=0.1")
@@ -89,22 +82,23 @@ def _check_columns(values: Mapping[str, Any]) -> None:
         _refuse(key, f"folds cannot be divided by this: {why}", hint)
 
 
-def _check_folds(key: str, folds: Any, fold: Any) -> None:
-    name = key.rpartition(".")[2].removesuffix("s")
-    what = "folds" if name == "fold" else "inner folds"
+def _check_folds(folds: Any, fold: Any) -> None:
     if folds is None:
         if fold is not None:
-            _refuse(name, f"{fold} was given, but not how many {what} there are", f"{name}={fold} {key}=5")
+            hint = f"fold={fold} data.split.folds=5"
+            _refuse("fold", f"{fold} was given, but not how many folds there are", hint)
         return
     fits = isinstance(folds, int) and folds >= 2
-    _check(key, folds, fits, "a whole number of at least 2", "5; null divides the samples once")
-    every = f"assay train -m '{name}=range({folds})'"
+    _check(
+        "data.split.folds", folds, fits, "a whole number of at least 2", "5; null divides the samples once"
+    )
+    every = f"assay train -m 'fold=range({folds})'"
     if fold is None:
-        hint = f"{every} {key}={folds}; {name}=0 for one of them"
-        _refuse(name, f"there are {folds} {what}, and none is chosen", hint)
+        hint = f"{every} data.split.folds={folds}; fold=0 for one of them"
+        _refuse("fold", f"there are {folds} folds, and none is chosen", hint)
     fits = isinstance(fold, int) and 0 <= fold < folds
-    wanted = f"with {key}={folds} a whole number from 0 to {folds - 1}"
-    _check(name, fold, fits, wanted, f"{folds - 1}, or all: {every}")
+    wanted = f"with data.split.folds={folds} a whole number from 0 to {folds - 1}"
+    _check("fold", fold, fits, wanted, f"{folds - 1}, or all: {every}")
 
 
 def _check(key: str, value: Any, fits: bool, wanted: str, instead: object) -> None:

@@ -104,7 +104,7 @@ def read_for_trained(
             source.divides = False
         splits = read(split=split)
     if split.folds and splits.digest != digest:  # folds of other samples are of no use
-        splits = read(split=replace(split, folds=None, fold=None, inner_folds=None, inner_fold=None))
+        splits = read(split=replace(split, folds=None, fold=None))
     return splits
 
 
@@ -217,7 +217,7 @@ def read_splits(
     whole = given.pop("all" if undivided else "train")
     labels = whole.targets.numpy() if own.by_class and whole.targets.ndim == 1 else None
     try:
-        rows, notes = divide(whole, given, split, labels, class_names)
+        rows, notes = divide(whole, given, split, labels)
     except DataError:
         if trained is None:
             raise
@@ -227,8 +227,6 @@ def read_splits(
         rows, notes = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}, []
     if split.folds:
         given.pop("test", None)
-    if split.inner_folds:
-        given.pop("val", None)
     if thin_classes is not None:
         if labels is None:
             raise DataError(

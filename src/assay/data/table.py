@@ -24,7 +24,7 @@ from assay.data.tabular.feature_choice import (
     task_of_columns,
     with_targets,
 )
-from assay.data.tabular.table_encoder import MOST_BUCKETS, TableEncoder, category_texts
+from assay.data.tabular.table_encoder import TableEncoder, category_texts
 from assay.data.tabular.table_file import AUTO, check_columns, is_csv, read_table, resolved
 from assay.errors import DataError
 from assay.quoting import counted, override
@@ -145,9 +145,6 @@ class Table:
         exclude: Columns to leave out.
         keep: Columns to use although they look like ids or free text (as categories), or tell the target.
         categories: Columns to take as categories although they hold numbers.
-        text: What becomes of columns of free text: `exclude`, or `hash`: counts of their hashed words, by
-            scikit-learn's `HashingVectorizer`.
-        text_features: Numbers that such a column becomes.
         day_first: Whether 05/01/2024 is in January; None: by the dates of the column that tell.
         task: `auto` goes by the target, see `assay.data.tabular.feature_choice`.
         missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
@@ -185,8 +182,6 @@ class Table:
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
         categories: Sequence[str] = (),
-        text: Literal["exclude", "hash"] = "exclude",
-        text_features: int = 256,
         day_first: bool | None = None,
         task: str = "auto",
         missing: Literal["impute", "error"] = "impute",
@@ -206,8 +201,6 @@ class Table:
             )
         if decimal != AUTO and (len(decimal) != 1 or decimal == separator):
             raise ValueError(f"decimal={decimal!r}: expected a character other than the separator")
-        if not 1 <= text_features <= MOST_BUCKETS:
-            raise ValueError(f"text_features={text_features}: expected 1 to {MOST_BUCKETS:,}")
         if max_categories is not None and max_categories < 1:
             raise ValueError(f"max_categories={max_categories}: expected 1 or more, or null")
         try:
@@ -225,10 +218,8 @@ class Table:
             exclude=_names("exclude", exclude),
             keep=_names("keep", keep),
             categories=_names("categories", categories),
-            hash_text=text == "hash",
             day_first=day_first,
         )
-        self._text_features = text_features
         self._asked: str = task
         self.file_options: dict[str, Any] = {
             "separator": separator,
@@ -259,12 +250,7 @@ class Table:
             asked = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *divide])
             chosen = choose_features(first, asked, path)
             self._note(*chosen.notes)
-            encoder = TableEncoder(
-                self._impute,
-                self._max_categories,
-                forms=chosen.forms,
-                buckets=dict.fromkeys(chosen.texts, self._text_features),
-            )
+            encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
             if is_csv(path):
                 found = resolved(path, self.file_options)
                 encoder.csv = {key: str(found[key]) for key in ("separator", "decimal")}
@@ -331,8 +317,7 @@ class Table:
         if not missing:
             return
         filled = [
-            f"{name} ({int(found.sum()):,}, {_filled_with(frame[name], name in chosen.texts)})"
-            for name, found in missing.items()
+            f"{name} ({int(found.sum()):,}, {_filled_with(frame[name])})" for name, found in missing.items()
         ]
         rows = int(np.logical_or.reduce(list(missing.values())).sum())
         self._note(
@@ -401,9 +386,7 @@ def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Seq
             frame[name] = category_texts(frame[name]).reindex(frame.index)
 
 
-def _filled_with(column: pd.Series[Any], is_text: bool) -> str:
-    if is_text:
-        return "no words"
+def _filled_with(column: pd.Series[Any]) -> str:
     return "median" if is_number(column) or column.dtype.kind == "M" else "most frequent"
 
 

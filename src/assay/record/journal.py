@@ -69,14 +69,14 @@ class JobRecord:
 
 
 def fold_of(overrides: Iterable[str]) -> int | None:
-    """Which fold a job tests; None for one without folds, or that validates an inner fold.
+    """Which fold a job tests; None for one without folds.
 
-    >>> fold_of(["seed=1", "fold=2"]), fold_of(["fold=2", "inner_fold=0"])
+    >>> fold_of(["seed=1", "fold=2"]), fold_of(["seed=1"])
     (2, None)
     """
     typed = dict(override.lstrip("+").partition("=")[::2] for override in overrides)
-    fold, inner = typed.get("fold", ""), typed.get("inner_fold", "")
-    return int(fold) if fold.isdecimal() and not inner.isdecimal() else None
+    fold = typed.get("fold", "")
+    return int(fold) if fold.isdecimal() else None
 
 
 @final

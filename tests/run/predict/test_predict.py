@@ -103,7 +103,6 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     rows = list(good)
     rows[3] = changed(rows[3], "rooms", "many")
     rows[5] = changed(rows[5], "district", "Mars")
-    rows[7] = rows[7] + ",one,too,many"
     rows[9] = changed(rows[9], "since", "yesterday")
     rows[11] = changed(rows[11], "size", "1e300")
     rows[13] = changed(rows[13], "garden", "perhaps")
@@ -114,7 +113,6 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
     frame = pd.DataFrame(found.rows)
     assert frame["error"].dropna().to_dict() == {
         3: "'rooms' is 'many', not a number",
-        7: "line 9 has 12 values, expected 9",
         9: "'since' is 'yesterday', not a date such as 2024-12-31",
         11: "'size' is '1e+300', which is too large",
         13: "'garden' is 'perhaps', not a number",
@@ -136,7 +134,7 @@ def test_what_is_bad_in_a_table_is_a_row(kind_run: Trained, table: Path, tmp_pat
 def test_the_order_of_columns_and_blank_lines_change_nothing(
     kind_run: Trained, table: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Also around rows that are too long or too short, and that a quoted line break divides."""
+    """Also around rows that a quoted line break divides; rows that are too long or too short are refused."""
     frame = pd.read_csv(table / "rows.csv", dtype=str, keep_default_na=False).head(12)
     folder = tmp_path_factory.mktemp("order")
     frame.to_csv(folder / "plain.csv", index=False)
@@ -149,10 +147,9 @@ def test_the_order_of_columns_and_blank_lines_change_nothing(
         for record in [list(frame.columns), *frame.itertuples(index=False)]
         if csv.writer(buffer := StringIO(), lineterminator="\n").writerow(record)
     ]
-    bad = data.draw(st.sets(st.integers(0, 11), max_size=4))
-    rows = [
-        f"1,{row}" if at in bad and at % 2 else "1\n" if at in bad else row for at, row in enumerate(rows)
-    ]
+    bad = data.draw(st.sampled_from([None, None, *range(12)]))
+    if bad is not None:
+        rows[bad] = f"1,{rows[bad]}" if bad % 2 else "1\n"
     blank = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13))
     (folder / "x.csv").write_text(
         "".join(
@@ -160,11 +157,12 @@ def test_the_order_of_columns_and_blank_lines_change_nothing(
         )
     )
     found = pd.DataFrame(predict(predictor, kind_run.run_dir, [folder / "x.csv"]).rows)
+    if bad is not None:
+        [error] = found["error"]
+        assert f"1 of 12 rows have more or fewer: first row {bad} " in error
+        return
     assert found["row"].tolist() == list(range(12))
-    assert set(found.index[found["error"].notna()]) == bad
-    good = [row for row in range(12) if row not in bad]
-    left, right = (one.drop(columns=["input", "error"]).iloc[good] for one in (found, expected))
-    pd.testing.assert_frame_equal(left, right)
+    pd.testing.assert_frame_equal(found.drop(columns="input"), expected.drop(columns="input"))
 
 
 def test_an_encoding_that_is_not_that_of_training(

@@ -103,7 +103,7 @@ def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
 
 _ROWS = 20
 """Below this many, one column may follow another by chance."""
-_ROUNDING = 1e-6
+_ROUNDING = 1e-12
 
 
 def leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
@@ -133,14 +133,8 @@ def _how(feature: Series[Any], target: Series[Any]) -> str:
 
 def _in_another_unit(feature: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> str:
     with np.errstate(all="ignore"):
-        spread = feature.std()
-        if not (np.isfinite(spread) and spread > 0 and target.std() > 0):
-            return ""
-        slope = ((feature - feature.mean()) * (target - target.mean())).mean() / spread**2
-        rest = target - target.mean() - slope * (feature - feature.mean())
-    if np.abs(rest).max() > _ROUNDING * target.std():
-        return ""
-    return f"the target is {slope:.4g} times it, plus a constant"
+        correlation = np.corrcoef(feature, target)[0, 1]
+    return "the target is it times a number, plus a constant" if 1 - abs(correlation) < _ROUNDING else ""
 
 
 NAMED: Final = 10
@@ -158,7 +152,6 @@ class Asked:
     exclude: Sequence[str] = ()
     keep: Sequence[str] = ()
     categories: Sequence[str] = ()
-    hash_text: bool = False
     day_first: bool | None = None
 
 
@@ -169,7 +162,6 @@ class Features:
 
     names: list[str]
     forms: dict[str, str] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
@@ -193,8 +185,6 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
         kind = kinds.get(name, ("category", ""))[0]
         if kind == "date":
             chosen.forms[name] = find_format(frame[name], asked.day_first)
-        elif kind == "text" and asked.hash_text and name not in asked.keep:
-            chosen.texts.append(name)
     if not chosen.names:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         raise DataError(
@@ -209,7 +199,6 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
 def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
     left_out: dict[str, str] = {}
     unclear: list[str] = []
-    hashed = ""
     for name, (kind, why) in chosen.kinds.items():
         if name in asked.keep:
             continue
@@ -217,9 +206,8 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> Non
             unclear.append(name)
         elif len(frame) > 1 and frame[name].nunique() == 1:
             left_out[name] = "one value in all rows"
-        elif why and kind != "date" and not (kind == "text" and asked.hash_text):
+        elif why and kind != "date":
             left_out[name] = why
-            hashed = "; for the words of texts: data.source.text=hash" if kind == "text" else hashed
     if unclear:
         them = "it" if len(unclear) == 1 else "them"
         raise DataError(
@@ -232,7 +220,7 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> Non
         reasons = "; ".join(f"{name} ({why})" for name, why in left_out.items())
         able = next((name for name in left_out if not frame[name].isna().all()), "")
         keep = f"; to use one: {_override(asked, 'keep', able)}" if able else ""
-        chosen.notes.append(f"left out of the features: {reasons}{keep}{hashed}")
+        chosen.notes.append(f"left out of the features: {reasons}{keep}")
         chosen.names = [name for name in chosen.names if name not in left_out]
 
 
@@ -242,15 +230,10 @@ def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
             f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' if '%' in form else ''}"
             for name, form in chosen.forms.items()
         ]
-        hour = (
-            ", hour" if any(frame[name].astype(str).str.contains(":").any() for name in chosen.forms) else ""
-        )
         chosen.notes.append(
-            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
-            f"{listed(dates)}"
+            "dates become year, month, weekday, hour and days since the first, those that vary: "
+            + listed(dates)
         )
-    if chosen.texts:
-        chosen.notes.append(f"the words of texts are hashed: {listed(chosen.texts)}")
     few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
     if few:
         values = listed([f"{name} ({frame[name].nunique()} values)" for name in few])

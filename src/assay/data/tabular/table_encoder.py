@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, final
 
 import msgspec
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-MOST_BUCKETS = 1 << 16
-
 
 @final
 @dataclass(frozen=True)
@@ -31,14 +29,13 @@ class Column:
     """How one column becomes numbers."""
 
     name: str
-    kind: Literal["number", "date", "category", "words", "text"]
+    kind: Literal["number", "date", "category", "text"]
     fill: float | str | None = None
     codes: dict[str, int] = field(default_factory=dict)
     other: int | None = None
     parts: tuple[Part, ...] = ()
     start: float = 0.0
     form: str = column_kind.ISO
-    buckets: int = 0
     gaps: bool = True
     span: tuple[float, float] | None = None
 
@@ -47,7 +44,7 @@ class Column:
         """How many numbers it becomes."""
         if self.kind == "category":
             return max(self.codes.values(), default=0) + 1
-        return self.buckets if self.kind == "words" else len(self.parts) or 1
+        return len(self.parts) or 1
 
     @property
     def names(self) -> list[str]:
@@ -55,8 +52,6 @@ class Column:
         if self.kind == "category":
             texts = {code: text for text, code in self.codes.items() if code != self.other}
             return [f"{self.name}={texts.get(code, 'other')}" for code in range(self.width)]
-        if self.kind == "words":
-            return [f"{self.name}, words {bucket}" for bucket in range(self.width)]
         return [f"{self.name}, {part}" for part in self.parts] or [self.name]
 
     @property
@@ -88,10 +83,8 @@ class Column:
         """What a value of it is, for messages."""
         if self.kind != "date":
             return "a number"
-        last = datetime(2024, 12, 31, tzinfo=UTC)
-        if self.form in ("s", "ms"):
-            return f"a date such as {int(last.timestamp()) * (1000 if self.form == 'ms' else 1)}"
-        return f"a date such as {'2024-12-31' if self.form == column_kind.ISO else last.strftime(self.form)}"
+        examples = {column_kind.ISO: "2024-12-31", "s": "1735603200", "ms": "1735603200000"}
+        return f"a date such as {examples.get(self.form) or date(2024, 12, 31).strftime(self.form)}"
 
 
 class ColumnEncoder(Protocol):
@@ -129,28 +122,21 @@ class TableEncoder:
         max_categories: int | None = None,
         *,
         forms: Mapping[str, str] | None = None,
-        buckets: Mapping[str, int] | None = None,
     ) -> None:
-        self._impute, self._max_categories = impute, max_categories
-        self._forms, self._buckets = forms or {}, buckets or {}
+        self._impute, self._max_categories, self._forms = impute, max_categories, forms or {}
         self.columns: tuple[Column, ...] = ()
         self.csv: dict[str, str] = {}
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Learn the categories, and the values to fill in."""
-        known = dict.fromkeys(self._buckets, "words") | dict.fromkeys(self._forms, "date")
-        kinds = {str(name): known.get(name) or _kind(raw[name]) for name in raw.columns}
         training = raw.iloc[rows]
         learn = {
-            "words": self._learn_words,
             "date": self._learn_date,
             "number": self._learn_number,
             "category": self._learn_category,
         }
+        kinds = {str(name): "date" if name in self._forms else _kind(raw[name]) for name in raw.columns}
         self.columns = tuple(learn[kind](name, training[name]) for name, kind in kinds.items())
-
-    def _learn_words(self, name: str, column: pd.Series[Any]) -> Column:
-        return Column(name, "words", "", buckets=self._buckets[name], gaps=bool(column.isna().any()))
 
     def _learn_number(self, name: str, column: pd.Series[Any]) -> Column:
         numbers = _to_floats(column)
@@ -193,7 +179,7 @@ class TableEncoder:
         )
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
-        """Float32 `[N, F]`: numbers and dates in the table's order, then categories, then hashed texts."""
+        """Float32 `[N, F]`: numbers and dates in the table's order, then categories."""
         self.check_columns([str(name) for name in raw.columns])
         judged = judge_rows(raw, self.columns)
         if judged.errors:
@@ -215,12 +201,11 @@ class TableEncoder:
 
     @property
     def feature_names(self) -> list[str]:
-        """What each of the F inputs is called: its column, and of which category, part or word it is."""
+        """What each of the F inputs is called: its column, and of which category or part it is."""
         return [name for column in self._in_order() for name in column.names]
 
     def _in_order(self) -> list[Column]:
-        order = {"number": 0, "date": 0, "category": 1, "words": 2}
-        return sorted(self.columns, key=lambda column: order[column.kind])
+        return sorted(self.columns, key=lambda column: column.kind == "category")
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks a column."""
@@ -286,8 +271,6 @@ def _distinct_texts(column: pd.Series[Any]) -> tuple[NDArray[np.intp], list[str]
 
 
 def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
-    if learned.kind == "words":
-        return hashed_texts(values, learned)
     if learned.kind == "category":
         places, texts = _distinct_texts(values)
         unknown = -1 if learned.other is None else learned.other
@@ -304,18 +287,6 @@ def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
     if missing.any():
         numbers[missing] = learned.fills
     return numbers
-
-
-def hashed_texts(column: pd.Series[Any], learned: Column) -> NDArray[np.float32]:
-    """Counts of hashed words, float32 `[N, buckets]`, of unit length; zeros where there is no text."""
-    from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
-        HashingVectorizer,
-    )
-
-    texts = column.astype(object).where(column.notna(), "").astype(str)
-    vectorizer = HashingVectorizer(n_features=learned.buckets, dtype=np.float32)
-    hashed: NDArray[np.float32] = vectorizer.transform(texts).toarray()
-    return hashed
 
 
 _LARGEST = float(np.finfo(np.float32).max)

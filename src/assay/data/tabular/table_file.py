@@ -11,11 +11,9 @@ import re
 import warnings
 import zlib
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final
 from zipfile import BadZipFile
 
 import pandas as pd
@@ -45,49 +43,17 @@ _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
-class Record(NamedTuple):
-    """A header or row of a CSV file."""
-
-    text: str
-    line: int
-    width: int
-
-
-def read_records(path: str | Path, separator: str, encoding: str) -> Iterator[Record]:
-    """Split a CSV file as pandas does, which passes over blank lines and cannot tell rows from lines."""
-    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
-        number, lines = 1, iter(opened.handle)
-        for line in lines:
-            if not line.strip(" \t\r\n") and not line.startswith(separator):
-                number += 1
-                continue
-            taken, width = [line], 0
-            begin = line.lstrip("\ufeff" if number == 1 else "")
-            begin = begin if begin.startswith(separator) else begin.lstrip(" \t")  # as pandas does
-            if '"' in line:
-                width = _quoted_width(begin, lines, taken, separator)
-            else:
-                width = len(begin.split()) if separator == r"\s+" else begin.count(separator) + 1
-            yield Record("".join(taken), number, width)
-            number += len(taken)
-
-
-def _quoted_width(line: str, others: Iterator[str], taken: list[str], separator: str) -> int:
-    """Fields of a record with quotes; the lines that it goes on in are added to `taken`."""
-    closed = True
-
-    def more() -> Iterator[str]:
-        nonlocal closed
-        yield line
-        for other in others:
-            taken.append(other)
-            yield other
-        closed = False  # asked for a line after the last one
-
+def _count_fields(path: str | Path, separator: str, encoding: str) -> Iterator[tuple[int, int]]:
+    """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     spaced = separator == r"\s+"
-    texts = (text.replace("\t", " ").rstrip(" \r\n") for text in more()) if spaced else more()
-    fields = next(csv.reader(texts, delimiter=" " if spaced else separator, skipinitialspace=spaced))
-    return len(fields) if closed else 0
+    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+        lines: Iterable[str] = opened.handle
+        if spaced:
+            lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
+        reader = csv.reader(lines, delimiter=" " if spaced else separator, skipinitialspace=spaced)
+        for fields in reader:
+            if len(fields) > 1 or "".join(fields).strip():
+                yield reader.line_num, len(fields)
 
 
 def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,31 +117,25 @@ def _find_decimal(lines: Sequence[str], separator: str) -> str:
     return "."
 
 
-def _json_records(path: Path, errors: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each line's object, and what is wrong with it; empty lines are passed over at the end alone."""
+def _json_records(path: Path, errors: str) -> Iterator[dict[str, Any]]:
+    """Each line's object; blank lines are passed over."""
     with path.open(encoding="utf-8-sig", errors=errors) as file:
-        blank = 0
-        for line in file:
+        for number, line in enumerate(file, start=1):
             if not line.strip():
-                blank += 1
                 continue
-            yield from (({}, "is empty") for _ in range(blank))
-            blank = 0
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield {}, f"is not JSON: {error}"
-                continue
-            if isinstance(record, dict):
-                yield {str(name): value for name, value in record.items()}, ""
-            else:
-                yield {}, f"is a {type(record).__name__}, not an object"
+                raise ValueError(f"line {number} is not JSON: {error}") from error
+            if not isinstance(record, dict):
+                raise ValueError(f"line {number} is a {type(record).__name__}, not an object")
+            yield {str(name): value for name, value in record.items()}
 
 
-def _text_records(path: Path, column: str, encoding: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _text_records(path: Path, column: str, encoding: str) -> Iterator[dict[str, Any]]:
     encoding = "utf-8-sig" if encoding == "utf-8" else encoding
     with path.open(encoding=encoding, errors="replace") as file:
-        yield from (({column: line.rstrip("\n")}, "") for line in file)
+        yield from ({column: line.rstrip("\n")} for line in file)
 
 
 def read_table(
@@ -247,11 +207,7 @@ def _read_whole(
         return pd.read_feather(path, columns=wanted)
     if not is_json_lines(name):
         return pd.read_parquet(path, columns=wanted)
-    records = list(_json_records(Path(path), errors="strict"))
-    for number, (_, error) in enumerate(records, start=1):
-        if error:
-            raise DataError(f"{key}: line {number} {error}", hint="repair it, or leave it out")
-    return pd.DataFrame([record for record, _ in records])
+    return pd.DataFrame(list(_json_records(Path(path), errors="strict")))
 
 
 def _read_csv(
@@ -263,48 +219,54 @@ def _read_csv(
     columns: Sequence[str] | None,
     texts: Sequence[str],
 ) -> pd.DataFrame:
-    separator, decimal, encoding = dialect["separator"], dialect["decimal"], dialect["encoding"]
-    header = _header(path, separator, encoding)
+    header = _header(path, dialect["separator"], dialect["encoding"])
     _check_unique(header, key)
     if len(header) == 1:
-        check_separator(header, key, separator)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            frame = pd.read_csv(
-                path,
-                sep=separator,
-                decimal=decimal,
-                encoding=encoding,
-                na_values=list(na_values),
-                dtype=dict.fromkeys(texts, str),
-                usecols=None if columns is None else lambda name: str(name) in columns,
-                index_col=False,  # else a separator at the end of the rows shifts all columns by one
-                low_memory=False,  # else a column's type may differ from block to block
-                engine="c",
-            )
-        except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-            check_separator(header, key, separator)
-            _check_widths(path, key, dialect)
-            raise ValueError(str(error)) from error
+        check_separator(header, key, dialect["separator"])
+    with _explain_widths(path, key, header, dialect):
+        frame = pd.read_csv(
+            path,
+            usecols=None if columns is None else lambda name: str(name) in columns,
+            **_csv_options(dialect, na_values, texts),
+        )
     if columns is None:
-        _check_quotes(frame, key, separator, decimal)
+        _check_quotes(frame, key, dialect["separator"], dialect["decimal"])
         if len(frame) and frame.iloc[:, -1].isna().any():  # fields that are not there are missing values
             _check_widths(path, key, dialect)
     return frame
 
 
+def _csv_options(dialect: Mapping[str, str], na_values: Sequence[str], texts: Sequence[str]) -> Any:
+    return {
+        "sep": dialect["separator"],
+        "decimal": dialect["decimal"],
+        "encoding": dialect["encoding"],
+        "na_values": list(na_values),
+        "dtype": dict.fromkeys(texts, str),
+        "index_col": False,  # else a separator at the end of the rows shifts all columns by one
+        "low_memory": False,  # else a column's type may differ from block to block
+        "engine": "c",
+    }
+
+
+@contextmanager
+def _explain_widths(
+    path: str | Path, key: str, header: Sequence[str], dialect: Mapping[str, str]
+) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+            yield
+    except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
+        check_separator(header, key, dialect["separator"])
+        _check_widths(path, key, dialect)
+        raise ValueError(str(error)) from error
+
+
 def _header(path: str | Path, separator: str, encoding: str) -> list[str]:
     """Names of the columns, as pandas calls those without one, but none of several renamed."""
-    record = next(read_records(path, separator, encoding), None)
-    if record is None:
-        raise ValueError("No columns to parse from file")
-    text = record.text.lstrip("\ufeff")
-    spaced = separator == r"\s+"
-    text = text.replace("\t", " ").strip(" \r\n") if spaced else text
-    options: Any = {"delimiter": " " if spaced else separator, "skipinitialspace": spaced}
-    names = next(csv.reader(StringIO(text, newline=""), **options))
-    return [name or f"Unnamed: {at}" for at, name in enumerate(names)]
+    options: Any = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False, "engine": "c"}
+    first = pd.read_csv(path, sep=separator, encoding=encoding, encoding_errors="replace", **options)
+    return [str(name) or f"Unnamed: {at}" for at, name in enumerate(first.iloc[0])]
 
 
 def _read_excel(
@@ -358,20 +320,19 @@ def check_separator(names: Sequence[str], key: str, separator: str) -> None:
             )
 
 
-def _check_widths(path: str, key: str, csv: Mapping[str, str]) -> None:
+def _check_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> None:
     """Refuse rows that have more or fewer fields than the header."""
-    header, *rows = read_records(path, csv["separator"], csv["encoding"])
-    wrong = [(row, record) for row, record in enumerate(rows) if record.width != header.width]
+    (_, width), *rows = _count_fields(path, dialect["separator"], dialect["encoding"])
+    wrong = [(row, line, fields) for row, (line, fields) in enumerate(rows) if fields != width]
     if wrong:
-        row, first = wrong[0]
-        at_the_end = all(record.width == header.width + 1 for record in rows)
+        row, line, fields = wrong[0]
+        at_the_end = all(fields == width + 1 for _, fields in rows)
         raise DataError(
-            f"{key}: the header has {counted(header.width, 'field')}, and {len(wrong):,} of {len(rows):,} "
-            f"rows have more or fewer: first row {row} (line {first.line}; rows count from 0) with "
-            f"{first.width or 'a quote that is not closed'}",
+            f"{key}: the header has {counted(width, 'field')}, and {len(wrong):,} of {len(rows):,} rows have "
+            f"more or fewer: first row {row} (line {line}; rows count from 0) with {fields}",
             hint="remove the separator at the end of the rows, or set data.source.separator"
             if at_the_end
-            else "repair them, or leave them out",
+            else "repair them, or leave them out; perhaps a quote is not closed",
         )
 
 
@@ -399,16 +360,6 @@ def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -
                 )
 
 
-@final
-@dataclass(frozen=True)
-class TableChunk:
-    """Some rows of a table, their numbers, and what is wrong with those that cannot be read."""
-
-    frame: pd.DataFrame
-    rows: Sequence[int]
-    bad: dict[int, str] = field(default_factory=dict)
-
-
 def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
     """Whether each line of a file is a text."""
     return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
@@ -429,8 +380,7 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
     """Names of the columns of a table, of which no more is read where that is possible."""
     with _explain_errors(str(path)):
         if is_json_lines(path):
-            records = _json_records(path, errors="replace")
-            return next((list(record) for record, error in records if not error), [])
+            return list(next(_json_records(path, errors="replace"), {}))
         if is_parquet(path):
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
@@ -452,8 +402,8 @@ def table_chunks(
     encoding: str = "utf-8",
     na_values: Sequence[str] = (),
     sheet: str | None = None,
-) -> Iterator[TableChunk]:
-    r"""Read a table chunk by chunk: the columns that an encoder needs, in the types that it needs."""
+) -> Iterator[pd.DataFrame]:
+    """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows."""
     wanted = [column.name for column in encoder.columns]
     of_texts = is_texts(path, encoder)
     names = wanted if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
@@ -467,11 +417,13 @@ def table_chunks(
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
             records = _text_records(path, wanted[0], encoding) if of_texts else _json_records(path, "replace")
-            yield from _chunks_of_records(records, wanted, size)
+            yield from _numbered(
+                pd.DataFrame(some, columns=wanted) for some in iter(lambda: list(islice(records, size)), [])
+            )
         elif is_csv(path):
-            options: Any = {"sep": separator, "decimal": decimal, "na_values": list(na_values)}
-            options |= {"dtype": dict.fromkeys(texts, str), "low_memory": False, "index_col": False}
-            yield from _chunks_of_csv(read_records(path, separator, encoding), size, options)
+            dialect = {"separator": separator, "decimal": decimal, "encoding": encoding}
+            options = _csv_options(dialect, na_values, texts)
+            yield from _numbered(_frames_of_csv(path, names, dialect, chunksize=size, **options))
         elif is_parquet(path):
             yield from _numbered(_frames_of_parquet(path, wanted, size))
         else:
@@ -490,16 +442,20 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     return texts + [column.name for column in categories if not set(column.codes) <= {"True", "False"}]
 
 
-def _chunks_of_records(
-    records: Iterator[tuple[dict[str, Any], str]], columns: Sequence[str], size: int
-) -> Iterator[TableChunk]:
-    start = 0
-    while some := list(islice(records, size)):
-        bad = {start + at: error for at, (_, error) in enumerate(some) if error}
-        good = [start + at for at, (_, error) in enumerate(some) if not error]
-        frame = pd.DataFrame([some[row - start][0] for row in good], columns=list(columns))
-        yield TableChunk(frame, good, bad)
-        start += len(some)
+def _frames_of_csv(
+    path: Path, header: Sequence[str], dialect: Mapping[str, str], **options: Any
+) -> Iterator[pd.DataFrame]:
+    key, is_checked = str(path), False
+    with pd.read_csv(path, encoding_errors="replace", **options) as reader:
+        while True:
+            with _explain_widths(path, key, header, dialect):
+                frame = next(reader, None)
+            if frame is None:
+                return
+            if not is_checked and frame.iloc[:, -1].isna().any():  # as in `_read_csv`
+                _check_widths(path, key, dialect)
+                is_checked = True
+            yield frame
 
 
 def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.DataFrame]:
@@ -510,27 +466,9 @@ def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.D
             yield batch.to_pandas(ignore_metadata=True)
 
 
-def _numbered(frames: Iterable[pd.DataFrame]) -> Iterator[TableChunk]:
+def _numbered(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     start = 0
     for frame in frames:
-        yield TableChunk(plain_numbers(frame.reset_index(drop=True)), range(start, start + len(frame)))
+        rows = pd.RangeIndex(start, start + len(frame))
+        yield plain_numbers(frame.set_axis(rows, axis=0))
         start += len(frame)
-
-
-def _chunks_of_csv(records: Iterator[Record], size: int, options: Any) -> Iterator[TableChunk]:
-    header, start = next(records), 0
-    while some := list(islice(records, size)):
-        rows = range(start, start + len(some))
-        bad = {
-            row: f"line {record.line} has {record.width} values, expected {header.width}"
-            if record.width
-            else f"line {record.line}: a quote is not closed"
-            for row, record in zip(rows, some, strict=True)
-            if record.width != header.width
-        }
-        text = "".join([header.text, *(record.text for record in some if record.width == header.width)])
-        frame = pd.read_csv(StringIO(text), engine="c", **options)
-        if len(frame) + len(bad) != len(some):
-            raise ValueError(f"rows {start} to {rows[-1]} cannot be told apart (rows count from 0)")
-        yield TableChunk(frame, [row for row in rows if row not in bad] if bad else rows, bad)
-        start += len(some)

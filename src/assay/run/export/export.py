@@ -382,8 +382,8 @@ def made_up(original: Original) -> list[Any]:
     if original.encoder is not None:
         table: dict[str, Any] = {}
         for column in original.encoder.columns:
-            if column.kind in ("category", "words"):
-                texts = [*column.codes] or ["some words", "other words", ""]
+            if column.kind == "category":
+                texts = [*column.codes] or [""]
                 table[column.name] = (texts * _MADE_UP)[:_MADE_UP]
                 continue
             low, high = column.span or (column.start, column.start + 1)

@@ -106,10 +106,9 @@ class Original:
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, NDArray[Any]]:
-    """`numbers`, float32 `[B, N]`, `categories`, text `[B, C]`, and `words`, float32 `[B, W]`."""
+    """`numbers`, float32 `[B, N]`, and `categories`, text `[B, C]`."""
     numbers: list[Any] = []
     texts: list[Any] = []
-    words: list[Any] = []
     for column in columns:
         values = frame[column.name]
         if column.kind == "number":
@@ -120,19 +119,11 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
             numbers += [
                 days if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]
             ]
-        elif column.kind == "category":
-            texts.append(values.astype("string").fillna(""))
         else:
-            from sklearn.feature_extraction.text import (  # type: ignore[import-untyped]  # ships no types
-                HashingVectorizer,
-            )
-
-            hashed = HashingVectorizer(n_features=column.buckets)
-            words.append(hashed.transform(values.astype("string").fillna("").astype(object)).toarray())
+            texts.append(values.astype("string").fillna(""))
     arrays = [one.to_numpy("float32", na_value=np.nan) for one in numbers]
     inputs = {"numbers": np.column_stack(arrays)} if arrays else {}
-    inputs |= {"categories": np.column_stack(texts).astype(object)} if texts else {}
-    return inputs | ({"words": np.hstack(words).astype(np.float32)} if words else {})
+    return inputs | ({"categories": np.column_stack(texts).astype(object)} if texts else {})
 
 
 def text_codes(column: Column) -> dict[str, int]:
@@ -208,7 +199,6 @@ class Encode(nn.Module):
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
         self.numbers = tuple(column for column in columns if column.kind in ("number", "date"))
-        self.words = any(column.kind == "words" for column in columns)
         self.categories = tuple(column for column in columns if column.kind == "category")
         fill = [value for column in self.numbers for value in column.fills]
         self._of_codes = int(bool(self.numbers))
@@ -222,8 +212,6 @@ class Encode(nn.Module):
         for position, column in enumerate(self.categories):
             code = inputs[self._of_codes][:, position : position + 1]
             encoded.append((code == torch.arange(column.width, device=code.device)).to(torch.float32))
-        if self.words:
-            encoded.append(inputs[-1])
         return torch.cat(encoded, dim=1)
 
     def mark_missing(self, outputs: Tensor, *inputs: Tensor) -> Tensor:

@@ -289,16 +289,13 @@ def _inputs(original: Original, raw: Any, *, inside: bool) -> list[dict[str, Any
 
 def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Inputs of a file that takes rows of a table."""
-    entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": [], "words": []}
+    entries: dict[str, list[dict[str, Any]]] = {"numbers": [], "categories": []}
     for column in columns:
         entry: dict[str, Any] = {"name": column.name, "kind": column.kind, "missing": column.fill}
         if column.kind == "category":
             entry["categories"] = list(column.codes)[:_ALL_CODES]
             entry["unknown"] = "counts as none" if column.other is None else "counts with the rarest ones"
             entries["categories"].append(entry)
-        elif column.kind == "words":
-            entry |= {"kind": "hashed words", "size": column.buckets, "missing": "no words"}
-            entries["words"].append(entry)
         elif column.kind == "date":
             start = pd.Timestamp("1970-01-01") + pd.Timedelta(days=column.start)
             entry |= {"date": column.name, "format": column.form, "start": start.isoformat()}
@@ -311,7 +308,6 @@ def describe_columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
     described = []
     for name, some in entries.items():
         dtype = "string" if name == "categories" else "float32"
-        size = sum(one.get("size", 1) for one in some)
         if some:
-            described.append({"name": name, "dtype": dtype, "shape": ["batch", size], "columns": some})
+            described.append({"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some})
     return described

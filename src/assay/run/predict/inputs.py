@@ -203,23 +203,22 @@ def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     # Of texts, which may be long, as many as the model takes at a time.
     rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, **options):
-        judged = judge_rows(chunk.frame, encoder.columns, decimal=options["decimal"])
-        errors = {**chunk.bad, **{chunk.rows[at]: error for at, error in judged.errors.items()}}
-        warned = {chunk.rows[at]: warning for at, warning in judged.warnings.items()}
-        frame = judged.frame
+        judged = judge_rows(chunk, encoder.columns, decimal=options["decimal"])
+        rows_here, frame = chunk.index.tolist(), judged.frame
+        errors = {rows_here[at]: error for at, error in judged.errors.items()}
+        warned = {rows_here[at]: warning for at, warning in judged.warnings.items()}
         if judged.errors:
             frame = frame.iloc[[at for at in range(len(frame)) if at not in judged.errors]]
-        numbers = sorted([*chunk.rows, *chunk.bad]) if chunk.bad else chunk.rows
         samples = preprocess.encoded(frame)
         if isinstance(encoder, TextEncoder):
             for at, odd in encoder.odd(samples).items():
-                row = chunk.rows[frame.index[at]]
+                row = rows_here[frame.index[at]]
                 warned[row] = f"{warned[row]}; {odd}" if row in warned else odd
         yield Block(
-            [str(path)] * len(numbers),
-            numbers,
-            [errors.get(row, "") for row in numbers],
-            ["" if row in errors else warned.get(row, "") for row in numbers],
+            [str(path)] * len(rows_here),
+            rows_here,
+            [errors.get(row, "") for row in rows_here],
+            ["" if row in errors else warned.get(row, "") for row in rows_here],
             samples,
             note,
         )

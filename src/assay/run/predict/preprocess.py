@@ -276,10 +276,7 @@ class Preprocess(nn.Module):
             return [Path(found) for found in images_below(path)[0]]
         if self.encoder is not None:
             options = found_options(path, self.file_options)
-            chunks = list(table_chunks(path, self.encoder, _ROWS, **options))
-            for row, error in (bad for chunk in chunks for bad in chunk.bad.items()):
-                raise DataError(f"{path}, row {row}: {error}")
-            return pd.concat([chunk.frame for chunk in chunks], ignore_index=True)
+            return pd.concat(list(table_chunks(path, self.encoder, _ROWS, **options)), ignore_index=True)
         if name.endswith((".npy", ".npz")):
             return read_inputs(path, self.array_names)
         return path
