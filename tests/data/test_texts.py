@@ -17,7 +17,7 @@ from assay.data.data_module import DataModule
 from assay.data.stdlib_docs import TOPICS, StdlibDocs
 from assay.data.text_encoder import TextEncoder
 from assay.data.text_files import Text, TextFiles, by_tail, find, read, standard_library
-from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Alphabet, Tokenizer, in_house
+from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Bytes, Tokenizer, in_house
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,22 +28,11 @@ ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 @given(ANY)
 def test_there_and_back(text: str) -> None:
-    for alphabet in (Alphabet(), Alphabet.of_texts([text, "ab"])):
-        ids = alphabet.encode([text])[0].tolist()
-        assert alphabet.decode(ids) == text
-        assert all(0 < one < alphabet.vocab_size for one in ids)
-        assert sum(alphabet.token_bytes[one] for one in ids) == len(text.encode())
-        again = Alphabet.from_plain(alphabet.as_plain())
-        assert again.encode([text])[0].tolist() == ids
-    with pytest.raises(ValueError, match="not an alphabet"):
-        Alphabet.from_plain({"kind": "words"})
-
-
-def test_what_training_lacked_is_one_unknown_character() -> None:
-    alphabet = Alphabet.of_texts(["abc"])
-    assert alphabet.encode(["aéz\0"])[0].tolist() == [2, 1, 1, 1]
-    assert alphabet.decode([0, 2, 1, 4]) == "a\ufffdc"
-    assert alphabet.token_bytes == [0, 0, 1, 1, 1]
+    codec = Bytes()
+    ids = codec.encode([text])[0].tolist()
+    assert codec.decode(ids) == text
+    assert all(0 < one < codec.vocab_size for one in ids)
+    assert sum(codec.token_bytes[one] for one in ids) == len(text.encode())
 
 
 LINES = [
@@ -251,7 +240,7 @@ def module_of(source: TextFiles, **options: Any) -> DataModule:
     return data
 
 
-@pytest.mark.parametrize("tokens", ["bytes", "characters", "bpe"])
+@pytest.mark.parametrize("tokens", ["bytes", "bpe"])
 @pytest.mark.parametrize("stride", [None, 5])
 def test_targets_are_the_next_tokens_and_no_corpus_is_copied(
     folder: Path, tokens: Any, stride: int | None
@@ -312,16 +301,6 @@ def test_byte_pairs_are_learned_from_the_training_part_alone(folder: Path) -> No
     assert tokenizer() == before
 
 
-def test_characters_that_training_lacks_are_counted_and_said(folder: Path) -> None:
-    tested = {one.partition(":")[0] for one in TextFiles(folder, context_length=16).read()["test"].names}
-    path = folder / min(tested)
-    path.write_text(path.read_text(encoding="utf-8") + "ж" * 7, encoding="utf-8")
-    source = TextFiles(folder, context_length=16, tokens="characters")
-    source.read()
-    [note] = [note for note in source.notes if "training subset" in note]
-    assert note.startswith("data.source.tokens=characters: 7 of ")
-
-
 def test_files_in_two_parts_are_said(folder: Path) -> None:
     subsets = TextFiles(folder, context_length=16).read()
     one, other = (subsets[subset].names[-1].partition(":")[0] for subset in ("train", "test"))
@@ -338,7 +317,7 @@ def test_folders_are_subsets(tmp_path: Path) -> None:
     data = module_of(TextFiles(tmp_path, context_length=8))
     assert (data.spec.num_val, data.spec.num_test) == (3, 25)  # a tenth of the training text, and a folder
     source = TextFiles(tmp_path, context_length=8)
-    source.divides, source.fitted = False, Alphabet()
+    source.divides, source.fitted = False, Bytes()
     assert list(source.read()) == ["all"]
 
 

@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.data.tokenizer import Alphabet
+from assay.data.tokenizer import Bytes
 from assay.task.generate import Sampling, generate
 
-ALPHABET = Alphabet.of_texts(["abc"])  # end, unknown, a, b, c
-SHARES = torch.tensor([0.0, 0.5, 0.3, 0.15, 0.05])
+CODEC = Bytes()
+A = ord("a")
+SHARES = torch.zeros(256)
+SHARES[A : A + 3] = torch.tensor([0.6, 0.3, 0.1])
 
 
 class Model:
@@ -27,21 +29,21 @@ class Model:
 
 def test_it_sees_the_end_of_the_text_and_what_stands_before_each() -> None:
     model = Model()
-    found = generate(model, ALPHABET, "abca", 4, Sampling(temperature=0, max_tokens=3))
-    assert model.seen == [[2, 3, 4, 2], [3, 4, 2, 2], [4, 2, 2, 2]]
+    found = generate(model, CODEC, "abca", 4, Sampling(temperature=0, max_tokens=3))
+    assert model.seen == [[A, A + 1, A + 2, A], [A + 1, A + 2, A, A], [A + 2, A, A, A]]
     assert found.text == "aaa"
-    assert found.surprisals == pytest.approx([-math.log2(0.3)] * 3, rel=1e-5)
+    assert found.surprisals == pytest.approx([-math.log2(0.6)] * 3, rel=1e-5)
     empty = Model()
-    generate(empty, ALPHABET, "", 4, Sampling(max_tokens=1))
+    generate(empty, CODEC, "", 4, Sampling(max_tokens=1))
     assert empty.seen == [[0]]
 
 
 def test_tokens_come_as_often_as_the_model_says() -> None:
-    text = generate(Model(), ALPHABET, "", 8, Sampling(max_tokens=4000)).text
+    text = generate(Model(), CODEC, "", 8, Sampling(max_tokens=4000)).text
     shares = [text.count(one) / len(text) for one in "abc"]
-    assert shares == pytest.approx([0.6, 0.3, 0.1], abs=0.03)  # what is unknown is never drawn
+    assert shares == pytest.approx([0.6, 0.3, 0.1], abs=0.03)
 
 
 def test_a_text_ends_where_the_model_ends_it() -> None:
-    found = generate(Model(torch.tensor([1.0, 0, 0, 0, 0])), ALPHABET, "a", 8, Sampling())
+    found = generate(Model(torch.eye(256)[0]), CODEC, "a", 8, Sampling())
     assert (found.text, found.num_tokens) == ("", 1)

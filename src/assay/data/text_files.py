@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.source_paths import check_path
-from assay.data.tokenizer import END, Alphabet, Tokenizer, check_tokenizer
+from assay.data.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
 from assay.task.language_modelling import run_lengths
@@ -157,8 +157,7 @@ class TextFiles:
         root: A folder of UTF-8 files, or one file; None: the source code of Python's standard library.
         context_length: L.
         pattern: Of the names within the folder, such as `**/*.txt`; None: all that are not hidden.
-        tokens: `bytes` of UTF-8, of which there are 256; `characters`, those of training; or `bpe`,
-            byte pairs learned from it.
+        tokens: `bytes` of UTF-8, of which there are 256, or `bpe`, byte pairs learned from training.
         vocab_size: Tokens of `bpe`; None for 1,024.
         split_by: `files`: whole files are drawn for each subset. `tail`: the end of all text is for testing,
             what lies before it for validation. `folders`: there are folders `train` and `val` or `test`.
@@ -189,7 +188,7 @@ class TextFiles:
         *,
         context_length: int = 128,
         pattern: str | None = None,
-        tokens: Literal["bytes", "characters", "bpe"] = "bytes",
+        tokens: Literal["bytes", "bpe"] = "bytes",
         vocab_size: int | None = None,
         split_by: Literal["auto", "files", "folders", "tail"] = "auto",
         val: float = 0.1,
@@ -214,7 +213,7 @@ class TextFiles:
         self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE
         self._split_by, self._shares, self._seed = split_by, {"val": val, "test": test}, seed
         self._skips = on_bad == "skip"
-        self.fitted: Alphabet | Tokenizer | None = None
+        self.fitted: Bytes | Tokenizer | None = None
         self.divides = True
         self.notes: tuple[str, ...] = ()
 
@@ -233,10 +232,10 @@ class TextFiles:
         codec = self.fitted
         return {subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()}
 
-    def _learned(self, texts: Sequence[str]) -> Alphabet | Tokenizer:
+    def _learned(self, texts: Sequence[str]) -> Bytes | Tokenizer:
         if self._tokens == "bpe":
             return Tokenizer.train(texts, kind="bpe", vocab_size=self._vocab_size)
-        return Alphabet() if self._tokens == "bytes" else Alphabet.of_texts(texts)
+        return Bytes()
 
     @property
     def _where(self) -> str:
@@ -285,24 +284,12 @@ class TextFiles:
             )
         return {**subsets, **cut}
 
-    def _samples(
-        self, subset: str, texts: Sequence[Text], codec: Alphabet | Tokenizer, digest: str
-    ) -> Samples:
+    def _samples(self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str) -> Samples:
         kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
         encoded = [_encoded(codec, one.text, kind) for one in texts]
         end = torch.full((1,), END, dtype=kind)
         tokens = torch.cat([part for one in encoded for part in (one, end)])
         starts = [0, *accumulate(len(one) + 1 for one in encoded)]
-        unknown = (
-            int(torch.isin(tokens, torch.tensor(codec.never)).sum()) if isinstance(codec, Alphabet) else 0
-        )
-        if unknown:
-            told = (
-                f"data.source.tokens=characters: {unknown:,} of {len(tokens):,} characters of the {subset} "
-                "subset are not in the training subset: each counts as the same unknown one, and as no byte; "
-                "data.source.tokens=bytes has none"
-            )
-            self.notes = (*self.notes, told)
         length, stride = self._length, self._stride if subset == "train" else self._length
         count = 1 + (len(tokens) - 1 - length) // stride
         if count < 1:
@@ -323,7 +310,7 @@ class TextFiles:
         )
 
 
-def _encoded(codec: Alphabet | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
+def _encoded(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
     """Token ids of a text, which is taken in blocks of whole lines where it is long."""
     blocks, start = [], 0
     while start < len(text):

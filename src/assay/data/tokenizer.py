@@ -1,4 +1,4 @@
-"""Texts to token ids and back: bytes, characters, or a tokenizer that is trained, kept as plain data."""
+"""Texts to token ids and back: bytes, or a tokenizer that is trained, kept as plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     import tokenizers
     from numpy.typing import NDArray
@@ -224,77 +224,27 @@ END: Final = 0
 
 
 @final
-class Alphabet:
-    """Token ids of texts: those of UTF-8's bytes, or the position of a character among the known ones."""
+class Bytes:
+    """Token ids of texts: their bytes in UTF-8."""
 
-    def __init__(self, characters: str | None = None) -> None:
-        self.characters = characters
-        self.end, self.never = END, () if characters is None else (UNKNOWN,)
-        self._known = np.array([], np.uint32) if characters is None else _code_points(characters)
-
-    @classmethod
-    def of_texts(cls, texts: Iterable[str]) -> Self:
-        """The characters of some texts."""
-        found: set[str] = set()
-        for text in texts:
-            found.update(text)
-        return cls("".join(sorted(found)))
-
-    @property
-    def vocab_size(self) -> int:
-        """Ids go from 0 to below this."""
-        return 256 if self.characters is None else 2 + len(self.characters)
-
-    @property
-    def token_bytes(self) -> list[int]:
-        """How many bytes of UTF-8 each id stands for; none: the end of a text, and what is unknown."""
-        if self.characters is None:
-            return [0] + [1] * 255
-        return [0, 0, *(len(one.encode()) for one in self.characters)]
+    end: int = END
+    never: Sequence[int] = ()
+    vocab_size: int = _NUM_BYTES
+    token_bytes: Sequence[int] = (0, *[1] * (_NUM_BYTES - 1))
+    """How many bytes each id stands for; none: the end of a text."""
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Token ids of each text."""
-        if self.characters is None:
-            return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
-        return [self._of_characters(text) for text in texts]
-
-    def _of_characters(self, text: str) -> NDArray[np.int32]:
-        points = _code_points(text)
-        at = np.searchsorted(self._known, points)
-        found = at < len(self._known)
-        found[found] = self._known[at[found]] == points[found]
-        return np.where(found, at + 2, UNKNOWN).astype(np.int32)
+        return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; what ends a text is left out, what is unknown becomes U+FFFD."""
-        if self.characters is None:
-            return bytes(one for one in ids if one != END).decode(errors="replace")
-        known = ("", "\ufffd", *self.characters)
-        return "".join(known[one] for one in ids)
+        """The text of token ids; what ends a text is left out."""
+        return bytes(one for one in ids if one != END).decode(errors="replace")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What each token id stands for, as it can be shown: a byte that is no character as its number."""
-        if self.characters is None:
-            return ["" if one == END else chr(one) if one < 128 else f"\\x{one:02x}" for one in ids]
-        return [self.decode([one]) for one in ids]
-
-    def as_plain(self) -> dict[str, Any]:
-        """For a run."""
-        kind = "bytes" if self.characters is None else "characters"
-        return {"kind": kind, "characters": self.characters}
+        return ["" if one == END else chr(one) if one < 128 else f"\\x{one:02x}" for one in ids]
 
     def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.as_plain(), indent=2)
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """What `as_plain` gave."""
-        characters = plain.get("characters")
-        if plain.get("kind") != ("bytes" if characters is None else "characters"):
-            raise ValueError("it is not an alphabet of bytes or characters")
-        return cls(characters)
-
-
-def _code_points(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        """What a run keeps of it."""
+        return json.dumps({"kind": "bytes"})

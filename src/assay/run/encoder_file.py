@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text_encoder import TextEncoder
-from assay.data.tokenizer import Alphabet, Tokenizer, pretrained_tokenizer
+from assay.data.tokenizer import Bytes, Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.checksum import json_is_whole, seal_json
@@ -51,14 +51,13 @@ def _damaged(path: Path) -> AssayError:
 FILE = "encoder.json"
 
 
-def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None) -> None:
+def write_encoder(run_dir: Path, encoder: Encoder | Bytes | Tokenizer | None) -> None:
     """Keep what the encoder of a table or of texts has learned."""
-    if isinstance(encoder, Alphabet | Tokenizer):
-        plain: dict[str, Any] = {"codec": {"kind": "bpe"}}
-        if isinstance(encoder, Alphabet):
-            plain["codec"] = encoder.as_plain()
-        else:
-            plain["codec"]["tokenizer_sha256"] = write_tokenizer(run_dir, encoder)
+    if isinstance(encoder, Bytes | Tokenizer):
+        codec = {"kind": "bytes"}
+        if isinstance(encoder, Tokenizer):
+            codec = {"kind": "bpe", "tokenizer_sha256": write_tokenizer(run_dir, encoder)}
+        plain: dict[str, Any] = {"codec": codec}
     elif isinstance(encoder, TextEncoder):
         sha256 = write_tokenizer(run_dir, encoder.tokenizer)
         plain = {"text": {**encoder.as_plain(), "tokenizer_sha256": sha256}}
@@ -71,7 +70,7 @@ def write_encoder(run_dir: Path, encoder: Encoder | Alphabet | Tokenizer | None)
 
 def read_encoder(
     run_dir: Path, *, must_be: bool = False
-) -> TableEncoder | TextEncoder | Alphabet | Tokenizer | None:
+) -> TableEncoder | TextEncoder | Bytes | Tokenizer | None:
     """The encoder of a run's table or texts; None where the run has none."""
     path = run_dir / FILE
     try:
@@ -83,7 +82,8 @@ def read_encoder(
         if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
             if codec.get("kind") == "bpe":
                 return read_tokenizer(run_dir, str(codec.get("tokenizer_sha256")))
-            return Alphabet.from_plain(codec)
+            if codec.get("kind") == "bytes":
+                return Bytes()
         if isinstance(plain, dict) and isinstance(text := plain.get("text"), dict):
             digest, pretrained = str(text.get("tokenizer_sha256")), bool(text.get("pretrained"))
             return TextEncoder.from_plain(text, read_tokenizer(run_dir, digest, pretrained=pretrained))
@@ -98,9 +98,9 @@ def read_encoder(
     raise _damaged(path)
 
 
-def read_codec(run_dir: Path) -> Alphabet | Tokenizer:
+def read_codec(run_dir: Path) -> Bytes | Tokenizer:
     """What makes tokens of texts for a run's language model."""
     codec = read_encoder(run_dir, must_be=True)
-    if not isinstance(codec, Alphabet | Tokenizer):
+    if not isinstance(codec, Bytes | Tokenizer):
         raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
     return codec

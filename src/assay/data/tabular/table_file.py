@@ -224,7 +224,7 @@ def _read_csv(
     if len(header) == 1:
         check_separator(header, key, dialect["separator"])
     with _explain_widths(path, key, header, dialect):
-        frame = pd.read_csv(
+        frame: pd.DataFrame = pd.read_csv(
             path,
             usecols=None if columns is None else lambda name: str(name) in columns,
             **_csv_options(dialect, na_values, texts),

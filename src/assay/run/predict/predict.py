@@ -272,7 +272,6 @@ def predict_texts(
         lines = _read_prompts(prompts, inputs)
         first = islice(lines, limit)
         while pending := list(islice(first, _BLOCK)):
-            notes.extend(note for _, _, text, _ in pending for note in predictor.unknown_in(text))
             yield _text_frame(predictor, pending, sampling)
         if next(lines, None) is not None:
             notes.append(f"the first {limit:,} texts are here; --out FILE writes all of them")

@@ -124,20 +124,10 @@ class Predictor(nn.Module):
         device = next(self.model.parameters()).device
         return generate(self.model, self.codec, prompt, length, sampling, device=device)
 
-    def unknown_in(self, prompt: str) -> list[str]:
-        """A sentence on what of a text the model does not know, if there is any."""
-        if self.codec is None or not self.codec.never:
-            return []
-        ids = torch.as_tensor(self.codec.encode([prompt])[0])
-        number = int(torch.isin(ids, torch.tensor(self.codec.never)).sum())
-        return [f"{number:,} of {len(ids):,} tokens of a prompt are unknown to the model"] if number else []
-
     def _texts(self, raw: Any, sampling: Sampling) -> TextPrediction | TextPredictions:
         several = [raw] if isinstance(raw, str) else list(raw)
         if not all(isinstance(one, str) for one in several):
             raise DataError("a language model takes a text, or several", hint='predictor("def ")')
-        for note in (note for one in several for note in self.unknown_in(one)):
-            warnings.warn(note, stacklevel=4)
         written = [self.text(one, sampling) for one in several]
         return written[0] if isinstance(raw, str) else TextPredictions.of(written)
 
