@@ -18,8 +18,6 @@ NUM_TRAIN, NUM_VAL, BATCH = 10, 4, 2
 class Learner(L.LightningModule):
     """A small net in which the order of random numbers, modes and steps shows in the weights."""
 
-    told_size: int | None = None
-
     def __init__(
         self,
         optimization: str = "automatic",
@@ -90,7 +88,7 @@ class Learner(L.LightningModule):
         if how:
             self.log(f"{stage}/loss", loss, batch_size=BATCH, **how)
         if stage == "train":
-            self.log("train/now", loss.detach().float(), batch_size=self.told_size)
+            self.log("train/now", loss.detach().float())
         self.log(f"{stage}/seen", loss.detach().float(), on_step=False, on_epoch=True, batch_size=BATCH)
 
     @override
@@ -146,22 +144,6 @@ class NoIndex(Learner):
     @override
     def validation_step(self, batch: Any) -> Any:  # type: ignore[override]
         return super().validation_step(batch, 0)
-
-
-class FromIterator(Learner):
-    """Its step fetches the batch itself."""
-
-    told_size = BATCH  # Lightning does not know the batch
-
-    @override
-    def training_step(self, dataloader_iter: Any) -> Any:  # type: ignore[override]
-        batch, batch_idx, _ = next(dataloader_iter)
-        return super().training_step(batch, batch_idx)
-
-    @override
-    def validation_step(self, dataloader_iter: Any) -> Any:  # type: ignore[override]
-        batch, batch_idx, _ = next(dataloader_iter)
-        return super().validation_step(batch, batch_idx)
 
 
 class Stream(IterableDataset[Any]):

@@ -26,7 +26,7 @@ from lightning.pytorch.trainer import call
 from lightning.pytorch.trainer.states import RunningStage, TrainerFn
 from lightning_utilities.core.rank_zero import WarningCache
 from tests.loop import recorder
-from tests.loop.learner import Data, FromIterator, Learner, NoIndex
+from tests.loop.learner import Data, Learner, NoIndex
 from tests.loop.steady_clock import CLOCK
 from torch import nn
 
@@ -133,7 +133,7 @@ def _once_only() -> list[WarningCache]:
     return [value for value in values if isinstance(value, WarningCache)]
 
 
-MODULES: dict[str, type[Learner]] = {"usual": Learner, "no index": NoIndex, "iterator": FromIterator}
+MODULES: dict[str, type[Learner]] = {"usual": Learner, "no index": NoIndex}
 
 
 @dataclass

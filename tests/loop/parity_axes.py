@@ -299,7 +299,6 @@ AXES: dict[str, dict[str, Change]] = {
     "signature": {
         "usual": no_change,
         "no index": module(kind="no index"),
-        "iterator": module(kind="iterator"),
     },
     "reload": {
         "never": no_change,

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from typing_extensions import override
 
 from assay.build.trainer import quiet
+from assay.errors import AssayError
 from assay.loop.fit_loop import install
 
 if TYPE_CHECKING:
@@ -112,6 +113,16 @@ def test_a_batch_that_is_none_is_skipped() -> None:
     trainer = fit(module, train=DataLoader(samples, None, collate_fn=lambda sample: sample))
     assert trainer.global_step == 6
     assert same_weights(module, by_hand(6))
+
+
+def test_a_step_that_reads_its_batches_itself_is_refused() -> None:
+    class FromIterator(Line):
+        def training_step(self, dataloader_iter: Any) -> Any:  # type: ignore[override]
+            return super().training_step(*next(dataloader_iter)[:2])
+
+    refused = pytest.raises(AssayError, match="dataloader_iter is not supported")
+    with refused, pytest.warns(UserWarning, match="experimental"):
+        fit(FromIterator())
 
 
 def test_another_module_is_asked_anew_what_its_step_takes() -> None:

@@ -41,7 +41,7 @@ COMBINED: dict[str, Row] = {
         "closures": "optimization=lbfgs; callbacks=assay non finite; validation=2; observer=even",
         "stream": "data=stream; length=max_steps; callbacks=assay swa; accumulation=3",
         "several loaders": "data=two; reload=1; callbacks=checkpoint, steps; calls=validate, fit",
-        "iterator": "signature=iterator; logs=both; callbacks=assay seeds; precision=bf16-mixed",
+        "both": "logs=both; callbacks=assay seeds; precision=bf16-mixed",
         "half a loss": "returns=sometimes none; accumulation=3; callbacks=assay bar; clipping=norm",
         "skipped": "returns=skip; scheduler=step 2; callbacks=checkpoint, all; calls=more",
         "no sanity check": "sanity=0; limits=few; signature=no index; callbacks=swa",

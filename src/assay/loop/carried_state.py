@@ -12,7 +12,6 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from assay.errors import AssayError
 from assay.loop import lightning_internals as internals
 from assay.torch_internals import tree_leaves
 
@@ -54,12 +53,8 @@ class Position:
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Position:
-        """The position that a checkpoint holds; the file may be anybody's."""
-        epoch, batch, phase = (state.get(name) for name in ("epoch", "batch", "phase"))
-        counts = all(type(one) is int and one >= 0 for one in (epoch, batch))
-        if not counts or not isinstance(phase, str) or phase not in set(Phase) - {*HALF_DONE}:
-            raise AssayError(f"the checkpoint says epoch {epoch!r:.40}, batch {batch!r:.40}, {phase!r:.40}")
-        return cls(epoch, batch, Phase(phase))  # type: ignore[arg-type]  # looked at above
+        """The position that a checkpoint holds."""
+        return cls(int(state["epoch"]), int(state["batch"]), Phase(state["phase"]))
 
 
 def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
@@ -89,9 +84,10 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
         {n: value.to(module.device) for n, value in state["metrics"].items()}
     )
     for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
-        internals.take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
-        if isinstance(callback, ModelCheckpoint) and _has_saved(callback, Path(str(trainer.ckpt_path))):
-            internals.note_saved(callback, trainer.global_step)
+        if isinstance(callback, ModelCheckpoint):
+            internals.take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
+            if _has_saved(callback, Path(str(trainer.ckpt_path))):
+                internals.note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
     own = state["processes"][trainer.global_rank]

@@ -21,7 +21,6 @@ from assay.loop.hook_plan import HookPlan, there
 from assay.loop.lightning_internals import (
     CURRENT_HOOK,
     ClosureResult,
-    IteratorFetcher,
     LightningEpochLoop,
     LoggedValues,
 )
@@ -339,19 +338,14 @@ class EpochLoop(LightningEpochLoop):
         if hooks.version != self._bound:
             self._bind()
         calls = self._calls
-        iterator = next(data_fetcher) if isinstance(data_fetcher, IteratorFetcher) else None
-        if iterator is None:
-            batch, batch_idx = self._next(data_fetcher), progress.current.ready
-            progress.is_last_batch = data_fetcher.done
-            batch = hooks.to_device(batch)
-        else:
-            batch, batch_idx = internals.fetched(data_fetcher)
-            progress.is_last_batch = data_fetcher.done
+        batch, batch_idx = self._next(data_fetcher), progress.current.ready
+        progress.is_last_batch = data_fetcher.done
+        batch = hooks.to_device(batch)
         progress.increment_ready()
         internals.begin_batch(self, self._collector, batch)
         outputs: dict[str, Any] = {}
         skips = False
-        if batch is None and iterator is None:
+        if batch is None:
             rank_zero_warn("train_dataloader gave None for a batch: it is skipped")
         else:
             skips = -1 in [call(batch, batch_idx) for call in calls.begin]
@@ -360,16 +354,12 @@ class EpochLoop(LightningEpochLoop):
             else:
                 progress.increment_started()
                 self.phase = Phase.STEP
-                given = (iterator,) if iterator is not None else (batch, batch_idx)[: self._arguments]
                 with hooks.profile("run_training_batch"):
-                    outputs = self._optimize(given, batch_idx)
+                    outputs = self._optimize((batch, batch_idx)[: self._arguments], batch_idx)
         progress.increment_processed()
         self._step_schedulers(plateau=False)
         if skips:
             raise StopIteration
-        if iterator is not None:  # the step has taken it from the iterator
-            batch, batch_idx = internals.fetched(data_fetcher)
-            progress.is_last_batch = data_fetcher.done
         for call in calls.end:
             call(outputs, batch, batch_idx)
         self.outputs = outputs
@@ -428,8 +418,8 @@ class EpochLoop(LightningEpochLoop):
     def _end_step(self) -> None:
         self._step_schedulers(plateau=True)
         if not internals.accumulates(self):
-            internals.count_step(self)
-        internals.flush_loggers_if_stopping(self)
+            self._batches_that_stepped += 1
+        self._save_loggers_on_train_batch_end()
         self._begin_batch()
-        if self.trainer.received_sigterm and not internals.training_is_done(self):
+        if self.trainer.received_sigterm and not self._is_training_done:
             raise SIGTERMException

@@ -13,7 +13,7 @@ from typing_extensions import override
 from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
 from assay.loop.hook_plan import HookPlan, there
-from assay.loop.lightning_internals import IteratorFetcher, LightningEvaluationLoop, LoggedValues
+from assay.loop.lightning_internals import LightningEvaluationLoop, LoggedValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ class EvaluationLoop(LightningEvaluationLoop):
     def setup_data(self) -> None:
         super().setup_data()
         if self.seen_before:
-            internals.see_batches(self, self.seen_before)
+            self._seen_batches_per_dataloader.update(self.seen_before)
             self.seen_before = {}
 
     @override
@@ -54,51 +54,47 @@ class EvaluationLoop(LightningEvaluationLoop):
         fitting = self.trainer.state.fn == TrainerFn.FITTING
         hooks = (self.hooks if fitting else None) or HookPlan(self.trainer)
         self._start(hooks)
-        fetcher, before = internals.fetcher_of(self), 0
+        fetcher: Any = self._data_fetcher
+        before = 0
         if hooks.profiled:
             action = "test_next" if self.trainer.testing else "val_next"
             internals.profile_fetching(fetcher, self.trainer, LightningEvaluationLoop, action)
-        several = internals.reads_one_after_another(self)
         single = None if hooks.profiled else internals.single_iterator(fetcher)
         while True:
             try:
-                iterator = next(fetcher) if isinstance(fetcher, IteratorFetcher) else None
                 if single is not None:
                     batch_idx, number = fetcher.fetched, 0
                     batch = internals.next_of(single, fetcher)
-                elif iterator is None:
-                    batch, batch_idx, number = next(fetcher)
                 else:
-                    (batch, batch_idx), number = internals.fetched(fetcher), internals.loader_number(fetcher)
+                    batch, batch_idx, number = next(fetcher)
                 if number != before:
-                    internals.end_dataloader(self)
+                    self._store_dataloader_outputs()
                 before = number
                 self.batch_progress.is_last_batch = fetcher.done
-                self._evaluate(hooks, batch, batch_idx, number if several else None, iterator)
+                self._evaluate(hooks, batch, batch_idx, number if self._several else None)
             except StopIteration:
                 break
-        internals.end_dataloader(self)
+        self._store_dataloader_outputs()
         return self._finish(hooks, fitting=fitting)
 
     def _name(self) -> str:
         return "test" if self.trainer.testing else "validation"
 
     def _start(self, hooks: HookPlan) -> None:
-        name, several = self._name(), internals.reads_one_after_another(self)
+        name = self._name()
+        self._several = several = self._is_sequential and self.num_dataloaders > 1
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION
         module = self.trainer.lightning_module
         if self._asked != (module, name, several):
-            if not isinstance(internals.fetcher_of(self), IteratorFetcher):
-                internals.check_dataloader_idx(self, (f"{name}_step",), several=several)
-            internals.check_dataloader_idx(
-                self, (f"on_{name}_batch_start", f"on_{name}_batch_end"), several=several
-            )
+            internals.refuse_iterator(self._data_fetcher)
+            numbered = f"{name}_step", f"on_{name}_batch_start", f"on_{name}_batch_end"
+            internals.check_dataloader_idx(self, numbered, several=several)
             step = getattr(module, f"{name}_step")
             self._takes_index = is_param_in_hook_signature(step, "batch_idx", min_args=2)
             self._asked = module, name, several
         self._counts = not self.trainer.sanity_checking
-        internals.module_mode(self).capture(self.trainer.lightning_module)
+        self._module_mode.capture(self.trainer.lightning_module)
         hooks.module(f"on_{name}_model_eval")
         for hook in (f"on_{name}_start", f"on_{name}_epoch_start"):
             hooks.callbacks(hook)
@@ -116,33 +112,27 @@ class EvaluationLoop(LightningEvaluationLoop):
         self._begin = there(hooks.of_callbacks(begin), hooks.of_module(begin))
         self._end = there(hooks.of_callbacks(end), hooks.of_module(end))
 
-    def _evaluate(
-        self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None, iterator: Any
-    ) -> None:
+    def _evaluate(self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None) -> None:
         trainer, progress, collector = self.trainer, self.batch_progress, internals.connector(self.trainer)
         if hooks.version != self._bound:
             self._bind(hooks)
-        if iterator is None:
-            batch = hooks.to_device(batch, number or 0)
+        batch = hooks.to_device(batch, number or 0)
         told = (batch, batch_idx) if number is None else (batch, batch_idx, number)
         progress.increment_ready()
         internals.begin_batch(self, collector, batch, number)
         for call in self._begin:
             call(*told)
         progress.increment_started()
-        given = (iterator,) if iterator is not None else told if self._takes_index else (batch, *told[2:])
-        outputs = self._step(*given)
+        outputs = self._step(*(told if self._takes_index else (batch, *told[2:])))
         progress.increment_processed()
-        if iterator is not None:  # the step has taken it from the iterator
-            fetcher = internals.fetcher_of(self)
-            number = None if number is None else internals.loader_number(fetcher)
-            told = (*internals.fetched(fetcher), *(() if number is None else (number,)))
         for call in self._end:
             call(outputs, *told)
         logged = internals.end_batch(self, collector)
         progress.increment_completed()
         if self._counts:
-            seen = internals.note_evaluated(self, number or 0)
+            seen = self._seen_batches_per_dataloader[number or 0]
+            self._seen_batches_per_dataloader[number or 0] += 1
+            self._has_run = True
             if logged:
                 collector.update_eval_step_metrics(seen)
         if not progress.is_last_batch and trainer.received_sigterm:
@@ -155,7 +145,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks.callbacks(f"on_{name}_epoch_end")
         hooks.module(f"on_{name}_epoch_end")
         collector.on_epoch_end()
-        outputs = internals.take_logged_outputs(self)
+        outputs, self._logged_outputs = self._logged_outputs, []
         of_epoch = collector.update_eval_epoch_metrics()
         collector.log_eval_end_metrics({**ChainMap(*outputs), **of_epoch})
         for one in outputs:
@@ -165,7 +155,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks.strategy(f"on_{name}_end")
         self.end(hooks, fitting=fitting)
         if self.verbose and trainer.is_global_zero:
-            internals.print_results(self, outputs)
+            self._print_results(outputs, self._stage.value)
         return outputs
 
     def end(self, hooks: HookPlan, *, fitting: bool = True) -> None:
@@ -178,5 +168,5 @@ class EvaluationLoop(LightningEvaluationLoop):
         if is_overridden(f"on_{name}_model_train", trainer.lightning_module):
             hooks.module(f"on_{name}_model_train")
         else:
-            internals.module_mode(self).restore(trainer.lightning_module)
+            self._module_mode.restore(trainer.lightning_module)
         internals.note_time(trainer)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from torch import Tensor
 from typing_extensions import override
 
 from assay.loop import lightning_internals as internals
@@ -61,6 +60,7 @@ class FitLoop(LightningFitLoop):
         trainer, loop = self.trainer, self.epoch_loop
         torch.set_grad_enabled(True)
         self._hooks = HookPlan(trainer)
+        internals.refuse_iterator(self._data_fetcher)
         loop.prepare(self._hooks)
         self._csv = next((logger for logger in trainer.loggers if hasattr(logger, "rewind")), None)
         loop.phase = Phase.EPOCH_START  # not that of an earlier fit, or of the check before training
@@ -88,7 +88,7 @@ class FitLoop(LightningFitLoop):
             self._count_epoch()
         else:
             with self._hooks.profile("run_training_epoch"):
-                self.epoch_loop.run(internals.fetcher_of(self), start)
+                self.epoch_loop.run(self._data_fetcher, start)
             self._call_at_epoch_end()
         self.on_advance_end()
 
@@ -153,7 +153,6 @@ class FitLoop(LightningFitLoop):
         loaded = state_dict[f"{prefix}state_dict"]
         position = Position.of_state(loaded[KEY])
         super().load_state_dict(state_dict, prefix)
-        internals.check_steps(self.epoch_loop)
         self._loaded = loaded
         schedulers = (config.scheduler for config in self.trainer.lr_scheduler_configs)
         self._built_schedulers = [dict(scheduler.state_dict()) for scheduler in schedulers]
@@ -209,21 +208,7 @@ class MovedRun(Callback):
         for callback in trainer.checkpoint_callbacks:
             state = checkpoint["callbacks"].get(callback.state_key)
             if isinstance(callback, ModelCheckpoint) and state:
-                _judge(state)
                 _move(callback, state)
-
-
-def _judge(state: dict[str, Any]) -> None:
-    """Refuse paths that are no text, no folder, and scores that are no numbers."""
-    scores = state.get("best_k_models")
-    fine = {name: type(state.get(name)) is str for name in ("dirpath", *_PATHS)}
-    fine["dirpath"] = fine["dirpath"] and state["dirpath"] != ""
-    fine["best_k_models"] = isinstance(scores, dict) and all(
-        isinstance(one, Tensor) for one in scores.values()
-    )
-    for name, is_fine in fine.items():
-        if not is_fine:
-            raise internals.was_changed(name, state.get(name), ModelCheckpoint)
 
 
 def _move(callback: ModelCheckpoint, state: dict[str, Any]) -> None:

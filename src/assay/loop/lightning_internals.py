@@ -10,7 +10,7 @@ import torch
 from lightning.fabric.utilities.data import _set_sampler_epoch
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, WeightAveraging
 from lightning.pytorch.loops.evaluation_loop import _EvaluationLoop as LightningEvaluationLoop
-from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher as IteratorFetcher
+from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
 from lightning.pytorch.loops.fetchers import _PrefetchDataFetcher as PlainFetcher
 from lightning.pytorch.loops.fit_loop import _FitLoop as LightningFitLoop
 from lightning.pytorch.loops.optimization.automatic import ClosureResult
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CURRENT_HOOK",
     "ClosureResult",
-    "IteratorFetcher",
     "LightningEpochLoop",
     "LightningEvaluationLoop",
     "LightningFitLoop",
@@ -130,19 +129,13 @@ def callback_metrics(trainer: L.Trainer) -> dict[str, Any]:
 # -- data
 
 
-def fetcher_of(loop: Any) -> Any:
-    """What gives a loop its batches."""
-    return loop._data_fetcher
-
-
-def fetched(fetcher: IteratorFetcher) -> tuple[Any, int]:
-    """The batch, and its number, that a step took from the iterator it was given."""
-    return fetcher._batch, fetcher._batch_idx
-
-
-def loader_number(fetcher: IteratorFetcher) -> int:
-    """Of which dataloader the batch is."""
-    return fetcher._dataloader_idx
+def refuse_iterator(fetcher: Any) -> None:
+    """Refuse a module whose steps read their batches themselves."""
+    if isinstance(fetcher, _DataLoaderIterDataFetcher):
+        raise AssayError(
+            "a step with the argument dataloader_iter is not supported",
+            hint="take (batch, batch_idx), or a trainer class of your own",
+        )
 
 
 def single_iterator(fetcher: Any) -> Iterator[Any] | None:
@@ -196,11 +189,6 @@ def check_dataloader_idx(loop: LightningEvaluationLoop, hooks: tuple[str, ...], 
     _verify_dataloader_idx_requirement(hooks, several, loop._stage, loop.trainer.lightning_module)
 
 
-def reads_one_after_another(loop: LightningEvaluationLoop) -> bool:
-    """Whether there are several dataloaders, which are read in turn."""
-    return loop._is_sequential and loop.num_dataloaders > 1
-
-
 # -- state of the loops
 
 
@@ -223,16 +211,6 @@ def at_last_batch(loop: LightningEpochLoop) -> bool:
     return loop._num_ready_batches_reached()
 
 
-def training_is_done(loop: LightningEpochLoop) -> bool:
-    """Whether the epoch has no further batch, or training no further step."""
-    return loop._is_training_done
-
-
-def count_step(loop: LightningEpochLoop) -> None:
-    """The number of steps that loggers are told."""
-    loop._batches_that_stepped += 1
-
-
 def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
     """Whether to validate after this batch."""
     trainer: Any = loop.trainer
@@ -243,11 +221,6 @@ def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
     if counts and not progress.is_last_batch and not trainer.should_stop and progress.current.ready % every:
         return False  # which Lightning finds out in a longer way
     return loop._should_check_val_fx(fetcher)
-
-
-def flush_loggers_if_stopping(loop: LightningEpochLoop) -> None:
-    """Write to disk what loggers hold if training is about to stop."""
-    loop._save_loggers_on_train_batch_end()
 
 
 def skips_backward(loop: LightningEpochLoop) -> bool:
@@ -265,48 +238,14 @@ def like(loop: LightningEvaluationLoop) -> tuple[Any, ...]:
     return loop.trainer, loop._trainer_fn, loop._stage, loop.verbose, loop.inference_mode
 
 
-def take_logged_outputs(loop: LightningEvaluationLoop) -> list[dict[str, Any]]:
-    """What was logged for each dataloader; the loop forgets it."""
-    outputs, loop._logged_outputs = loop._logged_outputs, []
-    return outputs
-
-
 def note_time(trainer: Any) -> None:
     """Count the time to the next validation from now, where validation goes by the clock."""
     trainer._last_val_time = time.monotonic()
 
 
-def module_mode(loop: LightningEvaluationLoop) -> Any:
-    """Remembers which modules were in training mode."""
-    return loop._module_mode
-
-
-def note_evaluated(loop: LightningEvaluationLoop, dataloader_idx: int) -> int:
-    """Count a batch of a dataloader, and say how many there were before it."""
-    loop._has_run = True
-    seen: int = loop._seen_batches_per_dataloader[dataloader_idx]
-    loop._seen_batches_per_dataloader[dataloader_idx] += 1
-    return seen
-
-
 def batches_seen(loop: LightningEvaluationLoop) -> dict[int, int]:
     """Batches of each dataloader so far, by which loggers count what a step of the evaluation logs."""
     return dict(loop._seen_batches_per_dataloader)
-
-
-def see_batches(loop: LightningEvaluationLoop, seen: Mapping[int, int]) -> None:
-    """Count on from `batches_seen`."""
-    loop._seen_batches_per_dataloader.update(seen)
-
-
-def end_dataloader(loop: LightningEvaluationLoop) -> None:
-    """Keep what was logged for the dataloader that has come to its end."""
-    loop._store_dataloader_outputs()
-
-
-def print_results(loop: LightningEvaluationLoop, outputs: list[Any]) -> None:
-    """Lightning's table of what a test or a validation found."""
-    loop._print_results(outputs, loop._stage.value)
 
 
 def leave_signals(trainer: L.Trainer) -> None:
@@ -387,35 +326,19 @@ def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callab
     return when_due
 
 
-_KEPT: Final[dict[type, dict[str, type]]] = {
-    ModelCheckpoint: {
-        "_last_global_step_saved": int,
-        "_last_checkpoint_saved": str,
-        "_defer_save_until_validation": bool,
-    },
-}
+_KEPT: Final = ("_last_global_step_saved", "_last_checkpoint_saved", "_defer_save_until_validation")
 
 
-def was_changed(name: str, value: object, kind: type | None = None) -> AssayError:
-    """What a checkpoint says that is never written there, of a callback of this kind or of the loop."""
-    of = "" if kind is None else f" of {kind.__name__}"
-    return AssayError(f"the checkpoint says {name}={value!r:.80}{of}: it was changed")
+def bookkeeping(callback: ModelCheckpoint) -> dict[str, Any]:
+    """What a callback keeps for itself and leaves out of its state."""
+    return {name: getattr(callback, name) for name in _KEPT}
 
 
-def bookkeeping(callback: object) -> dict[str, Any]:
-    """What a callback keeps for itself and leaves out of its state; empty for most."""
-    return {name: getattr(callback, name) for name in _kinds(callback)}
-
-
-def take_up_bookkeeping(callback: object, state: Mapping[str, Any]) -> None:
-    """Give a callback back what a checkpoint says of it; the file may be anybody's."""
-    kinds = _kinds(callback)
-    for name, value in state.items():
-        if type(value) is not kinds.get(name):
-            raise was_changed(name, value, type(callback))
-        setattr(callback, name, value)
-    if isinstance(callback, ModelCheckpoint):
-        _link_within_folder(callback)
+def take_up_bookkeeping(callback: ModelCheckpoint, state: Mapping[str, Any]) -> None:
+    """Give a callback back what a checkpoint says of it."""
+    for name in state.keys() & {*_KEPT}:
+        setattr(callback, name, state[name])
+    _link_within_folder(callback)
 
 
 def _link_within_folder(callback: ModelCheckpoint) -> None:
@@ -424,17 +347,6 @@ def _link_within_folder(callback: ModelCheckpoint) -> None:
     if ".." in saved.parts or not saved.is_relative_to(folder):
         saved = folder / saved.name
     callback._last_checkpoint_saved = str(saved) if saved.is_file() else ""
-
-
-def _kinds(callback: object) -> dict[str, type]:
-    return next((kinds for kind, kinds in _KEPT.items() if isinstance(callback, kind)), {})
-
-
-def check_steps(loop: LightningEpochLoop) -> None:
-    """Refuse a number of steps that is none."""
-    steps: object = loop._batches_that_stepped
-    if type(steps) is not int:
-        raise was_changed("_batches_that_stepped", steps)
 
 
 def note_saved(callback: ModelCheckpoint, step: int) -> None:
@@ -475,11 +387,7 @@ def take_up_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
     """Put what `logged_state` gave back."""
     strategy: Any = loop.trainer.strategy
     for key, saved in state.items():
-        if (
-            saved["reduce"] not in _REDUCTIONS
-            or not {*saved["meta"]} <= {*_META}
-            or not {*saved["values"]} <= {*_VALUES}
-        ):
+        if saved["reduce"] not in _REDUCTIONS or not {*saved["values"]} <= {*_VALUES}:
             raise AssayError(f"the checkpoint says of {key!r} what is never logged: it was changed")
         meta = _Metadata(**saved["meta"], reduce_fx=getattr(torch, saved["reduce"]))
         reduce: Callable[..., Any] = strategy.reduce
