@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,26 +117,6 @@ def test_a_mistyped_option_is_exit_code_2(
     assert result.exit_code == 2, result.stderr[-300:]
     assert option in result.stderr or "wrong" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["train", "--config-name", "mine"], "conf/experiment/NAME.yaml"),
-        (["train", "-cp", "configs"], "--config-dir DIR"),
-        (["train", "--info"], "assay explain KEY"),
-        (["train", "--cfg", "--resolve"], "config.yaml"),
-        (["train", "--cfg", "hydra"], "assay explain hydra"),
-        (["train", "--experimental-rerun", "x"], "assay reproduce RUN"),
-    ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
-)
-def test_an_option_of_hydras_says_what_does_the_same(words: list[str], says: str) -> None:
-    result = typed(*words, width=200)
-    assert (result.exit_code, says in result.stderr) == (2, True), result.stderr
-    assert "is an option of Hydra's" in result.stderr
-    document = typed(*words, "--json")
-    assert says in json.loads(document.stdout)["error"]["message"]
 
 
 def test_hydra_full_error_is_debug(monkeypatch: pytest.MonkeyPatch) -> None:

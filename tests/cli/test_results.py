@@ -67,7 +67,7 @@ def test_losses_of_different_kinds_have_no_best(tmp_path: Path, monkeypatch: pyt
     for words in (("best", "runs"), ("best", "runs", "val/loss:min")):
         out, told = typed(*words, code=1)
         assert out == ""
-        assert "val/loss is not the same quantity in all runs: loss=cross_entropy, mse" in told
+        assert "val/loss is not the same quantity in all rows: loss=cross_entropy, mse" in told
     document = json.loads(typed("compare", "runs", "--json")[0])
     assert [row["best"] for row in document["rows"]] == [False, False]
     assert typed("best", "runs", "--where", "loss=mse")[0] == "runs/mse\n"
@@ -83,7 +83,7 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
         make_run(tmp_path / f"runs/{data}", f"{key}={data}", metrics={"val/accuracy": score}, best=best)
     out, told = typed("best", "runs", code=1)
     assert (out, "rows are of different data" in told) == ("", True)
-    assert f"take some of them: --where {key}=digits; or say that they compare: assay best runs" in told
+    assert "take some of them: --where KEY=VALUE; or say that they compare: assay best runs" in told
     assert "best" not in typed("compare", "runs")[0]
     assert typed("best", "runs", "--where", f"{key}=digits")[0] == "runs/digits\n"
     found, note = typed("best", "runs", "val/accuracy")

@@ -13,11 +13,10 @@ from typing import Any, get_args
 
 import pytest
 import typer
-from tests.contract.json_page import MARK, PAGE, problems_of, reference
+from tests.contract.json_page import KINDS, MARK, PAGE, problems_of, reference
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.cli.documents import KINDS
 from assay.errors import AssayError, ConfigError
 from assay.process.stop_signals import STOP_SIGNALS
 from assay.record.outcome import Status, exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 from typer.core import TyperGroup
@@ -29,24 +29,6 @@ Start with:
   assay configs                      every group and its options
   assay train --help                 how to write overrides
 """
-_ROOT = (
-    "put what it sets into conf/experiment/NAME.yaml, below `# @package _global_`, and type experiment=NAME"
-)
-_FOLDER = "--config-dir DIR; without it, the folder conf"
-_SEE = (
-    "`assay explain KEY` says where a value comes from, `assay configs` what there is, --cfg what is composed"
-)
-_HYDRAS_OPTIONS: Final = {
-    **dict.fromkeys(("--config-name", "-cn"), _ROOT),
-    **dict.fromkeys(("--config-path", "-cp"), _FOLDER),
-    **dict.fromkeys(("--info", "-i"), _SEE),
-    **dict.fromkeys(("--package", "-p"), "`assay explain NODE`, such as `assay explain optimizer`"),
-    "--resolve": "--cfg alone; the config.yaml of a run has every value resolved",
-    "--hydra-help": "`assay train --help`",
-    **dict.fromkeys(("--run", "-r"), "leave it out: `assay train` is one run, `assay train -m` a sweep"),
-    "--experimental-rerun": "`assay reproduce RUN`",
-}
-"""What does the same in assay, told where an option of Hydra's command line is typed."""
 
 
 @final
@@ -72,18 +54,9 @@ class _Verbs(TyperGroup):
     def _refused(self) -> Iterator[None]:
         try:
             yield
-        except KeyboardInterrupt as error:
-            print_problem(self._words, Problem.of(error))
-            raise
         except Exception as error:
             # typer names only kinds of click's errors; every verb tells its own ones itself.
             if hasattr(error, "format_message"):
-                flags = [word.partition("=")[0] for word in self._words]
-                option = next((flag for flag in flags if flag in _HYDRAS_OPTIONS), "")
-                if option and hasattr(error, "message"):
-                    told: Any = error
-                    told.message = f"{option} is an option of Hydra's; in assay: {_HYDRAS_OPTIONS[option]}"
-                    told.possibilities = None
                 print_problem(self._words, Problem(error.format_message(), hint="assay --help", code=2))
             raise
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.documents import Checked, Configs, Machine
 from assay.cli.verb import ConfigDir, Debug, Json, Overrides, check_ending, loading, reported, say
 from assay.errors import ConfigError
 from assay.terminal import Console
@@ -38,7 +37,7 @@ def check(
             reports = check_sweep(typed, config_dir)
             from assay.check.report import show_sweep
 
-            document.say("check_sweep", Checked(reports))
+            document.say("check_sweep", {"jobs": reports})
             if not as_json:
                 show_sweep(console, reports)
             return
@@ -99,7 +98,7 @@ def configs(
 
         options = listed(group, config_dir)
         if as_json:
-            document.say("configs", Configs(options))
+            document.say("configs", {"options": options})
         else:
             show(options)
 
@@ -150,7 +149,7 @@ def info(as_json: Json = False, debug: Debug = False) -> None:
 
         sections = machine()
         if as_json:
-            document.say("info", Machine(*sections.values()))
+            document.say("info", sections)
             return
         console = Console(highlight=False, soft_wrap=True)
         for section, rows in sections.items():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.documents import Removed
 from assay.cli.verb import Debug, Json, reported, say
 from assay.errors import AssayError
 from assay.terminal import Console, in_a_line, printable
@@ -126,21 +125,11 @@ def best(
 
 
 def _no_best(path: Path, ranking: Ranking) -> AssayError:
-    from assay.analysis.comparison import in_words
-
     name, place = in_a_line(ranking.metric), shlex.quote(str(path))
-    if ranking.losses:
-        key, values = next(iter(ranking.losses.items()))
-        first = shlex.quote(in_a_line(f"{key}={values[0]}"))
-        return AssayError(
-            f"{path}: {name} is not the same quantity in all runs: {in_a_line(in_words(ranking.losses))}",
-            hint=f"name another METRIC, or take some of them: --where {first}",
-        )
     anyway = f"assay best {place} {shlex.quote(name)}"
-    if ranking.data:
-        source = "" if "=" in ranking.data[0] else "data="
-        first = shlex.quote(f"{source}{in_a_line(ranking.data[0].partition(', ')[0])}")
-        hint = f"take some of them: --where {first}; or say that they compare: {anyway}"
+    if ranking.losses or ranking.data:
+        other = "name another METRIC" if ranking.losses else f"say that they compare: {anyway}"
+        hint = f"take some of them: --where KEY=VALUE; or {other}"
         return AssayError(f"{path}: {in_a_line(ranking.notes[-1])}", hint=hint)
     why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
     hint = f"{anyway}:max" if why else f"assay ls {place} shows how they ended"
@@ -171,7 +160,7 @@ def rm(
                 raise AssayError("nothing was removed")
         for one in found:
             remove_run(one)
-        document.say("rm", Removed(found))
+        document.say("rm", {"runs": found})
 
 
 def _show(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.documents import Composed, Sweep
 from assay.cli.verb import ConfigDir, Debug, Json, Overrides, RunDir, loading, reported
 from assay.errors import ConfigError
 from assay.quoting import counted
@@ -37,16 +36,16 @@ def train(
     """Train, test and record one experiment, or a sweep of them."""
     typed = [word for word in overrides or [] if not (cfg and word == "job")]  # Hydra's --cfg job
     with reported(debug, typed, config_dir, as_json=as_json) as document:
-        if cfg and (word := next((word for word in typed if word in ("hydra", "all")), "")):
-            raise ConfigError(f"--cfg {word} is an option of Hydra's; in assay: --cfg, `assay explain hydra`")
         if cfg:
-            from assay.compose.compose import job_config
+            from assay.compose.compose import compose, job_config
+            from assay.sweep.session import plan
 
-            jobs = [job_config(job) for job in _composed(typed, config_dir, multirun=multirun)]
+            composed = plan(typed, config_dir) if multirun else [compose(typed, config_dir)]
+            jobs = [job_config(job) for job in composed]
             if as_json:
                 from assay.config.serialize import written
 
-                document.say("config", Composed([written(job) for job in jobs]))
+                document.say("config", {"configs": [written(job) for job in jobs]})
             else:
                 _print_configs(jobs)
             return
@@ -133,16 +132,6 @@ def reproduce(
             raise typer.Exit(1)
 
 
-def _composed(typed: list[str], config_dir: Path | None, *, multirun: bool) -> list[DictConfig]:
-    if multirun:
-        from assay.sweep.session import plan
-
-        return plan(typed, config_dir)
-    from assay.compose.compose import compose
-
-    return [compose(typed, config_dir)]
-
-
 def _print_configs(jobs: list[DictConfig]) -> None:
     from omegaconf import OmegaConf
 
@@ -170,7 +159,7 @@ def _end_run(document: Document, result: RunResult) -> None:
 def _end_sweep(document: Document, result: SweepResult) -> None:
     from assay.sweep.summary import next_commands
 
-    document.say("sweep", Sweep.of(result))
+    document.say("sweep", _sweep_document(result))
     document.next = next_commands(result)
     if result.exit_code:
         ended = sum(job.status in ("finished", "pruned") for job in result.jobs)
@@ -182,3 +171,24 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
             code=result.exit_code,
         )
         raise typer.Exit(result.exit_code)
+
+
+def _sweep_document(result: SweepResult) -> dict[str, Any]:
+    from assay.analysis.rows import best_job
+    from assay.record.outcome import Outcome
+
+    jobs = []
+    for job in result.jobs:
+        outcome = job.outcome or Outcome("interrupted")
+        own = {name: getattr(job, name) for name in ("number", "status", "overrides", "seed", "attempts")}
+        ended = ("metrics", "best", "seconds", "cause", "reason", "warnings")
+        of_outcome = {name: getattr(outcome, name) for name in ended}
+        jobs.append({"run_dir": result.run_dir(job), **own, **of_outcome})
+    best = best_job(result.jobs, result.objectives[0])
+    return {
+        "directory": result.directory,
+        "total": result.total,
+        "objectives": {one.name: one.direction for one in result.objectives},
+        "best": best.number if best else None,
+        "jobs": jobs,
+    }

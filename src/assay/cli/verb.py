@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from assay.cli.documents import printed_document
-from assay.errors import AssayError, ConfigError, exit_place, one_line_of
+from assay.cli.documents import Problem, printed_document
+from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.process.stop_signals import Stopped, stopped_by_signals
-from assay.record.outcome import exit_code_of
-from assay.record.secrets import note_given, redact
+from assay.process.stop_signals import stopped_by_signals
+from assay.record.secrets import note_given
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -126,32 +125,20 @@ def _interrupts_kept() -> Iterator[None]:
 def _told(debug: bool) -> Iterator[None]:
     try:
         yield
-    except AssayError as error:
-        if debug:
-            raise
-        _say_error(error)
-        raise typer.Exit(error.exit_code) from error
-    except typer.Exit:
+    except (typer.Exit, BrokenPipeError):  # of the latter the reader has gone, as in `assay configs | head`
         raise
-    except typer.Abort as error:  # Ctrl-C or Ctrl-D as an answer
-        raise typer.Exit(exit_code_of("SIGINT")) from error
-    except KeyboardInterrupt as error:
-        name = error.name if isinstance(error, Stopped) else "SIGINT"
-        raise typer.Exit(exit_code_of(name)) from error
-    except SystemExit as stop:  # code of the user's own, such as the constructor of a model
-        if debug or isinstance(stop.__context__, BrokenPipeError):
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt | typer.Abort)
+        if (debug and not interrupted) or isinstance(error.__context__, BrokenPipeError):
             raise
-        _say_error(AssayError(exit_place(stop), hint="raise an exception that says what is wrong"))
-        raise typer.Exit(1) from stop
-    except BrokenPipeError:
-        raise  # the reader has gone, as in `assay configs | head`; see main()
-    except Exception as error:
-        if debug:
-            raise
-        _say_error(
-            AssayError(one_line_of(error), hint="the same command with --debug shows where this came from")
-        )
-        raise typer.Exit(1) from error
+        problem = Problem.of(error)
+        if not interrupted:
+            console = Console(stderr=True, highlight=False, soft_wrap=True)
+            console.print("error:", style="bold red", end=" ")
+            console.print(problem.message, markup=False)
+            if problem.hint:
+                console.print(f"  → {problem.hint}", markup=False, style="cyan")
+        raise typer.Exit(problem.code) from error
 
 
 def say(console: Console, lines: Iterable[tuple[str, str]], width: int = 6) -> None:
@@ -159,11 +146,3 @@ def say(console: Console, lines: Iterable[tuple[str, str]], width: int = 6) -> N
     for label, text in lines:
         console.print(f"[bold]{label:<{width}}[/bold] ", end="")
         console.print(text, markup=False)
-
-
-def _say_error(error: AssayError) -> None:
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print("error:", style="bold red", end=" ")
-    console.print(redact(error.message), markup=False)
-    if error.hint:
-        console.print(f"  → {redact(error.hint)}", markup=False, style="cyan")
