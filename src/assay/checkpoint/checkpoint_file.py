@@ -18,7 +18,7 @@ from lightning.pytorch.plugins.io import CheckpointIO
 
 from assay.checkpoint.container import plain, plain_part
 from assay.errors import AssayError, first_line
-from assay.files.atomic import Output, remove_unfinished, replacing, sync_directory
+from assay.files.atomic import Output, replacing, sync_directory
 from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
 
 if TYPE_CHECKING:
@@ -279,7 +279,6 @@ def read(
 
 def _write(content: dict[str, Any], target: Path) -> None:
     try:
-        remove_unfinished(target.parent, target.name)
         with replacing(target) as file:
             hashing = _Hashing(file)
             try:

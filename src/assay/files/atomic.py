@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import re
 import shutil
-import stat
 import time
 import uuid
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp", re.DOTALL)
-_fcntl: Any = None if os.name == "nt" else importlib.import_module("fcntl")  # Windows has no such locks
 _DAY = 86_400.0
-"""Seconds after which a temporary file is a leftover where nothing can be locked."""
+"""Seconds after which a temporary file is a leftover of a process that was killed."""
 
 
 @final
@@ -46,7 +43,10 @@ def replacing(path: Path) -> Iterator[Output]:
     if not path.is_file() and not path.is_dir() and path.exists():
         # Such as /dev/null, which root could replace for the whole machine.
         raise OSError(errno.EINVAL, "it is there and is not a regular file", str(path))
-    temporary, descriptor = _create(path)
+    temporary = temporary_name(path)
+    # Not tempfile: its files are readable by their owner alone, and the rename would keep that.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, 0o666)
     try:
         try:
             yield Output(descriptor)
@@ -93,8 +93,7 @@ def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
     folder = temporary_name(path)
     folder.mkdir(mode)
     try:
-        with locked(folder):
-            yield folder
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -109,65 +108,15 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep `remove_unfinished` away from a folder until the block is left or this process dies."""
-    if _fcntl is None:
-        yield
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        _lock(descriptor)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def remove_unfinished(folder: Path, name: str = "") -> list[Path]:
+def remove_unfinished(folder: Path, name: str = "", *, older_than: float = _DAY) -> list[Path]:
     """Remove what processes that are gone left half written or half removed; it may be gigabytes."""
-    if not folder.is_dir():
-        return []
-    found = [(path, _TEMPORARY.fullmatch(path.name)) for path in sorted(folder.iterdir())]
-    return [path for path, match in found if match and name in ("", match["name"]) and _remove(path)]
-
-
-def _remove(path: Path) -> bool:
-    """Remove a temporary file or folder unless a process holds it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError:  # gone, a link, or another user's
-        return False
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or not _lock(descriptor, wait=False):
-            return False
-        shutil.rmtree(path, ignore_errors=True) if stat.S_ISDIR(mode) else path.unlink(missing_ok=True)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
-def _create(path: Path) -> tuple[Path, int]:
-    """A new file beside a path, open for writing and locked."""
-    # Not tempfile: its files are readable by their owner alone, and the rename would keep that.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    while True:
-        temporary = temporary_name(path)
-        descriptor = os.open(temporary, flags, 0o666)
-        _lock(descriptor)
-        if temporary.exists():  # else removed before it was locked
-            return temporary, descriptor
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, *, wait: bool = True) -> bool:
-    """Lock a file or folder until it is closed; False where a process has it, or may have it."""
-    try:
-        _fcntl.flock(descriptor, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    except (OSError, AttributeError):  # nothing can be locked there, or on Windows
-        return time.time() - os.fstat(descriptor).st_mtime > _DAY
-    return True
+    removed = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match = _TEMPORARY.fullmatch(path.name)
+        if not match or name not in ("", match["name"]) or path.is_symlink():
+            continue
+        with suppress(OSError):  # gone, or another user's
+            if time.time() - path.stat().st_mtime >= older_than:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+                removed.append(path)
+    return removed

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
+    "core.quotePath": "false",
     "submodule.recurse": "false",
     "diff.submodule": "short",
     "diff.ignoreSubmodules": "dirty",
@@ -105,18 +106,16 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(common / "objects"),
         }
         with repository.git.custom_environment(**environment):
-            left_out = _announce_untracked(repository, root)
-            left_out += _large_changes(repository, root, largest)
+            all_there = _announce_untracked(repository, root)
             base = "HEAD" if head_of(repository) else repository.git.hash_object("-t", "tree", os.devnull)
-            kept_out = [f":(top,exclude,literal){name}" for name in left_out]
             content = repository.git.diff(
-                base, *_FORMAT, "--", ":/", *kept_out, stdout_as_string=False, strip_newline_in_stdout=False
+                base, *_FORMAT, "--", ":/", stdout_as_string=False, strip_newline_in_stdout=False
             )
     text = bytes(content).decode("utf-8", "surrogateescape")
     redacted = redact(text, code=True)
     if len(redacted) > largest:
         return "", False
-    return redacted, not left_out and redacted == text
+    return redacted, all_there and redacted == text
 
 
 def head_of(repository: git.Repo) -> str | None:
@@ -129,18 +128,21 @@ def head_of(repository: git.Repo) -> str | None:
         return None
 
 
-def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
-    """Add the untracked source files with intent; return those that are too large, or hold credentials."""
+def _announce_untracked(repository: git.Repo, root: Path) -> bool:
+    """Add the untracked source files with intent; False where some are too large, or hold credentials."""
     listed = repository.git.ls_files("--others", "--exclude-standard", "--full-name", "-z", ":/").split("\0")
     skipped: dict[Path, bool] = {}
-    sources: list[str] = []
-    left_out: list[str] = []
-    for name in listed:
-        path = root / name
-        if not name.endswith(_SOURCES) or _generated(path.parent, root, skipped):
-            continue
-        kept = _size(path) <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
-        (sources if kept else left_out).append(name)
+    found = [
+        root / name
+        for name in listed
+        if name.endswith(_SOURCES) and not _generated((root / name).parent, root, skipped)
+    ]
+    kept = [
+        path
+        for path in found
+        if path.lstat().st_size <= _LARGEST_UNTRACKED and not _CREDENTIALS.fullmatch(path.name)
+    ]
+    sources = [path.relative_to(root).as_posix() for path in kept]
     if sources:
         listing = "\0".join(f":(top,literal){name}" for name in sources).encode("utf-8", "surrogateescape")
         with tempfile.TemporaryFile() as file:
@@ -149,7 +151,7 @@ def _announce_untracked(repository: git.Repo, root: Path) -> list[str]:
             repository.git.add(
                 "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", istream=file
             )
-    return left_out
+    return kept == found
 
 
 def _generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
@@ -158,22 +160,6 @@ def _generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
         here = folder != root and ((folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file())
         seen[folder] = here or (folder != root and _generated(folder.parent, root, seen))
     return seen[folder]
-
-
-def _large_changes(repository: git.Repo, root: Path, largest: int) -> list[str]:
-    if head_of(repository) is None:
-        return []
-    changed = repository.git.diff(
-        "HEAD", "--name-only", "--no-renames", "--no-relative", "--ignore-submodules=dirty", "-z"
-    ).split("\0")
-    return [name for name in changed if name and _size(root / name) > largest]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:  # deleted
-        return 0
 
 
 def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:

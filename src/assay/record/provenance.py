@@ -14,7 +14,6 @@ import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from assay.errors import ConfigError
 from assay.record.code_patch import code_patch, head_of
@@ -30,19 +29,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NUMERIC_SWITCHES = (
-    *("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES"),
-    *("HIP_VISIBLE_DEVICES", "NCCL_ALGO", "NCCL_PROTO", "NPY_DISABLE_CPU_FEATURES", "NUMEXPR_NUM_THREADS"),
-    *("NVIDIA_TF32_OVERRIDE", "PYTHONHASHSEED", "VECLIB_MAXIMUM_THREADS"),
+_CHANGE_NUMBERS = (
+    *("ATEN_CPU_CAPABILITY", "CUBLAS_", "CUDA_VISIBLE_DEVICES", "CUDNN_", "DNNL_", "GLIBC_TUNABLES"),
+    *("HIP_VISIBLE_DEVICES", "KMP_", "MKL_", "NCCL_", "NPY_DISABLE_CPU_FEATURES", "NUMEXPR_NUM_THREADS"),
+    *("NVIDIA_TF32_OVERRIDE", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTHONHASHSEED", "PYTORCH_"),
+    *("TORCHINDUCTOR_", "TORCH_", "VECLIB_MAXIMUM_THREADS"),
 )
-_NUMERIC_FAMILIES = (
-    *("CUBLAS_", "CUDNN_", "DNNL_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTORCH_"),
-    *("TORCHINDUCTOR_", "TORCH_"),
-)
-_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock", "conda-lock.yml", "requirements.txt")
+"""How the names of environment variables begin that change numbers."""
 _SHOWN = 8
-_CPUINFO, _CGROUP = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup")
-_NUMERIC_FLAGS = ("amx", "asimd", "avx", "bf16", "f16c", "fma", "fphp", "i8mm", "sse4", "sve")
+_CPUINFO, _QUOTA = Path("/proc/cpuinfo"), Path("/sys/fs/cgroup/cpu.max")
 
 
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
@@ -55,7 +50,11 @@ def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
         with git.Repo(folder, search_parent_directories=True) as repository:
             if repository.bare:
                 return None, ""
-            patch, complete = _patch(repository)
+            try:
+                patch, complete = code_patch(repository)
+            except (git.GitError, OSError) as error:
+                log.warning("the changes in %s could not be read: %s", repository.working_dir, error)
+                patch, complete = "", False
             return {
                 "commit": head_of(repository),
                 "branch": None if repository.head.is_detached else repository.active_branch.name,
@@ -95,57 +94,14 @@ def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -
 
 
 def changed_files(patch: str) -> list[str]:
-    r"""Names of the files that a patch of ours touches."""
-    both = re.findall(r"^diff --git (.+)$", patch, re.MULTILINE)
-    # The two names are one: renames are not looked for.
-    return [_unquoted(name[: len(name) // 2]).removeprefix("a/") for name in both]
-
-
-def _unquoted(name: str) -> str:
-    """A name as git writes it in a patch: one with other than plain letters in quotes, by its bytes."""
-    if not name.startswith('"'):
-        return name
-    octal = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), name.strip('"'))
-    return octal.encode("latin-1", "replace").decode("utf-8", "replace")
-
-
-def lock_sha256(folder: Path) -> str:
-    """SHA-256 of what pins the packages: the nearest `uv.lock` or its like, up to the repository's root."""
-    for place in (folder.resolve(), *folder.resolve().parents):
-        for name in _LOCKS:
-            if (place / name).is_file():
-                return hashlib.sha256((place / name).read_bytes()).hexdigest()
-        if (place / ".git").exists():
-            break
-    return ""
-
-
-def _patch(repository: git.Repo) -> tuple[str, bool]:
-    import git
-
-    try:
-        return code_patch(repository)
-    except (git.GitError, OSError) as error:
-        log.warning("the changes in %s could not be read: %s", repository.working_dir, error)
-        return "", False
+    """Names of the files that a patch of ours touches."""
+    return re.findall(r'^diff --git "?a/(.+?)"? "?b/', patch, re.MULTILINE)
 
 
 def _remote(repository: git.Repo) -> str | None:
-    """Address of the remote `origin`, else of any."""
+    """Address of the remote `origin`, else of any, without credentials and query."""
     remotes = sorted(repository.remotes, key=lambda remote: remote.name != "origin")
-    return without_credentials(next(iter(remotes[0].urls))) if remotes else None
-
-
-def without_credentials(address: str) -> str:
-    """A remote's address without user name (which is not a secret for SSH), password, query, fragment."""
-    scheme, separator, _ = address.partition("://")
-    if not separator:
-        before, at, after = address.rpartition("@")
-        return redact(after if at and ":" in before else address)
-    parts = urlsplit(re.sub(r"[?#].*", "", address))
-    host = parts.netloc.rpartition("@")[2]
-    user = f"{parts.username}@" if parts.username and scheme.endswith("ssh") else ""
-    return redact(f"{scheme}://{user}{host}{parts.path}", code=True)
+    return redact(re.sub(r"[?#].*", "", next(iter(remotes[0].urls)))) if remotes else None
 
 
 @functools.cache
@@ -161,26 +117,19 @@ def packages() -> dict[str, str]:
 @functools.cache
 def cpu_model() -> str:
     """The processor's name, as the system tells it."""
-    info = _cpuinfo()
-    numbers = (info[key] for key in ("CPU implementer", "CPU part") if key in info)  # of an ARM core
-    return info.get("model name") or " ".join((platform.processor() or platform.machine(), *numbers))
-
-
-@functools.cache
-def _cpuinfo() -> dict[str, str]:
-    first = _CPUINFO.read_text(encoding="utf-8").split("\n\n")[0] if _CPUINFO.is_file() else ""
-    lines = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in lines}
+    text = _CPUINFO.read_text(encoding="utf-8") if _CPUINFO.is_file() else ""
+    # An ARM core has numbers in place of a name.
+    named = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    numbers = re.findall(r"^CPU (?:implementer|part)\s*: (.+)$", text, re.MULTILINE)[:2]
+    return named[1] if named else " ".join((platform.processor() or platform.machine(), *numbers))
 
 
 def usable_cores() -> int:
     """Cores that this process may use: its affinity, and the quota of its control group."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # version 2, version 1
-        with contextlib.suppress(OSError, ValueError):  # the other version; `max`, which is not a quota
-            quota, period = " ".join((_CGROUP / name).read_text() for name in files).split()
-            if int(quota) > 0:
-                return min(cores, math.ceil(int(quota) / int(period)))
+    with contextlib.suppress(OSError, ValueError):  # there is none; `max`, which is no number
+        quota, period = map(int, _QUOTA.read_text(encoding="ascii").split())
+        cores = min(cores, math.ceil(quota / period))
     return cores
 
 
@@ -188,36 +137,23 @@ def machine(gpus: list[str], threads: int) -> dict[str, Any]:
     """What the run ran on."""
     import psutil
 
-    info = _cpuinfo()
-    flags = (info.get("flags") or info.get("Features", "")).split()
     return {
         "hostname": socket.gethostname(),
         "platform": platform.platform(),
         "python": platform.python_version(),
         "cpu": cpu_model(),
-        "cpu_flags": sorted(flag for flag in flags if flag.startswith(_NUMERIC_FLAGS)),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "threads": threads,
         "gpus": gpus,
-        "gpu_driver": _nvidia_driver(),
         "environment": numeric_environment(),
     }
 
 
 def numeric_environment() -> dict[str, str]:
     """The environment variables that change numbers; a fixed list, and nothing else of the environment."""
-    names = sorted(
-        name for name in os.environ if name in _NUMERIC_SWITCHES or name.startswith(_NUMERIC_FAMILIES)
-    )
-    return {name: redact(os.environ[name]) for name in names if not is_secret(name)}
-
-
-def _nvidia_driver() -> str | None:
-    path = Path("/proc/driver/nvidia/version")
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
-    return match[1] if match else None
+    names = sorted(name for name in os.environ if name.startswith(_CHANGE_NUMBERS) and not is_secret(name))
+    return {name: redact(os.environ[name]) for name in names}
 
 
 _NUMERIC_PACKAGES = (
@@ -225,7 +161,7 @@ _NUMERIC_PACKAGES = (
     *("pillow", "scipy"),
 )
 _MOST_PACKAGES = 6
-_FIELDS = ("git", "patch_sha256", "lock_sha256", "packages", "machine")
+_FIELDS = ("git", "patch_sha256", "packages", "machine")
 
 
 def segment_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
@@ -234,7 +170,6 @@ def segment_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
     return {
         "git": git,
         "patch_sha256": hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest() if patch else "",
-        "lock_sha256": lock_sha256(Path.cwd()),
         "packages": packages(),
         "machine": machine(gpus, threads),
     }, patch
@@ -285,40 +220,28 @@ def _code(segment: Mapping[str, Any]) -> str:
 
 def machine_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between machines and packages, the most likely cause of other numbers first."""
-    changes = []
     before, after = then["machine"], now["machine"]
-    for key, name in (("gpus", "device"), ("gpu_driver", "device driver")):
-        if before.get(key) != after.get(key):
-            changes.append(f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now")
-    changed = package_changes(then["packages"], now["packages"])
-    if changed:
+    names = {"gpus": "device", "cpu": "CPU", "threads": "threads", "python": "python", "platform": "platform"}
+    changes = [
+        f"{name}: {before.get(key) or 'none'} then, {after.get(key) or 'none'} now"
+        for key, name in names.items()
+        if before.get(key) != after.get(key)
+    ]
+    if changed := package_changes(then["packages"], now["packages"]):
         changes.append(f"packages: {', '.join(changed)}")
-    for key, name in (("cpu", "CPU"), ("threads", "threads"), ("python", "python"), ("platform", "platform")):
-        if before.get(key) != after.get(key):
-            changes.append(f"{name}: {before.get(key)} then, {after.get(key)} now")
-    flags = set(before.get("cpu_flags", [])) ^ set(after.get("cpu_flags", []))
-    if flags:
-        changes.append(f"CPU flags: {' '.join(sorted(flags))}")
-    switches = _switches(before.get("environment", {}), after.get("environment", {}))
-    if switches:
-        changes.append(f"environment: {', '.join(switches)}")
-    return changes
+    old, new = before.get("environment", {}), after.get("environment", {})
+    # The number of threads is compared as such.
+    switches = [
+        f"{name}={old.get(name, '')} then, {new.get(name, '')} now"
+        for name in sorted((old.keys() | new.keys()) - {"OMP_NUM_THREADS"})
+        if old.get(name) != new.get(name)
+    ]
+    return [*changes, f"environment: {', '.join(switches)}"] if switches else changes
 
 
 def package_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Packages of another version, those that compute first."""
-    ranks = {name: rank for rank, name in enumerate(_NUMERIC_PACKAGES)}
     changed = (name for name in then if then[name] != now.get(name))
-    names = sorted(changed, key=lambda name: (ranks.get(name, len(ranks)), name))
+    names = sorted(changed, key=lambda name: (name not in _NUMERIC_PACKAGES, name))
     shown = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in names[:_MOST_PACKAGES]]
     return [*shown, f"{len(names) - _MOST_PACKAGES} more"] if len(names) > _MOST_PACKAGES else shown
-
-
-def _switches(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    # The number of threads is compared as such.
-    names = sorted((then.keys() | now.keys()) - {"OMP_NUM_THREADS"})
-    return [
-        f"{name}={then.get(name, '')} then, {now.get(name, '')} now"
-        for name in names
-        if then.get(name) != now.get(name)
-    ]

@@ -104,8 +104,9 @@ class RunDirectory:
         write_text(self.path / name, seal_yaml(text) if name == self.config.name else text)
 
     def remove_unfinished(self) -> list[Path]:
-        """Remove the temporary files of processes that were killed while they wrote."""
-        return [*remove_unfinished(self.path), *remove_unfinished(self.checkpoints)]
+        """Remove the temporary files of processes that were killed; asked by the only one that writes."""
+        folders = (self.path, self.checkpoints)
+        return [path for folder in folders for path in remove_unfinished(folder, older_than=0)]
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -167,8 +168,10 @@ def _folders(folder: str) -> list[str]:
         return []
 
 
-_REMOVABLE_FOLDERS = ("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb")
-_REMOVABLE_FILES = (*OWN_FILES, ".lock", "report.html", ".assay_figures")
+_REMOVABLE = (
+    *("checkpoints", "evaluations", "export", "figures", "tensorboard", "wandb"),
+    *(*OWN_FILES, ".lock", "report.html", ".assay_figures"),
+)
 _OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
 """These and temporary files are what a run, and the verbs that take one, write into its directory."""
 
@@ -186,7 +189,7 @@ def removable(path: Path) -> Path:
         raise AssayError(
             f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
         )
-    record = _record(path)
+    record = RunRecord.load(path)
     if foreign := sorted(one.name for one in path.iterdir() if not _is_own(one.name)):
         raise AssayError(
             f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
@@ -194,9 +197,8 @@ def removable(path: Path) -> Path:
         )
     if is_written(path):
         raise refusal(path)
-    here = socket.gethostname()
-    host = record.machine.get("hostname", here) if record is not None else here
-    if record is not None and record.status == "running" and host != here:
+    host = record.machine.get("hostname")
+    if record.status == "running" and host not in (None, socket.gethostname()):
         raise AssayError(
             f"{path} may still be running on {host}, which cannot be seen from here",
             hint=f"remove it on {host}",
@@ -217,24 +219,4 @@ def remove_run(path: Path) -> None:
 
 
 def _is_own(name: str) -> bool:
-    return (
-        name in _REMOVABLE_FOLDERS
-        or name in _REMOVABLE_FILES
-        or is_temporary(name)
-        or _OTHERS.fullmatch(name) is not None
-    )
-
-
-def _record(path: Path) -> RunRecord | None:
-    """The record of a run; None where it is damaged, and the config says that there was a run."""
-    try:
-        return RunRecord.load(path)
-    except AssayError as error:
-        try:
-            if yaml_is_whole(read_whole(path / "config.yaml")):
-                return None
-        except OSError:
-            pass
-        said = f"{path} is not a run directory: "
-        why = error.message.removeprefix(said)
-        raise AssayError(f"{said}{why}", hint="assay ls lists runs") from error
+    return name in _REMOVABLE or is_temporary(name) or _OTHERS.fullmatch(name) is not None

@@ -43,7 +43,6 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     seconds: float = 0.0
     git: dict[str, Any] | None = None
     patch_sha256: str = ""
-    lock_sha256: str = ""
     packages: dict[str, str] = {}
     machine: dict[str, Any] = {}
     data_sha256: str = ""
@@ -118,7 +117,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
         if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
             plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
-        for name in ("sha256", "set_by"):  # the latter as earlier versions wrote it
+        for name in ("sha256", "set_by", "lock_sha256"):  # the latter two as earlier versions wrote them
             plain.pop(name, None)
         try:
             record = msgspec.convert(plain, cls)
