@@ -231,9 +231,9 @@ def test_what_is_not_committed_is_named(root: Path, tmp_path: Path) -> None:
     write(root, {"photo.jpg": b"\xff"})
     check_clean(root)
     (root / "gone.py").unlink()
-    write(root, dict.fromkeys(("b c.py", "a b/a.py", "ü.py"), b"1\n"))
-    assert changed_files(git_state(root)[1]) == ["a b/a.py", "b c.py", "gone.py", "ü.py"]
-    with pytest.raises(ConfigError, match=r"enforce_clean_git: these are not committed: a b/a\.py, b c\.py"):
+    write(root, dict.fromkeys(("b c.py", "a d/a.py", "ü.py"), b"1\n"))
+    assert changed_files(git_state(root)[1]) == ["a d/a.py", "b c.py", "gone.py", "ü.py"]
+    with pytest.raises(ConfigError, match=r"enforce_clean_git: these are not committed: a d/a\.py, b c\.py"):
         check_clean(root)
     write(root, {f"n{number}.py": b"" for number in range(9)})
     with pytest.raises(ConfigError, match=r" and 5 more"):
