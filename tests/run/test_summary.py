@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.files.checksum import seal_yaml
+from assay.record.run_record import RunRecord
 from assay.run.result import RunResult, predicting, say_run
 from assay.terminal import Console
 
@@ -18,6 +19,7 @@ def beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outputs/x/run/checkpoints").mkdir(parents=True)
     (tmp_path / "outputs/x/run/checkpoints/best.ckpt").touch()
     (tmp_path / "outputs/x/run/config.yaml").write_text(seal_yaml("seed: 3\n"))
+    RunRecord("run", "x", "finished", "", 3, "", "").save(tmp_path / "outputs/x/run")
 
 
 def said(result: RunResult, width: int = 100) -> list[str]:
@@ -51,30 +53,13 @@ def test_a_finished_run() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ("model: {_target_: torch.nn.Flatten}", ["assay predict outputs/x/run INPUT"]),
-        (
-            "model: {_target_: theirs.net.Net}\ndata: {_target_: assay.data.data_module.DataModule,"
-            " task: more.tasks.Own}\ntrusted_packages: [theirs, more]",
-            [
-                "put trusted_packages: [more, theirs] into conf/project.yaml, if you trust that code; then",
-                "assay predict outputs/x/run INPUT",
-            ],
-        ),
-        ("model: {_target_: os.system}", []),
-        ("model: {_target_: 7}", []),
-    ],
-)
-def test_predicting_is_offered_where_it_works(config: str, expected: list[str], tmp_path: Path) -> None:
+def test_predicting_is_offered_where_it_works() -> None:
     run_dir = Path("outputs/x/run")
-    (run_dir / "config.yaml").write_text(seal_yaml(f"{config}\n"))
-    assert predicting(run_dir) == expected
-    if len(expected) > 1:
-        (tmp_path / "conf").mkdir()
-        (tmp_path / "conf/project.yaml").write_text(f"{expected[0].split(' into')[0][4:]}\n")
-        assert predicting(run_dir) == expected[1:]
+    assert predicting(run_dir) == ["assay predict outputs/x/run INPUT"]
+    (run_dir / "encoder.json").touch()
+    assert predicting(run_dir) == ["assay predict outputs/x/run NEW_ROWS.csv"]
+    (run_dir / "config.yaml").write_text(seal_yaml("spec: {task: language_modelling}\n"))
+    assert predicting(run_dir) == ["assay predict outputs/x/run --prompt TEXT"]
     (run_dir / "checkpoints/best.ckpt").unlink()
     assert predicting(run_dir) == []
 

@@ -145,7 +145,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
     L.seed_everything(config.seed, workers=True, verbose=False)  # a callback may draw, too
     keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
     callbacks = [build(config, key, **mode_argument(config, key)) for key in keys]
-    _check_told_apart(keys, callbacks)
+    check_told_apart(keys, callbacks)
     kinds = [type(callback).__name__ for callback in callbacks]
     stop = StopOnSignal(f"{config.run_dir}/checkpoints/last.ckpt")
     trainer: L.Trainer = build(
@@ -179,7 +179,7 @@ def build_loggers(config: DictConfig) -> list[Logger]:
     return made
 
 
-def _check_told_apart(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
+def check_told_apart(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
     """A checkpoint holds the state of callbacks by a key that some of their settings make up."""
     known: dict[str, str] = {}
     for key, callback in zip(keys, callbacks, strict=True):

@@ -23,7 +23,7 @@ from assay.build.trainer import check_device, quiet
 from assay.build.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
-from assay.config.unread_keys import OF_MODULE, OUR_DATA, OUR_MODULE
+from assay.config.unread_keys import OUR_DATA
 from assay.data.data_module import DataModule
 from assay.data.shown_samples import sample_names
 from assay.data.source_info import info_of
@@ -123,7 +123,6 @@ def _check_tested(config: DictConfig, given: dict[str, Any]) -> None:
 
 log = logging.getLogger("assay")
 FOLDER: Final = "evaluations"
-_NEEDED: Final = ("data", "trainer", "seed", "module", "loss", "metrics")
 _NOT_NEEDED: Final = ("augment", "scheduler", "param_groups", "callbacks", "logger")
 
 
@@ -199,10 +198,6 @@ def evaluate(
     if split not in ("", "train", "val", "test"):
         raise ConfigError(f"{split}: train, val or test was expected", key="--split", hint="--split test")
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
-    ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    needed = (key for key in _NEEDED if ours or key not in OF_MODULE)
-    if lacking := next((key for key in needed if key not in config), ""):
-        raise AssayError(f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking}")
     path = checkpoint_path(run_dir, checkpoint)
     trained = _trained(config, run_dir)
     ended = unfinished(run_dir, path)
@@ -307,14 +302,10 @@ def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
         for one in fields(Spec)
         if one.name in spec
     }
-    try:
-        described = Spec(**values)
-    except (TypeError, ValueError) as error:
-        if not spec:
-            return None
-        raise AssayError(f"{run_dir / 'config.yaml'}: spec is not what a run writes: {error}") from error
+    if not values:
+        return None
     must_be = info_of(str(OmegaConf.select(config, "data.source._target_"))).has_encoder
-    return Trained(described, read_encoder(run_dir, must_be=must_be))
+    return Trained(Spec(**values), read_encoder(run_dir, must_be=must_be))
 
 
 def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:
@@ -352,9 +343,8 @@ def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list
 def _kept(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
     """Write the predictions, then the entry that names them."""
     stem, number = found.at.partition("+")[0].replace(":", "-"), 1
-    while (found.run_dir / FOLDER / (name := f"{stem}-{number}" if number > 1 else stem)).exists():
+    while (path := found.run_dir / FOLDER / f"{stem}-{number}" / predictions_file.FILE).parent.exists():
         number += 1
-    path = found.run_dir / FOLDER / name / predictions_file.FILE
     try:
         if predictions is not None:
             predictions_file.write(path, predictions)

@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 import traceback
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,11 +47,11 @@ from assay.run.baseline import add_baseline
 from assay.run.continuation import configure_resume, logger_ids, restore_micro_batch, verify_data_hash
 from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
-from assay.run.result import OWN_LOOPS, say_start
+from assay.run.result import say_start
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import lightning as L
@@ -142,17 +142,11 @@ def execute(
             record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
                 _best_effort(_note_checkpoints, assembly, record, run_dir)
-            if record.status == "interrupted" and record.checkpoints and _has_own_loops(assembly.trainer):
-                record.reason += f"; {OWN_LOOPS}"
             _note_lost_rows(assembly.trainer, record)
             _best_effort(end_wandb, record)
             log.info("%s after %.1f s %s", record.status, seconds, record.reason)
             record.files = _best_effort(files_of, run_dir) or {}
             _save(record, run_dir)
-
-
-def _has_own_loops(trainer: L.Trainer) -> bool:
-    return not isinstance(trainer.fit_loop, FitLoop)
 
 
 def _note_lost_rows(trainer: L.Trainer, record: RunRecord) -> None:
@@ -206,8 +200,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         record.save(run_dir)  # now, for a run that is killed says nothing later
     checkpoint = configure_resume(assembly, record, run_dir)
     restore_micro_batch(trainer, record, run_dir)
-    with _picking_up(trainer, checkpoint):
-        trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint, weights_only=True)
     if trainer.state.status == "interrupted":
         raise KeyboardInterrupt
     record.metrics.update(_scalars(trainer.callback_metrics))
@@ -259,20 +252,6 @@ def stop_on_signals(assembly: Assembly) -> AbstractContextManager[None]:
     callbacks: list[Any] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     stops = (callback for callback in callbacks if isinstance(callback, StopOnSignal))
     return next((stop.watching() for stop in stops), nullcontext())
-
-
-@contextmanager
-def _picking_up(trainer: L.Trainer, checkpoint: Path | None) -> Iterator[None]:
-    """One message for whatever a checkpoint that somebody has changed may bring about."""
-    try:
-        yield
-    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, AssertionError) as error:
-        if checkpoint is None or getattr(trainer.fit_loop, "has_begun", True):
-            raise
-        raise AssayError(
-            f"{checkpoint} is not as this run would have written it: {reason_of(error)}",
-            hint="restore it from a copy, or remove it to go on from another one",
-        ) from error
 
 
 def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
@@ -328,7 +307,7 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 def _notes(assembly: Assembly) -> list[str]:
     data, spec = assembly.datamodule, assembly.config.get("spec")
     notes = notes_on(assembly.config) + notes_on_hyper_parameters(assembly.module, data)
-    if _has_own_loops(assembly.trainer):
+    if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__
         notes.append(
             f"{kind} has loops of its own: a run that is stopped after its first checkpoint cannot be resumed"

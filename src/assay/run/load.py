@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 
 from assay.build.model import build_trained
@@ -20,7 +19,7 @@ from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.text_encoder import TextEncoder
 from assay.data.transforms import Transforms
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import read_codec, read_encoder
 from assay.run.predict.predictor import Predictor
@@ -32,7 +31,6 @@ from assay.task.task_of import kind_of_own_outputs, task_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.task.prediction.predictions import Kind
 
 log = logging.getLogger(__name__)
 
@@ -126,17 +124,9 @@ def read_predictor(
     predictor = _with_data(read, run_dir, loss).eval().to(read.device)
     predictor.notes = unfinished(run_dir, read.path)
     if checkpoint == "best":
-        predictor.threshold = _threshold(run_dir)
+        with suppress(AssayError):  # a run that was killed early has no record
+            predictor.threshold = float(RunRecord.load(run_dir).threshold.get("value", 0.5))
     return predictor
-
-
-def _threshold(run_dir: Path) -> float:
-    """Of two classes, as the run has chosen it for its best weights."""
-    with suppress(AssayError):  # a run that was killed early has no record
-        value = RunRecord.load(run_dir).threshold.get("value")
-        if isinstance(value, float) and 0 <= value <= 1:
-            return value
-    return 0.5
 
 
 class _Read(NamedTuple):
@@ -163,7 +153,11 @@ def _read(
     dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
     own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     with said_of(run_dir / "config.yaml"), must_fit(path, "model", run_dir):
-        model = _own_module(config, saved) if own else build_trained(config, _part_of(saved, "model"))
+        if own:
+            model: nn.Module = build(config, "module")
+            model.load_state_dict(saved)
+        else:
+            model = build_trained(config, _part_of(saved, "model"))
     return _Read(config, path, saved, model.to(device, dtype), own, device, dtype)
 
 
@@ -184,74 +178,48 @@ def must_fit(path: Path, part: str, run_dir: Path) -> Iterator[None]:
         ) from error
 
 
-def _own_module(config: DictConfig, state: dict[str, torch.Tensor]) -> nn.Module:
-    built = build(config, "module")
-    if not isinstance(built, torch.nn.Module):
-        raise ConfigError("a torch.nn.Module was expected", key="module")
-    built.load_state_dict(state)
-    return built
-
-
 def checkpoint_path(run_dir: Path, role: str) -> Path:
     """The file that a run kept as its best or last checkpoint; the last where there never was a best one."""
     if role not in ("best", "last"):
         raise AssayError(f"checkpoint={role!r}: 'best' or 'last' was expected")
-    try:
+    kept: dict[str, str] = {}
+    with suppress(AssayError):  # of a run that was killed early
         kept = RunRecord.load(run_dir).checkpoints
-    except AssayError as error:  # of a run that was killed early, or whose record is lost
-        log.warning("%s: which checkpoints the run kept, and how it ended, is not known", error.message)
-        kept = {}
-    folder = run_dir / "checkpoints"
-    for name in (Path(kept.get(role, "")).name, f"{role}.ckpt"):  # a record may be anybody's
-        if name and (folder / name).is_file():
-            return folder / name
+    folder, name = run_dir / "checkpoints", Path(kept.get(role, f"{role}.ckpt")).name  # of anybody's record
+    if role == "best" and "best" not in kept and not (folder / name).is_file():
+        name = "last.ckpt"
+    if (folder / name).is_file():
+        return folder / name
     if role in kept:
         other = "last" if role == "best" else "best"
         raise AssayError(
-            f"{folder / kept[role]} is not there, and the run kept it as its {role} checkpoint",
+            f"{folder / name} is not there, and the run kept it as its {role} checkpoint",
             hint=f"restore it from a copy, or take other weights: checkpoint={other!r}",
         )
-    if role == "best" and (folder / "last.ckpt").is_file():
-        return folder / "last.ckpt"
     raise AssayError(
-        f"{run_dir} holds no {'' if role == 'best' else 'last '}checkpoint",
-        hint="callbacks.checkpoint and callbacks.last_checkpoint save one",
+        f"{run_dir} holds no checkpoint", hint="callbacks.checkpoint and callbacks.last_checkpoint save one"
     )
 
 
 def _with_data(read: _Read, run_dir: Path, loss: nn.Module | None) -> Predictor:
     """The model between what the run's data does to raw input and what its outputs stand for."""
-    config, model, own = read.config, read.model, read.is_own
-    if lacking := [key for key in ("data", "loss") if config.get(key) is None and (key == "data" or not own)]:
-        raise AssayError(
-            f"{run_dir / 'config.yaml'} is not what a run writes: it has no {lacking[0]}",
-            hint="assay.load(run, raw_input=False) gives the model alone",
-        )
-    try:
-        spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
-        if not spec:
-            return Predictor(model)
-        kind: Kind | None = None
-        if not own:
-            kind = task_of(spec["task"]).output_kind(loss)
-        else:
-            spec = {**spec, "target_mean": [], "target_std": []}  # it was given the targets as they are
-            kind = kind_of_own_outputs(model)
-        preprocess, names = _preprocess(config, run_dir, spec, read.dtype)
-        return Predictor(
-            model,
-            preprocess,
-            kind=kind,
-            loss=loss,
-            names=names,
-            codec=read_codec(run_dir) if task_of(spec["task"]).generates else None,
-            batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OmegaConfBaseException) as error:
-        raise AssayError(
-            f"{run_dir / 'config.yaml'} does not say how the run's data was prepared: {error}",
-            hint="assay.load(run, raw_input=False) gives the model alone",
-        ) from error
+    config, model = read.config, read.model
+    spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
+    if not spec:
+        return Predictor(model)
+    if read.is_own:
+        spec |= {"target_mean": [], "target_std": []}  # it was given the targets as they are
+    task = task_of(spec["task"])
+    preprocess, names = _preprocess(config, run_dir, spec, read.dtype)
+    return Predictor(
+        model,
+        preprocess,
+        kind=kind_of_own_outputs(model) if read.is_own else task.output_kind(loss),
+        loss=loss,
+        names=names,
+        codec=read_codec(run_dir) if task.generates else None,
+        batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
+    )
 
 
 def _preprocess(
@@ -285,11 +253,9 @@ def _preprocess(
 def weights_of(path: Path) -> dict[str, torch.Tensor]:
     """Names and tensors of a checkpoint."""
     # An ordered mapping may bring attributes of its own, such as another `items`.
-    loaded = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu"))
-    state = dict.get(loaded, "state_dict")
+    state = dict.get(CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")), "state_dict")
     weights = dict(dict.items(state)) if isinstance(state, dict) else {}
-    named = all(isinstance(name, str) and isinstance(one, torch.Tensor) for name, one in weights.items())
-    if not weights or not named:
+    if not weights or not all(isinstance(one, torch.Tensor) for one in weights.values()):
         raise AssayError(f"{path} is not a checkpoint: it has no state_dict of names and tensors")
     return weights
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import shlex
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
-from omegaconf import OmegaConf
 from rich.markup import escape
 
 from assay.analysis.objective import baseline_in_words, format_score
@@ -17,10 +15,8 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.outcome import exit_code
-from assay.run.saved_config import judged_config
-from assay.targets.objects import TARGET, given
-from assay.targets.own_task import check_tasks, strangers
-from assay.targets.trust import KEY
+from assay.record.run_record import RunRecord
+from assay.targets.objects import given
 from assay.task.task_of import known_task, task_of
 from assay.terminal import Console
 
@@ -29,15 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import lightning as L
-    from omegaconf import DictConfig
 
     from assay.build.assembly import Assembly
     from assay.record.outcome import Cause, Status
-    from assay.record.run_record import RunRecord
     from assay.run.predict.predictor import Predictor
-
-
-OWN_LOOPS: Final = "its trainer has loops of its own: it cannot be resumed"
 
 
 @final
@@ -101,11 +92,6 @@ class RunResult:
 
         with given(self._objects):
             return load(self.run_dir, trusted_packages=self._trusted)
-
-    @property
-    def can_be_resumed(self) -> bool:
-        """Whether it was interrupted, and `assay resume` goes on with it."""
-        return self.status == "interrupted" and OWN_LOOPS not in self.reason
 
     @property
     def exit_code(self) -> int:
@@ -194,7 +180,7 @@ def _threshold_in_words(threshold: Mapping[str, Any]) -> str:
 def _next_commands(result: RunResult) -> list[str]:
     place = shlex.quote(str(result.run_dir))
     if result.status != "finished":
-        return [f"assay resume {place}"] if result.can_be_resumed else []
+        return [f"assay resume {place}"] if result.status == "interrupted" else []
     return [
         f"assay report {place}",
         *predicting(result.run_dir),
@@ -208,41 +194,18 @@ def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def predicting(run_dir: Path) -> list[str]:
-    """What to type to predict with a run, and what has to be done before where that would be refused."""
+    """What to type to predict with a run; nothing where it kept no weights, or got objects in Python."""
     kept = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
-    if not any(path.is_file() for path in kept):
-        return []
     try:
-        written = load_mapping(run_dir / "config.yaml")
-        written.pop(KEY, None)
-        needed = strangers(written)
-        check_tasks(config := judged_config(run_dir, needed))
+        record, spec = RunRecord.load(run_dir), load_mapping(run_dir / "config.yaml").get("spec")
     except AssayError:
         return []
-    if any(OmegaConf.select(config, f"{node}._target_") == TARGET for node in ("model", "module")):
-        return []  # an object given in Python
-    command = f"assay predict {shlex.quote(str(run_dir))} {new_data(run_dir, config)}"
-    trust = f"put {KEY}: [{', '.join(needed)}] into conf/project.yaml, if you trust that code; then"
-    return [trust, command] if needed else [command]
-
-
-def new_data(run_dir: Path, config: DictConfig) -> str:
-    """What stands for new data in a command: rows, pictures, an array of that shape, or whatever there is."""
-    spec: Any = {}
-    with suppress(AttributeError):
-        spec = config.get("spec") or {}
-        task = known_task(str(spec.get("task")))
-        if task is not None and task.generates:
-            return "--prompt TEXT"
-    if (run_dir / "encoder.json").is_file():
-        return "NEW_ROWS.csv"
-    try:
-        shape, is_bytes = tuple(map(int, spec["input_shape"])), spec["input_dtype"] == "uint8"
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return "INPUT"
-    if is_bytes and len(shape) == 3:
-        return "PICTURES"
-    return f"ARRAY_{'x'.join(['N', *map(str, shape)])}.npy"
+    if record.objects or not any(path.is_file() for path in kept):
+        return []
+    task = known_task(str((spec or {}).get("task")))
+    samples = "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
+    samples = "--prompt TEXT" if task is not None and task.generates else samples
+    return [f"assay predict {shlex.quote(str(run_dir))} {samples}"]
 
 
 def scores_of(metrics: Mapping[str, float], stage: str) -> str:

@@ -86,8 +86,8 @@ def unfinished(run_dir: Path, checkpoint: Path) -> list[str]:
     """One sentence on how the run ended and which weights these are; none where it has finished."""
     try:
         record = RunRecord.load(run_dir)
-    except AssayError:  # of a run that was killed early: `checkpoint_path` has told it
-        return []
+    except AssayError as error:  # of a run that was killed early
+        return [f"{error.message}: how the run ended is not known"]
     if record.status == "finished":
         return []
     ended = _ENDED.get(record.status, "has not ended" if is_written(run_dir) else "was killed")

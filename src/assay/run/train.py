@@ -15,7 +15,6 @@ import lightning as L
 import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
@@ -23,7 +22,7 @@ from torch.utils.data import Dataset, TensorDataset
 from assay.build.assembly import assemble
 from assay.build.compatibility import check_declared
 from assay.build.node import build
-from assay.build.trainer import gpu_names, quiet
+from assay.build.trainer import check_told_apart, gpu_names, quiet
 from assay.build.trainer_options import num_local_processes
 from assay.callbacks.pruning import Pruned, pruning_from
 from assay.check.checker import Checker
@@ -267,7 +266,7 @@ def _run(
     """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
     run_dir, report, processes = Path(config.run_dir), proof.report, num_local_processes(config)
     if processes > 1:
-        prepare(config)
+        build(config, "data").prepare_data()  # once, before several processes need it
         with opened(None):
             _launch(config, processes, report.warnings)
         return result_of(run_dir)
@@ -295,26 +294,15 @@ def _assembled(config: DictConfig, **options: Any) -> Assembly:
 
 
 def _add(callbacks: Sequence[Callback], assembly: Assembly) -> None:
-    """Add callbacks whose state a checkpoint can tell from that of all others."""
+    """Add callbacks given as objects."""
     every = _all_callbacks(assembly)
-    for one in callbacks:
-        if is_overridden("state_dict", one) and one.state_key in {other.state_key for other in every}:
-            raise ConfigError(
-                f"the job has a {type(one).__name__} with the same arguments already, and a checkpoint holds "
-                "the state of one",
-                hint="leave it out of callbacks=, or out of the config: callbacks.NAME=null",
-            )
-        every.append(one)
+    every.extend(callbacks)
+    check_told_apart([f"{type(one).__name__} {at}" for at, one in enumerate(every)], every)
 
 
 def _all_callbacks(assembly: Assembly) -> list[Callback]:
     callbacks: list[Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     return callbacks
-
-
-def prepare(config: DictConfig) -> None:
-    """Download data once, before several processes need it."""
-    build(config, "data").prepare_data()
 
 
 @contextmanager
