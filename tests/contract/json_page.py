@@ -68,7 +68,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "eval": ("eval", "assay.run.evaluate.Evaluation"),
     "report": ("report", "assay.report.report.Report"),
     "export": ("export", "assay.run.export.model_card.Exported"),
-    "predict": ("predict", "assay.run.predict.predict.Predicted"),
+    "predict": ("predict", "assay.run.predict.Predicted"),
     "reproduce": ("reproduce", "assay.run.reproduce.Reproduction"),
 }
 """What prints each kind of document, and the class whose attributes are its fields; see docs/json.md."""

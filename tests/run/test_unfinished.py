@@ -18,7 +18,7 @@ from assay.record.run_record import RunRecord
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.load import checkpoint_path, read_predictor
-from assay.run.predict.predict import predict
+from assay.run.predict import predict
 from assay.run.saved_config import unfinished
 
 if TYPE_CHECKING:

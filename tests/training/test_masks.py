@@ -13,7 +13,7 @@ from PIL import Image
 
 import assay
 from assay.data.digits_segmentation import DigitsSegmentation
-from assay.run.predict.predict import predict
+from assay.run.predict import predict
 
 if TYPE_CHECKING:
     from pathlib import Path

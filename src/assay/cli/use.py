@@ -17,7 +17,7 @@ from assay.terminal import Console
 if TYPE_CHECKING:
     from assay.run.evaluate import Evaluation
     from assay.run.export.model_card import Exported
-    from assay.run.predict.predict import Predicted
+    from assay.run.predict import Predicted
 
 _SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
 
@@ -117,23 +117,21 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     """Predict new samples, prepared as in the run's own evaluation.
 
     A file or row that cannot be predicted becomes a row with an error. Without --out the first 20 rows are
-    shown; --json counts all of them and has the first 1,000. The exit code is 1 where nothing could be
+    shown, or the first 1,000 by --json. The exit code is 1 where nothing could be
     predicted.
     """
     with reported(debug, as_json=as_json) as document:
         if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
             wanted = "a whole number above 0, or auto, was expected"
             raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
-        if out is not None:
-            from assay.run.predict.output_file import check_name
-
-            check_name(out)
         with loading():
             from assay.run.load import read_predictor
-            from assay.run.predict.predict import check_prompts, predict_texts
-            from assay.run.predict.predict import predict as predict_inputs
+            from assay.run.predict import check_name, check_prompts, predict_texts
+            from assay.run.predict import predict as predict_inputs
             from assay.task.generate import Sampling
 
+            if out is not None:
+                check_name(out)
             predictor = read_predictor(run, checkpoint)
         console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
         drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
@@ -145,8 +143,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             "out": out,
             "top_k": top_k or 3,
             "batch_size": None if batch_size == "auto" else int(batch_size),
-            "limit": _SHOWN if out is None and not as_json else None,
-            "most_rows": _IN_DOCUMENT,
+            "limit": None if out is not None else _IN_DOCUMENT if as_json else _SHOWN,
         }
         with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
             if status is not None:
@@ -168,7 +165,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
 
 
 def _say_predicted(found: Predicted, inputs: list[str]) -> None:
-    from assay.run.predict.output_file import as_table
+    from assay.run.predict import as_table
 
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
     run = shlex.quote(str(found.run_dir))

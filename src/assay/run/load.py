@@ -22,8 +22,8 @@ from assay.data.transforms import Transforms
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run.encoder_file import read_codec, read_encoder
-from assay.run.predict.predictor import Predictor
-from assay.run.predict.preprocess import Preprocess
+from assay.run.predictor import Predictor
+from assay.run.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.objects import given
 from assay.task.task_of import kind_of_own_outputs, task_of
@@ -82,7 +82,7 @@ def load(
         map_location: Where to put the weights; by default the device that `device=auto` would choose.
         trusted_packages: Packages of your own that the run's config may name, besides those of the project in
             the current directory. What the run itself trusted does not count.
-        raw_input: Return an `assay.run.predict.predictor.Predictor`, which takes what a user has, prepares it
+        raw_input: Return an `assay.run.predictor.Predictor`, which takes what a user has, prepares it
             as the run did when it evaluated, and gives a typed prediction. Otherwise the bare model, which
             takes what the run's module got from its data, in training mode: so a config gets it
             (`model._target_=assay.load`), whose data normalises by itself.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.record.outcome import Cause, Status
-    from assay.run.predict.predictor import Predictor
+    from assay.run.predictor import Predictor
 
 
 @final

@@ -20,7 +20,7 @@ from assay.run.export.export import (
     write_onnx,
 )
 from assay.run.export.exportable import Exportable, trace
-from assay.run.predict.predictor import Predictor
+from assay.run.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path

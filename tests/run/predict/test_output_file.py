@@ -12,7 +12,7 @@ import pytest
 from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
-from assay.run.predict.output_file import SUFFIXES, as_table, writing
+from assay.run.predict import SUFFIXES, as_table, writing
 from assay.task.prediction.mask_prediction import MaskPredictions
 from assay.terminal import Console
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from assay.data.tabular.table_encoder import Column
-    from assay.run.predict.predictor import Predictor
+    from assay.run.predictor import Predictor
 
 
 MISSING: Final = -2

@@ -15,7 +15,7 @@ from assay.task.prediction.predictions import ClassPredictions, ReconstructionPr
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from assay.run.predict.preprocess import Preprocess
+    from assay.run.preprocess import Preprocess
     from assay.task.generate import Codec
     from assay.task.prediction.predictions import Kind, Predictions
 
@@ -82,7 +82,7 @@ class Predictor(nn.Module):
         """The prediction of one sample, or the predictions of several.
 
         Args:
-            raw: As `assay.run.predict.preprocess.Preprocess` takes it; of a language model one text or more.
+            raw: As `assay.run.preprocess.Preprocess` takes it; of a language model one text or more.
             sampling: `temperature`, `top_k`, `max_tokens` and `seed` of a language model, see
                 `assay.task.generate.Sampling`.
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import codecs
 import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,6 +19,7 @@ import pandas as pd
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.array_file import read_inputs
@@ -25,12 +31,16 @@ from assay.data.picture_folder import images_below
 from assay.data.placement import padded_length
 from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import describe_odd, judge_rows
-from assay.data.tabular.table_file import AUTO, found_options, table_chunks
+from assay.data.tabular.table_file import AUTO, columns_of, found_options, is_texts, table_chunks
 from assay.data.text_encoder import TextEncoder
 from assay.data.transforms import Transforms, stack
-from assay.errors import ConfigError, DataError
+from assay.errors import AssayError, ConfigError, DataError
+from assay.quoting import counted
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from numpy.typing import NDArray
 
     from assay.data.tabular.table_encoder import TableEncoder
@@ -65,32 +75,14 @@ def of_type(samples: Tensor, name: str) -> Tensor:
     )
 
 
-_LONGEST_PATH = 200
-
-
 def as_rows(raw: Any, column: str) -> Any:
     """Texts as rows of a table; anything else as it is."""
     if isinstance(raw, str):
-        if len(raw) < _LONGEST_PATH and "\n" not in raw and Path(raw).is_file():
-            raise DataError(
-                f"{raw!r} is a text for this model, and there is a file of this name",
-                hint=f"for the texts in the file: pathlib.Path({raw!r})",
-            )
         return {column: raw}
     of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
         isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
     )
     return pd.DataFrame({column: list(raw)}) if of_texts else raw
-
-
-def as_frame(raw: Sequence[Any]) -> pd.DataFrame:
-    """One table of rows; a single mapping may be one of columns."""
-    if len(raw) == 1 and isinstance(raw[0], Mapping):
-        row = dict(raw[0])
-        is_table = any(isinstance(value, list | np.ndarray | pd.Series) for value in row.values())
-        return pd.DataFrame(row if is_table else [row])
-    frames = [one if isinstance(one, pd.DataFrame) else pd.DataFrame([dict(one)]) for one in raw]
-    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
 _SCALING = (
@@ -100,7 +92,6 @@ _SCALING = (
 )
 """Transforms that leave each part of a picture where it is."""
 
-_ROWS = 8192
 _FAR = 30.0
 """Standard deviations from the training data, on average, that no input of the same kind is away."""
 
@@ -168,18 +159,17 @@ class Preprocess(nn.Module):
         """Samples `[N, *input_shape]` before normalisation, and whether they are a single one."""
         if isinstance(self.encoder, TextEncoder):
             raw = as_rows(raw, self.encoder.column)
-        if isinstance(raw, str | os.PathLike):
-            raw = self._opened(Path(raw))
-        if isinstance(raw, Image.Image | Path):
-            return self._stacked([self._picture_of(raw)]), True
-        if isinstance(raw, pd.DataFrame | pd.Series | Mapping):
-            frame = as_frame([raw])
-            return self.rows(frame), not isinstance(raw, pd.DataFrame) and len(frame) == 1
+        if isinstance(raw, pd.DataFrame):
+            return self.rows(raw), False
+        if isinstance(raw, pd.Series | Mapping):
+            return self.rows(pd.DataFrame([dict(raw)])), True
+        if isinstance(raw, str | os.PathLike | Image.Image):
+            return self.picture(raw), True
         if isinstance(raw, list | tuple) and raw:
-            if all(isinstance(one, pd.DataFrame | pd.Series | Mapping) for one in raw):
-                return self.rows(as_frame(raw)), False
+            if all(isinstance(one, pd.Series | Mapping) for one in raw):
+                return self.rows(pd.DataFrame([dict(one) for one in raw])), False
             if any(isinstance(one, _PICTURES) for one in raw):
-                return self._stacked([sample for one in raw for sample in self._each(one)]), False
+                return self._stacked([self._picture_of(one) for one in raw]), False
         batch, single = self._as_batch(raw)
         return self._checked(self._transformed(batch)), single
 
@@ -236,7 +226,7 @@ class Preprocess(nn.Module):
         """An array with a dimension for samples, also of a single one."""
         return array[None] if self._is_single(array.ndim) else array
 
-    def picture(self, raw: str | Path | Image.Image) -> Tensor:
+    def picture(self, raw: Any) -> Tensor:
         """A picture as the run's data has them after the transforms, `[1, C, H, W]`."""
         return self._stacked([self._picture_of(raw)])
 
@@ -250,8 +240,6 @@ class Preprocess(nn.Module):
                     hint="train with data/transform=resize, or take the model's own: assay.load(run).outputs",
                 )
         if isinstance(raw, str | os.PathLike):
-            raw = self._opened(Path(raw))
-        if isinstance(raw, Path):
             return [size_of(str(raw)) or (0, 0)]
         if isinstance(raw, Image.Image):
             return [upright_size(raw)]
@@ -269,29 +257,11 @@ class Preprocess(nn.Module):
 
     # -- what comes in which form ----------------------------------------------------------------------------
 
-    def _opened(self, path: Path) -> Any:
-        """What a file or folder holds: a frame, an array, pictures; a single picture stays a path."""
-        name = path.name.lower()
-        if path.is_dir():
-            return [Path(found) for found in images_below(path)[0]]
-        if self.encoder is not None:
-            options = found_options(path, self.file_options)
-            return pd.concat(list(table_chunks(path, self.encoder, _ROWS, **options)), ignore_index=True)
-        if name.endswith((".npy", ".npz")):
-            return read_inputs(path, self.array_names)
-        return path
-
-    def _each(self, raw: Any) -> list[Tensor]:
-        """Samples before the transforms, perhaps of several shapes."""
-        if isinstance(raw, str | os.PathLike):
-            raw = self._opened(Path(raw))
-            if isinstance(raw, list):
-                return [self._picture_of(path) for path in raw]
-        if isinstance(raw, Image.Image | Path):
-            return [self._picture_of(raw)]
-        return list(self._as_batch(raw)[0])
-
-    def _picture_of(self, raw: str | Path | Image.Image) -> Tensor:
+    def _picture_of(self, raw: Any) -> Tensor:
+        """A picture, or an array of one, before the transforms."""
+        if isinstance(raw, np.ndarray | Tensor):
+            batch: Tensor = self._as_batch(raw)[0][0]
+            return batch
         if self._decoding is None:
             raise DataError(
                 f"{'the input' if isinstance(raw, Image.Image) else raw}: the model was not trained on files "
@@ -357,17 +327,199 @@ class Preprocess(nn.Module):
         wanted = self.input_shape
         if not wanted or (samples.ndim and tuple(samples.shape[1:]) == wanted):
             return
-        channels_last = samples.ndim == len(wanted) + 1 and samples.shape[-1:] + samples.shape[1:-1] == wanted
-        hint = (
-            "channels come first: inputs.permute(0, 3, 1, 2)"
-            if channels_last
-            else f"give [B, {self._wanted}]"
-        )
         raise DataError(
             f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]",
-            hint=hint,
+            hint=f"give [B, {self._wanted}]",
         )
 
     @property
     def _wanted(self) -> str:
         return ", ".join(str(size) for size in self.input_shape)
+
+
+_PACKED = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
+_TABLES = (
+    *(f"{text}{packed}" for text in (".csv", ".tsv") for packed in _PACKED),
+    *(".jsonl", ".ndjson", ".parquet", ".pq", ".feather", ".xlsx"),
+)
+_ARRAYS = (".npy", ".npz")
+_ROWS, _CELLS = 1 << 15, 1 << 19
+"""Of a table that are read at a time, at most: each chunk costs as much as some thousand rows."""
+_THREADS, _NAMED = 16, 10
+_AT_ONCE = 16
+"""Pictures that a thread is given at a time: handing one over costs a third of decoding a small one."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Block:
+    """N samples, of which M can be predicted."""
+
+    inputs: Sequence[str]
+    rows: Sequence[int | None]
+    errors: Sequence[str]
+    warnings: Sequence[str]
+    samples: Tensor
+    note: str = ""
+    sizes: Sequence[tuple[int, int]] = ()
+
+    @classmethod
+    def failed(cls, source: str, error: str, samples: Tensor, row: int | None = None) -> Block:
+        """Of an input that cannot be read, or cannot be read on."""
+        return cls([source], [row], [error], [""], samples)
+
+
+def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generator[Block]:
+    """What files and folders hold, read ahead while the model is busy."""
+    with ThreadPoolExecutor(1) as pool:
+        stream = _blocks(preprocess, paths, size)
+        upcoming = pool.submit(next, stream, None)
+        while (block := upcoming.result()) is not None:
+            upcoming = pool.submit(next, stream, None)
+            yield block
+
+
+def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
+    files, none = list[str](), preprocess.no_samples()
+    for path in paths:
+        below, note = _below(preprocess, path) if path.is_dir() else ([str(path)], "")
+        files += below
+        yield Block([], [], [], [], none, note)
+        if not below:
+            message = f"nothing in this folder is for the model: it takes {_taken(preprocess)}"
+            yield Block.failed(str(path), message, none)
+    for form, some in groupby(files, key=partial(_form, preprocess)):
+        if form == "picture":
+            yield from _of_pictures(preprocess, some, size)
+            continue
+        for file in some:
+            yield from _of_file(preprocess, file, form, size)
+
+
+def _of_file(preprocess: Preprocess, file: str, form: str, size: int) -> Iterator[Block]:
+    path, row = Path(file), 0
+    try:
+        if not path.is_file():
+            raise AssayError("it is not a regular file" if path.exists() else "there is no such file")
+        if not form:
+            raise AssayError(f"it is not for the model: it takes {_taken(preprocess)}")
+        for block in (_of_table if form == "table" else _of_array)(preprocess, path, size):
+            row += len(block.inputs)
+            yield block
+        if not row:
+            raise AssayError("it has no rows")
+    except AssayError as problem:
+        message = problem.message.removeprefix(file).lstrip(": ")
+        yield Block.failed(file, message, preprocess.no_samples(), row or None)
+
+
+def _below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
+    """Files below a folder that are of the kind of the run's data, and how many others there are."""
+    # Text, not paths: pathlib takes as long for the name of a small picture as decoding it does.
+    walk = ((parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != ".")
+    every = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
+    suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
+    suffixes += (".txt",) if isinstance(preprocess.encoder, TextEncoder) else ()
+    files = sorted(
+        (path for path in every if path.lower().endswith(suffixes)), key=lambda path: Path(path).parts
+    )
+    if preprocess.takes_pictures:
+        files = images_below(folder)[0] or files
+    elif preprocess.takes_arrays:  # beside them may lie targets
+        files = [path for path in files if Path(path).stem in preprocess.array_names] or files
+    others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*every} - {*files})
+    listed = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common(_NAMED))
+    passed = f"{folder}: {counted(others.total(), 'file')} passed over ({listed})" if files and others else ""
+    return files, passed
+
+
+def _taken(preprocess: Preprocess) -> str:
+    if preprocess.encoder is not None:
+        texts = ", or .txt files of a text per line" if isinstance(preprocess.encoder, TextEncoder) else ""
+        return f"CSV, JSONL, Parquet, Feather or Excel files{texts}"
+    sizes = ", ".join(map(str, preprocess.input_shape))
+    pictures = "pictures, or " if preprocess.takes_pictures else ""
+    return f"{pictures}.npy or .npz files of arrays [N, {sizes}]"
+
+
+def _form(preprocess: Preprocess, file: str) -> str:
+    """`table`, `array` or `picture`; empty for what is plainly something else than the model takes."""
+    name = file.lower()
+    if preprocess.encoder is not None:
+        return "table" if not name.endswith((*_ARRAYS, *IMG_EXTENSIONS)) else ""
+    if name.endswith(_ARRAYS):
+        return "array"
+    return "picture" if preprocess.takes_pictures and not name.endswith(_TABLES) else ""
+
+
+def _of_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Iterator[Block]:
+    """Pictures, decoded by several threads."""
+    # Transforms that draw are seeded through the process's only generators.
+    threads = min(_THREADS, os.cpu_count() or 1) if preprocess.transforms.deterministic else 1
+    share = max(1, min(_AT_ONCE, size // threads))
+    has_masks = task_of(preprocess.spec["task"]).has_masks
+    with ThreadPoolExecutor(threads) as pool:
+        while block := list(islice(paths, size)):
+            parts = (block[start : start + share] for start in range(0, len(block), share))
+            done = [one for part in pool.map(partial(_pictures, preprocess), parts) for one in part]
+            good = [sample for _, sample, _ in done if sample is not None]
+            samples = torch.cat(good) if good else preprocess.no_samples()
+            errors = [error for _, _, error in done]
+            decoded = [Path(one) for one, _, error in done if not error]
+            sizes = preprocess.sizes(decoded) if has_masks and decoded else ()
+            none = [""] * len(done)
+            yield Block([one for one, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes)
+
+
+def _pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
+    done: list[tuple[str, Tensor | None, str]] = []
+    for path in paths:
+        try:
+            done.append((path, preprocess.picture(path), ""))
+        except AssayError as error:
+            done.append((path, None, error.message.removeprefix(f"{path} ")))
+        except (RuntimeError, TypeError, ValueError, MemoryError) as error:  # of a custom transform
+            done.append((path, None, f"{type(error).__name__}: {error}"))
+    return done
+
+
+def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
+    encoder, options = preprocess.fitted_encoder(), found_options(path, preprocess.file_options)
+    names = [] if is_texts(path, encoder) else columns_of(path, **options)
+    used = {column.name for column in encoder.columns} | set(preprocess.targets)
+    others = [name for name in names if name not in used]
+    more = ", …" if len(others) > _NAMED else ""
+    note = f"{path}: the model does not use {', '.join(others[:_NAMED])}{more}" if others else ""
+    # Of texts, which may be long, as many as the model takes at a time.
+    rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
+    for chunk in table_chunks(path, encoder, rows, **options):
+        judged = judge_rows(chunk, encoder.columns, decimal=options["decimal"])
+        rows_here, frame = chunk.index.tolist(), judged.frame
+        errors = {rows_here[at]: error for at, error in judged.errors.items()}
+        warned = {rows_here[at]: warning for at, warning in judged.warnings.items()}
+        if judged.errors:
+            frame = frame.iloc[[at for at in range(len(frame)) if at not in judged.errors]]
+        samples = preprocess.encoded(frame)
+        if isinstance(encoder, TextEncoder):
+            for at, odd in encoder.odd(samples).items():
+                row = rows_here[frame.index[at]]
+                warned[row] = f"{warned[row]}; {odd}" if row in warned else odd
+        yield Block(
+            [str(path)] * len(rows_here),
+            rows_here,
+            [errors.get(row, "") for row in rows_here],
+            ["" if row in errors else warned.get(row, "") for row in rows_here],
+            samples,
+            note,
+        )
+        note = ""
+
+
+def _of_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
+    """Rows of an array, which .npy files are mapped into memory for."""
+    array = preprocess.array_batch(np.atleast_1d(read_inputs(path, preprocess.array_names)))
+    for start in range(0, len(array), size):
+        part = array[start : start + size]
+        samples, _ = preprocess.samples(part)
+        none = [""] * len(part)
+        yield Block([str(path)] * len(part), range(start, start + len(part)), none, none, samples)

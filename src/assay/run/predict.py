@@ -1,0 +1,461 @@
+"""Predictions of files and folders: streamed through the model into a file, or the first of them shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.table import Table
+from rich.text import Text
+
+from assay.errors import AssayError, ConfigError, cannot_write
+from assay.files.atomic import sync_directory, temporary_folder
+from assay.files.symlinks import OWN_FILES
+from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
+from assay.run.preprocess import blocks
+from assay.task.prediction.predictions import MOST_COLUMNS
+from assay.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.run.predictor import Predictor
+    from assay.run.preprocess import Block, Preprocess
+    from assay.task.generate import Sampling
+    from assay.task.prediction.predictions import Predictions
+
+SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
+
+
+def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse a file that predictions cannot be written to, before any are made."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(
+            f"expected a name that ends in {', '.join(SUFFIXES)}, got {path}",
+            key="--out",
+            hint=f"--out {path.with_suffix('.csv')}",
+        )
+    place, records = path.absolute().parent, ("record.json", "journal.jsonl")
+    reason = ""
+    if path.exists() and not path.is_file():
+        reason = "a folder" if path.is_dir() else "not a regular file"
+    elif path.name in OWN_FILES and any((place / name).exists() for name in records):
+        reason = "a file that the run or sweep itself writes"
+    elif any(one.exists() and path.exists() and one.samefile(path) for one in inputs):
+        reason = "one of the inputs"
+    if reason:
+        raise ConfigError(f"{path} is {reason}", key="--out", hint="give the name of another file")
+
+
+@final
+class PredictionFile:
+    """A table that is written as its rows come, and files such as masks in a folder beside it."""
+
+    def __init__(self, path: Path, unfinished: Path, what: str) -> None:
+        self.path, self.what, self.folder = path, what, path.with_name(f"{path.stem}_{what}s")
+        self._table, self._files = unfinished / path.name, unfinished / "files"
+        self._parquet: Any = None
+        self._names: set[str] = set()
+
+    def add(self, frame: pd.DataFrame) -> None:
+        """Write more rows."""
+        suffix, first = self.path.suffix.lower(), not self._table.exists()
+        if suffix == ".csv":
+            spreadsheet_frame(frame).to_csv(
+                self._table,
+                mode="a",
+                index=False,
+                header=first,
+                lineterminator="\n",
+                errors="surrogateescape",
+            )
+        elif suffix == ".jsonl":
+            # Not DataFrame.to_json, which has decimals, not digits: of 1e-12 little would be left.
+            rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+            with self._table.open("a", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
+        else:
+            import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+
+            self._parquet = self._parquet or _parquet_writer(self._table, frame)
+            self._parquet.write_table(
+                pa.Table.from_pandas(frame, schema=self._parquet.schema, preserve_index=False)
+            )
+
+    def add_files(self, inputs: Sequence[str], found: Predictions) -> list[str]:
+        """Write a file for each prediction, called as its input; returns their places."""
+        return [self._write(Path(name).stem, found, at) for at, name in enumerate(inputs)]
+
+    def _write(self, stem: str, found: Predictions, at: int) -> str:
+        name, number = f"{stem}{found.file_suffix}", 1
+        while name.casefold() in self._names:  # which some file systems hold for the same
+            number += 1
+            name = f"{stem}_{number}{found.file_suffix}"
+        self._names.add(name.casefold())
+        self._files.mkdir(exist_ok=True)
+        (self._files / name).write_bytes(found.file_of(at))
+        return f"{self.folder.name}/{name}"
+
+    def close(self) -> None:
+        """Write the end of a Parquet file, which its writer would else do whenever it is collected."""
+        if self._parquet is not None:
+            self._parquet.close()
+
+    def finish(self) -> None:
+        """Give all of it its names: the files before the table that names them."""
+        self.close()
+        with self._table.open("rb") as file:
+            os.fsync(file.fileno())
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if self._names:
+                self._files.rename(self.folder)
+            self._table.replace(self.path)
+        except OSError:
+            shutil.rmtree(self.folder, ignore_errors=True)  # it was not there before
+            raise
+        sync_directory(self.path.parent)
+
+
+@contextmanager
+def writing(path: Path, what: str = "") -> Iterator[PredictionFile]:
+    """Open a file of predictions, with a folder of files beside it if they have some."""
+    existing = next(one for one in path.absolute().parents if one.is_dir())
+    try:
+        with temporary_folder(existing / path.name) as unfinished:
+            file = PredictionFile(path, unfinished, what)
+            if what and os.path.lexists(file.folder):
+                raise ConfigError(
+                    f"{file.folder} exists, with other predictions",
+                    key="--out",
+                    hint="remove it, or choose another name",
+                )
+            try:
+                yield file
+                file.finish()
+            finally:
+                with suppress(OSError):  # the first error is the one to tell
+                    file.close()
+    except OSError as error:
+        why = cannot_write(error) or error.strerror or str(error)
+        raise AssayError(f"{path} cannot be written: {why}", hint="nothing was left there") from error
+
+
+def _parquet_writer(path: Path, frame: pd.DataFrame) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+
+    text = [name for name in frame.columns if frame[name].dtype == object]
+    known = pa.Schema.from_pandas(frame.drop(columns=text), preserve_index=False)
+    types = {field.name: field.type for field in known}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in frame.columns])
+    # A dictionary of numbers, each of which occurs once, is built and thrown away.
+    return pq.ParquetWriter(str(path), schema, use_dictionary=text)
+
+
+_PER_CLASS = ("probability ", "score ")
+"""Beginnings of the columns that there is one of for each class."""
+_MOST = 12
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table of what matters most: no column in which nothing stands, and not one of each class."""
+    shown = [name for name in columns if any(row[name] is not None for row in rows)]
+    if any(word.strip() in columns for word in _PER_CLASS):
+        shown = [name for name in shown if not name.startswith(_PER_CLASS)]
+    table = Table(box=None, pad_edge=False)
+    for name in shown if len(shown) <= _MOST else [*shown[: _MOST - 1], *shown[-1:]]:
+        number = any(isinstance(row[name], float) for row in rows)
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        cells = (row[str(column.header)] for column in table.columns)
+        texts = (
+            number_text(one) if isinstance(one, float) else "" if one is None else str(one) for one in cells
+        )
+        table.add_row(*(Text(printable(text)) for text in texts))
+    for column in table.columns:
+        column.header = Text(printable(str(column.header)))
+    return table
+
+
+_FLAT, _NUMBERS = 4096, 1 << 20
+"""Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
+
+
+@final
+@dataclass(frozen=True)
+class Predicted:
+    """What came of predicting files and folders.
+
+    Attributes:
+        run_dir: Whose model it was.
+        out: The file that has all rows; null where there is none.
+        num_samples: Samples seen.
+        num_failed: Those that have an error in the place of a prediction.
+        first_error: Of the first of these; empty where none failed.
+        columns: Names of the columns.
+        rows: The predictions, by column, or the first of them (a note says so then); empty where a file has
+            them.
+        notes: What there is to know about all of them.
+        seconds: It took, without loading the model.
+    """
+
+    run_dir: Path
+    out: Path | None
+    num_samples: int
+    num_failed: int
+    first_error: str
+    columns: Sequence[str]
+    rows: Sequence[Mapping[str, Any]]
+    notes: Sequence[str]
+    seconds: float
+
+
+def _write_rows(
+    run_dir: Path, frames: Iterable[pd.DataFrame], file: PredictionFile | None, notes: list[str]
+) -> Predicted:
+    """Write tables of predictions to a file, or keep them."""
+    start, count, failed, first_error = time.perf_counter(), 0, 0, ""
+    kept: list[pd.DataFrame] = []
+    columns: list[str] = []
+    for frame in frames:
+        columns = list(frame.columns)
+        if file is not None:
+            file.add(frame)
+        else:
+            kept.append(frame)
+        wrong = frame[frame["error"].notna()]
+        if not first_error and len(wrong):
+            bad = wrong.iloc[0]
+            row = "" if pd.isna(bad["row"]) else f", row {bad['row']}"
+            first_error = f"{bad['input']}{row}: {bad['error']}"
+        count, failed = count + len(frame), failed + len(wrong)
+    if not count:
+        raise AssayError("there is nothing to predict in the inputs")
+    rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
+    return Predicted(
+        run_dir=run_dir,
+        out=None if file is None else file.path,
+        num_samples=count,
+        num_failed=failed,
+        first_error=first_error,
+        columns=columns,
+        rows=rows.astype(object).where(rows.notna(), None).to_dict("records"),  # type: ignore[arg-type]  # of texts
+        notes=[note for note in dict.fromkeys(notes) if note],
+        seconds=round(time.perf_counter() - start, 3),
+    )
+
+
+def predict(
+    predictor: Predictor,
+    run_dir: Path,
+    inputs: Sequence[Path],
+    *,
+    out: Path | None = None,
+    top_k: int = 3,
+    batch_size: int | None = None,
+    limit: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Predicted:
+    """Predict every sample of files and folders, or the first ones."""
+    preprocess = predictor.preprocess
+    if preprocess is None:
+        raise AssayError(
+            f"{run_dir} was trained on a custom datamodule, which does not say what its input is",
+            hint="assay.load(run) takes what that module gave",
+        )
+    if out is not None:
+        check_name(out, inputs)
+    notes = [*predictor.notes]
+    if (names := len(predictor.names)) > MOST_COLUMNS:
+        notes.append(f"{counted(names, 'class', 'classes')}: only the most likely ones have a column")
+    what = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
+    if what and out is None:
+        notes.append(f"--out FILE writes each {what} to a file, too")
+    size = batch_size or predictor.batch_size
+    if batch_size is None and len(preprocess.input_shape) == 1 and not preprocess.spec.get("vocab_size"):
+        size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
+
+    def frames(file: PredictionFile | None) -> Iterator[pd.DataFrame]:
+        seen, looked = 0, False
+        with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
+            for block in stream:
+                notes.append(block.note)
+                if not block.inputs:
+                    continue
+                if len(block.samples) and not looked:
+                    notes.append(preprocess.far_off(block.samples[:size]))
+                    looked = True
+                frame = _frame(predictor, preprocess, block, size, top_k=top_k, file=file)
+                seen += len(frame)
+                progress(seen)
+                if limit is not None and seen > limit:
+                    notes.append(f"the first {limit:,} rows are here; --out FILE writes all of them")
+                    yield frame[: limit - seen]
+                    return
+                yield frame
+
+    with nullcontext() if out is None else writing(out, what) as file:
+        return _write_rows(run_dir, frames(file), file, notes)
+
+
+def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
+    try:
+        return torch.cat([predictor.outputs(batch) for batch in torch.split(samples, size)])
+    except torch.OutOfMemoryError as error:
+        raise AssayError(
+            f"the device has no room for {counted(min(size, len(samples)), 'sample')} at a time",
+            hint="--batch-size with a smaller number",
+        ) from error
+
+
+def _frame(
+    predictor: Predictor,
+    preprocess: Preprocess,
+    block: Block,
+    size: int,
+    *,
+    top_k: int,
+    file: PredictionFile | None,
+) -> pd.DataFrame:
+    """Rows of a block, those without a prediction among them."""
+    inputs, errors = list(map(to_utf8, block.inputs)), _texts(block.errors)
+    at = np.flatnonzero([error is None for error in errors])
+    # Where nothing is predicted, a sample of zeros says which columns there are.
+    zeros = block.samples.new_zeros(1, *preprocess.input_shape)
+    outputs = _outputs(predictor, block.samples if len(block.samples) else zeros, size)[: len(block.samples)]
+    finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
+    if not finite.all():
+        errors[at[~finite]] = "the model's output is not finite"
+        at, outputs = at[finite], outputs[torch.from_numpy(finite)]
+    if predictor.kind is None:
+        columns = _own_columns(outputs)
+    else:
+        found = predictor.typed(outputs)
+        if block.sizes:
+            found = found.resized([size for size, good in zip(block.sizes, finite, strict=True) if good])
+        columns = dict(found.columns(top_k))
+        if file is not None and file.what:
+            columns[file.what] = file.add_files([inputs[row] for row in at.tolist()], found)
+    rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
+    if len(at) == len(block.inputs):
+        frame = pd.DataFrame(rows | columns)
+    else:
+        frame = pd.DataFrame(rows).join(pd.DataFrame(columns).set_axis(at))
+    if preprocess.encoder is not None:
+        frame["warning"] = _texts(block.warnings)
+    frame["error"] = errors
+    return frame
+
+
+def _texts(given: Sequence[str]) -> NDArray[np.object_]:
+    texts = np.full(len(given), None, dtype=object)
+    if any(given):
+        texts[:] = [to_utf8(text) or None for text in given]
+    return texts
+
+
+def _own_columns(outputs: Tensor) -> dict[str, Any]:
+    """Outputs of a custom module as numbers."""
+    if not outputs.is_floating_point() or outputs.ndim > 2:
+        raise AssayError(
+            f"the run's own module returns {outputs.dtype} [{', '.join(map(str, outputs.shape[1:]))}] a "
+            "sample; numbers [N] or [N, K] can be written",
+            hint="assay.load(run)(raw) returns them as they come",
+        )
+    return {f"output_{at}": column.numpy() for at, column in enumerate(outputs.reshape(len(outputs), -1).T)}
+
+
+_BLOCK = 16
+
+
+def predict_texts(
+    predictor: Predictor,
+    run_dir: Path,
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    sampling: Sampling,
+    *,
+    out: Path | None = None,
+    limit: int | None = None,
+) -> Predicted:
+    """Let texts go on."""
+    if out is not None:
+        check_name(out, inputs)
+    notes = [*predictor.notes]
+
+    def frames() -> Iterator[pd.DataFrame]:
+        lines = _read_prompts(prompts, inputs)
+        first = islice(lines, limit)
+        while pending := list(islice(first, _BLOCK)):
+            yield _text_frame(predictor, pending, sampling)
+        if next(lines, None) is not None:
+            notes.append(f"the first {limit:,} texts are here; --out FILE writes all of them")
+
+    with nullcontext() if out is None else writing(out) as file:
+        return _write_rows(run_dir, frames(), file, notes)
+
+
+def _read_prompts(
+    prompts: Sequence[str], inputs: Sequence[Path]
+) -> Iterator[tuple[str, int | None, str, str]]:
+    """Where each stands, in which line, the text, and why there is none."""
+    for prompt in prompts:
+        yield "--prompt", None, to_utf8(prompt), ""
+    for path in inputs:
+        try:
+            with path.open(encoding="utf-8", newline="") as lines:
+                row = -1
+                for row, line in enumerate(lines):
+                    yield str(path), row, line.rstrip("\r\n"), ""
+            if row < 0:
+                yield str(path), None, "", "the file is empty"
+        except (UnicodeDecodeError, OSError) as error:
+            reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+            yield str(path), None, "", f"it cannot be read: {reason}"
+
+
+def _text_frame(
+    predictor: Predictor, prompts: Sequence[tuple[str, int | None, str, str]], sampling: Sampling
+) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for source, row, text, error in prompts:
+        written = None if error else predictor.text(text, sampling)
+        rows.append(
+            {
+                "input": to_utf8(source),
+                "row": row,
+                "prompt": text if written else None,
+                "prediction": written and written.text,
+                "num_tokens": written and written.num_tokens,
+                "bits_per_token": written and written.bits_per_token,
+                "error": error or None,
+            }
+        )
+    frame = pd.DataFrame(rows, dtype=object)
+    return frame.astype({"row": "Int64", "num_tokens": "Int64", "bits_per_token": "Float64"})
+
+
+def check_prompts(
+    prompts: Sequence[str], inputs: Sequence[Path], options: dict[str, Any], *, generates: bool
+) -> None:
+    """Refuse what a run's task has no use for."""
+    if not generates and (prompts or options):
+        key = "--prompt" if prompts else f"--{next(iter(options)).replace('_', '-')}"
+        raise ConfigError("the run's model does not write texts", key=key, hint="leave it out")
+    if not prompts and not inputs:
+        texts, files = "--prompt TEXT, or a file of a prompt per line", "name files or folders to predict"
+        raise AssayError("there is nothing to predict", hint=texts if generates else files)
