@@ -50,9 +50,9 @@ def test_seeds_are_one_row_with_scipys_interval(tmp_path: Path) -> None:
     p = stats.ttest_ind(
         *([one - 0.01 for one in scores] for scores in SCORES.values()), equal_var=False
     ).pvalue
-    assert table.verdict.p_value == pytest.approx(p)
-    assert f"Welch's t-test, p = {p:.2g}" in table.verdict.text
-    assert "more than noise" in table.verdict.text
+    assert table.test.p_value == pytest.approx(p)
+    assert f"Welch's t-test, p = {p:.2g}" in table.test.verdict
+    assert "more than noise" in table.test.verdict
     assert table.notes == ()
 
 
@@ -102,7 +102,7 @@ def test_states_are_shown_and_never_win(tmp_path: Path) -> None:
         "0.9": "failed (killed)",
     }
     assert [row.values["optimizer.lr"] for row in table.rows][:2] == ["0.001", "0.8"]
-    assert "behind the second, which has not finished" in table.verdict.text
+    assert "behind the second, which has not finished" in table.test.verdict
     assert [run.path.name for run in table.broken] == ["broken"]
 
 
@@ -155,7 +155,7 @@ def test_each_run_in_a_row_of_its_own_by_when_it_began(tmp_path: Path) -> None:
         )
     table = compared(tmp_path, each=True)
     assert [row.values["seed"] for row in table.rows] == ["1", "2", "3"]
-    assert table.verdict.text == ""
+    assert table.test.verdict == ""
     assert [row.values["seed"] for row in compared(tmp_path, each=True, sort="seed").rows] == ["1", "2", "3"]
 
 

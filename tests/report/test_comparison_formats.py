@@ -218,6 +218,14 @@ def test_rows_scores_and_broken_runs(tmp_path: Path) -> None:
     assert [row["config"]["tag.text"] for row in plain["rows"]] == list(TEXTS)
     first = plain["rows"][0]
     assert first["best"]
-    assert first["scores"]["val/loss"] == {"mean": 0.0, "std": None, "low": None, "high": None, "n": 1}
+    assert first["scores"]["val/loss"] == {
+        "mean": 0.0,
+        "std": None,
+        "low": None,
+        "high": None,
+        "n": 1,
+        "values": [0.0],
+        "folds": [],
+    }
     assert (first["runs"][0]["run"], first["runs"][0]["status"]) == (str(tmp_path / "0"), "finished")
     assert len(plain["broken"]) == 1

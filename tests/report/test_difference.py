@@ -54,7 +54,7 @@ def test_overrides(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("", ""), ("seed=0", ""), ("one", "one"), ("one", "one/config.yaml")]
+    ("first", "second"), [("", ""), ("seed=0", ""), ("one", "one"), ("", "one/config.yaml")]
 )
 def test_no_difference(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_run("one")

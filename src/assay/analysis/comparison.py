@@ -6,7 +6,7 @@ import operator
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.config_values import (
     OF_THE_RECORD,
@@ -194,12 +194,20 @@ def _holds(found: Any, sign: str, text: str) -> bool:
     return _ORDERS[sign](*both)
 
 
-class Verdict(NamedTuple):
-    """Whether the gap between two scores is more than noise."""
+@final
+@dataclass(frozen=True)
+class BestTest:
+    """Whether the best row is ahead of the second by more than noise.
 
-    test: str = WELCH
+    Attributes:
+        name: Of the test.
+        p_value: Null where n is too small to say.
+        verdict: In words; empty where there are no two rows to compare.
+    """
+
+    name: str = WELCH
     p_value: float | None = None
-    text: str = ""
+    verdict: str = ""
 
 
 @final
@@ -214,7 +222,7 @@ class Comparison:
     broken: tuple[Run, ...]
     ranking: Ranking | None
     best: int | None
-    verdict: Verdict
+    test: BestTest
     notes: tuple[str, ...]
 
 
@@ -248,7 +256,7 @@ def compare(
         rows = rank(rows, ranking.metric, ranking.direction)
     ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
     best = ranked[0] if ranked and ranking is not None and ranking.decides else None
-    verdict = _verdict(ranked, ranking) if best is not None and not each else Verdict()
+    test = _test(ranked, ranking) if best is not None and not each else BestTest()
     if each and not sort:
         rows = in_order
     if key_to_sort_by:
@@ -261,7 +269,7 @@ def compare(
         broken,
         ranking,
         next((number for number, row in enumerate(rows) if row is best), None),
-        verdict,
+        test,
         (*notes, *_notes(rows, ranking, group_by)),
     )
 
@@ -321,10 +329,10 @@ def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking |
     return list(dict.fromkeys([*first, *asked]))
 
 
-def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> Verdict:
+def _test(ranked: Sequence[Row], ranking: Ranking | None) -> BestTest:
     """Whether the gap between the first two scores is more than noise."""
     if ranking is None or len(ranked) < 2:
-        return Verdict()
+        return BestTest()
     first, second = (row.scores[ranking.metric] for row in ranked[:2])
     ahead = second.mean - first.mean if ranking.direction == "min" else first.mean - second.mean
     # Behind: where some repetitions of the second have not finished.
@@ -332,15 +340,15 @@ def _verdict(ranked: Sequence[Row], ranking: Ranking | None) -> Verdict:
     gap = f"the best is {side} by {number_text(abs(ahead))} in {ranking.metric}"
     paired = same_folds(first, second)
     p = corrected_resampled(first, second) if paired else welch(first.values, second.values)
-    test, numbers = PAIRED_TEST if paired else WELCH, f"n = {first.n} and {second.n}"
+    name, numbers = PAIRED_TEST if paired else WELCH, f"n = {first.n} and {second.n}"
     if p is not None:
         word = "more than noise" if p < 1 - LEVEL else "not more than noise"
-        said = f": {word} ({test}, p = {p:.2g}, {numbers})"
+        said = f": {word} ({name}, p = {p:.2g}, {numbers})"
     elif min(first.n, second.n) < 2:
         said = f"; n too small to say whether that is more than noise ({numbers})"
     else:
         said = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
-    return Verdict(test, p, gap + said)
+    return BestTest(name, p, gap + said)
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:

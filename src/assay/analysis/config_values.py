@@ -181,7 +181,7 @@ class ConfigValues:
 
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one."""
-        return {key: shown(value) for key, value in _walk(_whole(run), "")}
+        return {key: shown(value) for key, value in flat(_whole(run))}
 
     def loss(self, run: Run) -> Mapping[str, str]:
         """As `loss_terms`; of a run whose config cannot be read, the option alone."""
@@ -235,7 +235,7 @@ def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[s
         parts["data.eval_batch_size"] = data.get("eval_batch_size")
     if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
         parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
-    terms = {key: shown(value) for top, node in parts.items() for key, value in _walk(node, top)}
+    terms = {key: shown(value) for top, node in parts.items() for key, value in flat(node, top)}
     derived = set(follows)
     return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
 
@@ -277,13 +277,14 @@ def _content(run: Run) -> bytes:
         raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
 
 
-def _walk(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+def flat(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its full key; a list of plain values is one."""
     if isinstance(node, dict) and node:
         for name, inner in node.items():
-            yield from _walk(inner, f"{key}.{name}" if key else str(name))
+            yield from flat(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node):
         for index, inner in enumerate(node):
-            yield from _walk(inner, f"{key}[{index}]")
+            yield from flat(inner, f"{key}[{index}]")
     else:
         yield key, node
 

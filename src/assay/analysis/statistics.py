@@ -23,19 +23,25 @@ PAIRED_TEST: Final = "corrected resampled t-test"
 @final
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a score over repetitions."""
+    """The mean of a score over repetitions.
+
+    Attributes:
+        values: That it is the mean of: one of each run, or of each fold.
+        mean: Of them.
+        n: How many.
+        std: Standard deviation; null of one value.
+        low: Lower end of the 95 % interval of the mean (Student's t); null of one value.
+        high: Upper end.
+        folds: Of each value, where there are several.
+    """
 
     values: tuple[float, ...]
     mean: float
+    n: int
     std: float | None = None
     low: float | None = None
     high: float | None = None
     folds: tuple[int | None, ...] = ()
-
-    @property
-    def n(self) -> int:
-        """How many values."""
-        return len(self.values)
 
     @property
     def half_width(self) -> float | None:
@@ -62,11 +68,11 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
         return None
     mean = math.fsum(values) / len(values)
     if len(values) < 2:
-        return Mean(tuple(values), mean)
+        return Mean(tuple(values), mean, 1)
     std = statistics.stdev(values)
     half = quantile(LEVEL, len(values) - 1) * std / math.sqrt(len(values))
     folds_of = tuple(of_fold) if len(of_fold) > 1 else ()
-    return Mean(tuple(values), mean, std, mean - half, mean + half, folds_of)
+    return Mean(tuple(values), mean, len(values), std, mean - half, mean + half, folds_of)
 
 
 def same_folds(one: Mean, other: Mean) -> bool:

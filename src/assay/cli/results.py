@@ -182,8 +182,7 @@ def _show(
     if form == "json":
         document.say(kind, formats.to_document(found))
     elif form == "table":
-        asked = bool(choice["metrics"])
-        formats.print_comparison(Console(highlight=False), found, each=kind == "ls", asked=asked)
+        formats.print_comparison(Console(highlight=False), found, each=kind == "ls")
     else:
         write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
         sys.stdout.write(write(found))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from rich.cells import cell_len
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -16,14 +15,15 @@ from assay.quoting import counted, typed
 from assay.terminal import escape_markdown, in_a_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
-    from assay.analysis.comparison import Comparison
+    from assay.analysis.comparison import BestTest, Comparison
     from assay.analysis.rows import Row
     from assay.analysis.run import Run
+    from assay.analysis.statistics import Mean
 
 
 ABSENT: Final = "–"
@@ -83,7 +83,7 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _remarks(comparison: Comparison) -> list[str]:
     """What is to be said below the table."""
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
-    said = [sign_text(comparison), comparison.verdict.text, *comparison.notes, *broken]
+    said = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
     return [one for one in said if one]
 
 
@@ -169,51 +169,33 @@ def _latex_line(cells: list[str]) -> str:
 
 _UNLIMITED: Final = 100_000
 _GAP: Final = 2
-_KEYS: Final = 6
-_METRICS: Final = 7
-"""Columns of a list of runs, as far as nobody has asked for more."""
 
 
-def print_comparison(
-    console: Console, comparison: Comparison, *, each: bool = False, asked: bool = False
-) -> None:
+def print_comparison(console: Console, comparison: Comparison, *, each: bool = False) -> None:
     """Print a comparison."""
     if not console.is_terminal:
         console.width = _UNLIMITED
-    console.print(to_terminal(comparison, console.width, each=each, asked=asked))
-
-
-def to_terminal(
-    comparison: Comparison, width: int, *, each: bool = False, asked: bool = False
-) -> RenderableType:
-    """What is printed."""
-    parts: list[RenderableType] = []
-    named = {*comparison.columns, *comparison.metrics}
-    if each:
-        comparison = _of_most_runs(comparison, asked=asked)
-    named -= {*comparison.columns, *comparison.metrics}
     runs = sum(len(row.runs) for row in comparison.rows)
     if comparison.rows:
-        table, left_out = _fitting(comparison, width, each=each)
+        table, left_out = _fitting(comparison, console.width, each=each)
         same = "  ".join(typed(key, text) for key, text in comparison.shared.items())
         kinds = counted(runs, "run")
         if not each:
             kinds = f"{counted(len(comparison.rows), 'configuration')}, {kinds}"
-        parts += [Text(in_a_line(kinds + (f"; all with {same}" if same else ""))), table]
-        if left_out := [*left_out, *sorted(named)]:
+        console.print(Text(in_a_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n")
+        if left_out:
             names = ", ".join(left_out)
-            parts.append(_said("note", f"not shown: {names}; --metric NAME chooses, --format csv has all"))
+            _say(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
     if comparison.best is not None and not each:
-        best = comparison.rows[comparison.best]
-        parts.append(_said("best", _directory(best, comparison)))
-    if comparison.verdict.text:
-        parts.append(_said("test", comparison.verdict.text))
-    parts += [
-        _said("broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
-        for run in comparison.broken
-    ]
-    parts += [_said("note", note) for note in (sign_text(comparison), *comparison.notes) if note]
-    return Group(*parts)
+        repetitions = len(comparison.rows[comparison.best].counted)
+        several = f", the best of {repetitions} repetitions" if repetitions > 1 else ""
+        _say(console, "best", f"{best_run(comparison)}{several}")
+    if comparison.test.verdict:
+        _say(console, "test", comparison.test.verdict)
+    for run in comparison.broken:
+        _say(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
+    for note in filter(None, (sign_text(comparison), *comparison.notes)):
+        _say(console, "note", note)
 
 
 def best_run(comparison: Comparison) -> Path | None:
@@ -225,117 +207,57 @@ def best_run(comparison: Comparison) -> Path | None:
     return best.path if best is not None else None
 
 
-def _of_most_runs(comparison: Comparison, *, asked: bool) -> Comparison:
-    """What a screen has room for of runs of several projects: the columns that most of them have."""
-
-    def common(names: Sequence[str], count: Callable[[str], int], most: int) -> tuple[str, ...]:
-        kept = sorted(names, key=lambda name: -count(name))[:most]
-        return tuple(name for name in names if name in kept)
-
-    rows, metrics = comparison.rows, comparison.metrics
-    if not asked:
-        scored = common(metrics[1:], lambda name: sum(name in row.scores for row in rows), _METRICS - 1)
-        metrics = (*metrics[:1], *scored)
-    columns = common(
-        comparison.columns, lambda key: sum(row.values.get(key) is not None for row in rows), _KEYS
-    )
-    return replace(comparison, columns=columns, metrics=metrics)
-
-
-def _directory(best: Row, comparison: Comparison) -> str:
-    several = f", the best of {len(best.counted)} repetitions" if len(best.counted) > 1 else ""
-    return f"{best_run(comparison)}{several}"
-
-
-def _said(what: str, text: str) -> Table:
+def _say(console: Console, what: str, text: str) -> None:
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
     line.add_column(overflow="fold")
     line.add_row(Text(what, style="bold" if what != "broken" else "red"), Text(in_a_line(text)))
-    return line
+    console.print(line)
 
 
-def _fitting(comparison: Comparison, width: int, *, each: bool) -> tuple[RenderableType, list[str]]:
-    """The table with as many metrics as there is room for, and those that are left out."""
-    names = short_names(comparison.columns)
+def _fitting(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str]]:
+    """The table with as many columns as there is room for, and those that are left out."""
     header, rows = columns_of(comparison)
+    keys, metrics = comparison.columns, comparison.metrics
+    names = (*keys, *metrics)
     if each:
-        at = len(names) + len(comparison.metrics)
-        header = [*header[:at], *header[at + 1 :], "run"]
+        header = [*header[: len(names)], *header[len(names) + 1 :], "run"]
+        paths = [str(row.runs[0].path) for row in comparison.rows]
         rows = [
-            [*cells[:at], *cells[at + 1 :], str(row.runs[0].path)]
-            for cells, row in zip(rows, comparison.rows, strict=True)
+            [*cells[: len(names)], *cells[len(names) + 1 :], path]
+            for cells, path in zip(rows, paths, strict=True)
         ]
     cells = [[in_a_line(cell) for cell in line] for line in (header, *rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    styles = ["bold", *(_style(comparison, number) for number in range(len(rows)))]
-    first, most = len(names), len(comparison.metrics)
-    for kept in range(most, 0, -1):
-        shown = [*range(first + kept), *range(first + most, len(header))]
+    columns = list(zip(*cells, strict=True))
+    widths = [max(map(cell_len, column)) for column in columns]
+
+    def dispensable(at: int) -> tuple[bool, int, int]:
+        """Metrics before keys, what many rows lack before others, the last one first."""
+        return at < len(keys), -columns[at].count(ABSENT), -at
+
+    shown, left_out = list(range(len(header))), []
+    for at in sorted({*range(len(names))} - {len(keys)}, key=dispensable):
         if sum(widths[column] + _GAP for column in shown) - _GAP <= width:
-            numbers = range(first, first + most + (not each))
-            return _aligned(cells, widths, shown, numbers, styles), list(comparison.metrics[kept:])
-    return _folded(cells, first, most, styles), list(comparison.metrics[1:])
-
-
-def _style(comparison: Comparison, number: int) -> str:
-    return "bold green" if number == comparison.best else "" if comparison.rows[number].finished else "dim"
-
-
-def _aligned(
-    cells: Sequence[Sequence[str]],
-    widths: Sequence[int],
-    shown: Sequence[int],
-    numbers: Container[int],
-    styles: Sequence[str],
-) -> Text:
-    """Columns beside each other, numbers to the right: a table of rich's takes a millisecond per row."""
-    text = Text(no_wrap=True)
-    for line, style in zip(cells, styles, strict=True):
+            break
+        shown.remove(at)
+        left_out.append(names[at])
+    numbers = range(len(keys), len(names) + (not each))
+    # A table of rich's takes a millisecond per row.
+    text = Text(no_wrap=sum(widths[column] + _GAP for column in shown) - _GAP <= width, overflow="fold")
+    for number, line in enumerate(cells, -1):
         padded = []
         for column in shown:
             space = " " * (widths[column] - cell_len(line[column]))
             padded.append(f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}")
-        end = "" if line is cells[-1] else "\n"
-        text.append((" " * _GAP).join(padded).rstrip() + end, style=style)
-    return text
+        end = "\n" if number + 1 < len(rows) else ""
+        text.append((" " * _GAP).join(padded).rstrip() + end, style=_style(comparison, number))
+    return text, left_out
 
 
-def _folded(cells: Sequence[Sequence[str]], first: int, most: int, styles: Sequence[str]) -> Table:
-    """For a narrow screen: what differs in one column, whose lines are broken, and one score."""
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_edge=False)
-    names, *rows = cells
-    table.add_column("config", overflow="fold", ratio=1)
-    for title in names[first : first + min(1, most)]:
-        table.add_column(Text(title), justify="right", overflow="fold")
-    for title in names[first + most :]:
-        table.add_column(Text(title), overflow="fold")
-    for line, style in zip(rows, styles[1:], strict=True):
-        values = zip(names[:first], line[:first], strict=True)
-        config = " ".join(f"{name}={one}" for name, one in values if one != ABSENT)
-        rest = (*line[first : first + min(1, most)], *line[first + most :])
-        table.add_row(Text(config), *map(Text, rest), style=style)
-    return table
-
-
-@final
-@dataclass(frozen=True)
-class Score:
-    """A score of a row.
-
-    Attributes:
-        mean: Of the runs that have it.
-        std: Standard deviation of them; null of one run.
-        low: Lower end of the 95 % interval of the mean (Student's t); null of one run.
-        high: Upper end.
-        n: Runs that have it.
-    """
-
-    mean: float
-    std: float | None
-    low: float | None
-    high: float | None
-    n: int
+def _style(comparison: Comparison, number: int) -> str:
+    if number < 0:
+        return "bold"
+    return "bold green" if number == comparison.best else "" if comparison.rows[number].finished else "dim"
 
 
 @final
@@ -345,7 +267,7 @@ class RunInRow:
 
     Attributes:
         run: Its directory.
-        status: `running`, `finished`, `failed`, `pruned` or `interrupted`.
+        status: `running`, `finished`, `failed`, `pruned`, `interrupted` or `broken`.
         cause: Kind of the failure; empty where it did not fail.
         reason: How it ended, when not well.
         seed: Of the run.
@@ -380,38 +302,8 @@ class ComparedRow:
     best: bool
     finished: int
     repetitions: int
-    scores: Mapping[str, Score]
+    scores: Mapping[str, Mean]
     runs: Sequence[RunInRow]
-
-
-@final
-@dataclass(frozen=True)
-class Broken:
-    """A run that cannot be read.
-
-    Attributes:
-        run: Its directory.
-        reason: Why.
-    """
-
-    run: Path
-    reason: str
-
-
-@final
-@dataclass(frozen=True)
-class BestTest:
-    """Whether the best row is ahead of the second by more than noise.
-
-    Attributes:
-        name: Of the test.
-        p_value: Null where n is too small to say.
-        verdict: In words; empty where there are no two rows to compare.
-    """
-
-    name: str
-    p_value: float | None
-    verdict: str
 
 
 @final
@@ -437,7 +329,7 @@ class Compared:
     metrics: Sequence[str]
     shared: Mapping[str, str]
     rows: Sequence[ComparedRow]
-    broken: Sequence[Broken]
+    broken: Sequence[RunInRow]
     test: BestTest
     notes: Sequence[str]
 
@@ -469,21 +361,20 @@ def to_document(comparison: Comparison) -> Compared:
         columns=comparison.columns,
         metrics=comparison.metrics,
         shared=comparison.shared,
-        rows=[_row(row, best=number == comparison.best) for number, row in enumerate(comparison.rows)],
-        broken=[Broken(run.path, run.reason) for run in comparison.broken],
-        test=BestTest(*comparison.verdict),
+        rows=[
+            ComparedRow(
+                row.values,
+                number == comparison.best,
+                row.finished,
+                row.repetitions,
+                row.scores,
+                [_run(run) for run in row.runs],
+            )
+            for number, row in enumerate(comparison.rows)
+        ],
+        broken=[_run(run) for run in comparison.broken],
+        test=comparison.test,
         notes=comparison.notes,
-    )
-
-
-def _row(row: Row, *, best: bool) -> ComparedRow:
-    return ComparedRow(
-        config=row.values,
-        best=best,
-        finished=row.finished,
-        repetitions=row.repetitions,
-        scores={name: Score(one.mean, one.std, one.low, one.high, one.n) for name, one in row.scores.items()},
-        runs=[_run(run) for run in row.runs],
     )
 
 

@@ -11,10 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from rich.text import Text
 
+from assay.analysis.config_values import flat
 from assay.compose.compose import compose, job_config
 from assay.compose.origin import located, plain
 from assay.compose.recipe import OF_SPEC, unsettled
-from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
@@ -91,26 +91,20 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
 
 def config_difference(one: DictConfig, other: DictConfig) -> Rows:
     """Keys whose values differ, each with both; where runs write to does not count."""
-    pair = [
-        OmegaConf.masked_copy(side, [str(key) for key in side if key != "hydra"]) for side in (one, other)
-    ]
-    waiting = [any(entry.is_interpolation for entry in walk(side)) for side in pair]
-    if waiting[0] != waiting[1]:
-        late, early = (pair[0], pair[1]) if waiting[0] else (pair[1], pair[0])
+    waiting = [any(entry.is_interpolation for entry in walk(side)) for side in (one, other)]
+    is_mixed = waiting[0] != waiting[1]
+    if is_mixed:  # what the one waits for, the data has told the other
+        late, early = (one, other) if waiting[0] else (other, one)
         OmegaConf.set_struct(late, False)
-        if "spec" not in late and "spec" in early:
-            late.spec = early.spec
-        elif "spec" in late and "spec" not in early:
-            del late["spec"]
-    resolve = waiting[0] != waiting[1]
-    return _rows(values_of(pair[0], resolve=resolve), values_of(pair[1], resolve=resolve))
+        late.spec = early.get("spec")
+    return _rows(values_of(one, resolve=is_mixed), values_of(other, resolve=is_mixed))
 
 
 def record_difference(one: RunRecord, other: RunRecord) -> Rows:
     """What of two records differs and can change an outcome: code, packages, machine, data, seed."""
-    sides = [{name: getattr(record, name) for name in _MATTERS} for record in (one, other)]
-    first, second = (values_of(OmegaConf.create({"record": side})) for side in sides)
-    return {key.removeprefix("record."): values for key, values in _rows(first, second).items()}
+    sides = ({name: getattr(record, name) for name in _MATTERS} for record in (one, other))
+    first, second = ({key: plain(value) for key, value in flat(side)} for side in sides)
+    return _rows(first, second)
 
 
 def score_difference(one: RunRecord, other: RunRecord) -> Rows:
@@ -166,37 +160,21 @@ def _print_rows(console: Console, rows: Sequence[tuple[str | None, ...]]) -> Non
 
 def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
     """Every value by its key; a list of plain values is one."""
+    job: Any = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    try:
+        whole = OmegaConf.to_container(job, resolve=resolve)
+    except OmegaConfBaseException:  # `???`, or what only the data knows
+        whole = OmegaConf.to_container(job, resolve=False)
     found: dict[str, str] = {}
     run_dir = str(config.get("run_dir") or "")
-    whole: list[str] = []
-    for entry in walk(config):
-        if (
-            entry.key == "run_dir"
-            or (resolve and entry.key in OF_SPEC)
-            or any(entry.key.startswith(f"{key}[") for key in whole)
-        ):
+    for key, written in flat(whole):
+        if key == "run_dir" or (resolve and key in OF_SPEC):
             continue
-        value: Any = OmegaConf.to_container(entry.node, resolve=False) if entry.is_container else None
-        if value is not None:
-            nested = isinstance(value, dict) or any(isinstance(item, dict | list) for item in value)
-            if nested and value:
-                continue
-            whole.append(entry.key)
-        else:
-            value = _value(entry.parent, entry.name) if resolve else unsettled(entry.key, entry.raw)
+        value = unsettled(key, written)
         if isinstance(value, str) and run_dir and (value == run_dir or value.startswith(f"{run_dir}/")):
             value = _RUN_DIR + value.removeprefix(run_dir)
-        found[entry.key] = plain(value)
+        found[key] = plain(value)
     return found
-
-
-def _value(parent: Any, name: Any) -> Any:
-    raw = raw_value(child_node(parent, name))
-    try:
-        value = parent[name]
-    except OmegaConfBaseException:  # `???`, or what only the data knows
-        return raw
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 def _rows(first: Mapping[str, str], second: Mapping[str, str]) -> Rows:

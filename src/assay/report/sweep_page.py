@@ -230,7 +230,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         for run, _ in contents.runs
         for one in run.warnings
     ]
-    said = comparison.verdict.text
+    said = comparison.test.verdict
     board = _leaderboard(contents, folder, thing, repeated=repeated)
     sections = [
         Section(
