@@ -9,7 +9,6 @@ import numpy as np
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Heatmap, Line, Points
 from assay.figure.to_plotly import PALETTE, REFERENCE, cell_text, is_marked
-from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def to_matplotlib(figure: Figure) -> Drawing:
     """Draw a figure by matplotlib."""
     try:
         from matplotlib.figure import Figure as Drawing
-        from matplotlib.ticker import FixedFormatter
+        from matplotlib.ticker import PercentFormatter
     except ImportError as error:
         raise AssayError(
             "figures as pictures need matplotlib", hint="pip install 'assay[plot]', or uv sync --extra plot"
@@ -49,31 +48,18 @@ def to_matplotlib(figure: Figure) -> Drawing:
     axes.set_axisbelow(True)
     bars = [mark for mark in figure.marks if isinstance(mark, Bars)]
     drawn = [(_draw(mark, axes, bars), getattr(mark, "name", "")) for mark in figure.marks]
-    axes.set_title(printable(figure.title), loc="left", fontsize=11, parse_math=False)
-    axes.set_xlabel(printable(figure.x_label), parse_math=False)
-    axes.set_ylabel(printable(figure.y_label), parse_math=False)
-    for which, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
-        if which in figure.log:
-            axes.set(**{f"{which}scale": "log"})
-        if not isinstance(axis.get_major_formatter(), FixedFormatter):
-            axis.set_major_formatter(_percent if which in figure.shares else _number)
+    axes.set_title(_plain(figure.title), loc="left", fontsize=11)
+    axes.set(xlabel=_plain(figure.x_label), ylabel=_plain(figure.y_label))
+    axes.set(**{f"{which}scale": "log" for which in figure.log})
+    for which in figure.shares:
+        (axes.xaxis if which == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1))
     axes.set(xlim=figure.x_range, ylim=figure.y_range)
     named = [(handle, name) for handle, name in drawn if name]
     if 1 < len(named) <= 16:
-        # Named afterwards: a label that begins with an underscore would be left out.
-        legend = axes.legend([handle for handle, _ in named], ["."] * len(named), fontsize=8, frameon=False)
-        for text, (_, name) in zip(legend.get_texts(), named, strict=True):
-            text.set_parse_math(False)
-            text.set_text(_cut(name))
+        # A label that begins with an underscore would be left out.
+        labels = [f" {_cut(name)}" for _, name in named]
+        axes.legend([handle for handle, _ in named], labels, fontsize=8, frameon=False)
     return drawing
-
-
-def _percent(value: float, _: object) -> str:
-    return f"{100 * value:.4g} %"
-
-
-def _number(value: float, _: object) -> str:
-    return number_text(value, 6)
 
 
 def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
@@ -125,11 +111,15 @@ def _name(axes: Axes, which: str, names: Any) -> None:
     at = list(range(0, len(names), max(1, -(-len(names) // _MOST_NAMES))))
     labels = [_cut(names[index]) for index in at]
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_ticks(at, labels=labels, parse_math=False, fontsize=8)
+    axis.set_ticks(at, labels=labels, fontsize=8)
     if which == "x" and sum(map(len, labels)) > 60:
         axes.tick_params(axis="x", rotation=60)
 
 
 def _cut(text: str) -> str:
-    text = printable(text)  # no font can draw a lone surrogate
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return _plain(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+
+
+def _plain(text: str) -> str:
+    """A text without mathematics; no font can draw a lone surrogate."""
+    return printable(text).replace("$", r"\$")

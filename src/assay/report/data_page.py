@@ -20,7 +20,6 @@ from assay.errors import AssayError
 from assay.quoting import number_text
 from assay.report.page import (
     Block,
-    Cards,
     Cell,
     Note,
     Page,
@@ -32,7 +31,7 @@ from assay.report.page import (
     write,
 )
 from assay.report.report import check_replaced, written
-from assay.report.survey import MOST_READ, bar, histogram, number, raw_tables, survey
+from assay.report.survey import SUBSETS, histogram, raw_tables, survey
 from assay.task.task_of import task_of
 from assay.terminal import in_a_line
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.compose.job_composer import Job
+    from assay.data.subset import Subset
     from assay.report.survey import Survey, Values
     from assay.terminal import Console
 
@@ -88,7 +88,7 @@ def _look_at_samples(
 ) -> dict[str, _Samples]:
     """Some of each subset as they are, and of training as the model sees them, where that differs."""
     shown: dict[str, _Samples] = {}
-    for name in ("train", "val", "test"):
+    for name in SUBSETS:
         subset = datamodule.subset(name)
         if not len(subset.rows):
             continue
@@ -97,11 +97,10 @@ def _look_at_samples(
         rows = subset.rows[spread].tolist()
         keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
         targets = [_in_words(datamodule, subset.data.targets[row]) for row in rows]
-        raw = tables.get(name)
-        given = _shown(datamodule, name, spread, raw)
+        given = _shown(datamodule, subset, spread, tables.get(name))
         shown[f"{name}, as they are"] = list(zip(keys, targets, given, strict=True))
-        if name == "train":
-            seen = _shown(datamodule, name, spread, raw, chain="train", augment=augment)
+        if name == "train" and any(sample.picture for sample in given):
+            seen = _shown(datamodule, datamodule.subset(name, "train"), spread, None, augment)
             if [sample.picture for sample in seen] != [sample.picture for sample in given]:
                 title = "train, after data.transform.train" + (" and augment" if augment else "")
                 shown[title] = list(zip(keys, targets, seen, strict=True))
@@ -109,21 +108,14 @@ def _look_at_samples(
 
 
 def _shown(
-    datamodule: DataModule,
-    name: str,
-    positions: Sequence[int],
-    raw: pd.DataFrame | None,
-    *,
-    chain: str = "",
-    augment: Any = None,
+    datamodule: DataModule, subset: Subset, positions: Sequence[int], raw: Any, augment: Any = None
 ) -> list[Shown]:
-    """Samples of a subset, of which `raw` has the rows of a table, after the transforms of a chain."""
-    subset = datamodule.subset(name, chain)
+    """Samples of a subset, of which `raw` has the rows of a table."""
     pieces = getattr(datamodule.encoder, "pieces", None)
     if pieces is not None and isinstance(subset.data, Samples):
         texts = subset.data.inputs[subset.rows[list(positions)]].tolist()
         return [Shown(None, {"text": "".join(pieces([token for token in text if token]))}) for text in texts]
-    if augment is None or raw is not None:
+    if augment is None:
         return show(subset, positions, datamodule.seed, raw, getattr(subset.data, "columns", ()))
 
     def augmented(inputs: Tensor, targets: Tensor) -> Any:
@@ -153,7 +145,7 @@ def data_page(
     shape = "×".join(map(str, survey.input_shape))
     sections = [
         Section("warnings", "What to look at", _notes(survey)),
-        Section("subsets", "Subsets", [_cards(survey), _subsets(survey)]),
+        Section("subsets", "Subsets", [_subsets(survey)]),
         Section("classes", "Classes", [*_classes(survey)]),
         Section("targets", "Targets", [*_targets(survey)]),
         Section(
@@ -178,16 +170,14 @@ def print_survey(console: Console, survey: Survey) -> None:
 
 def _print(console: Console, table: Table) -> None:
     rows = [[in_a_line(cell.text) for cell in row] for row in table.cells]
-    used = [at for at in range(len(table.columns)) if any(row[at] for row in rows)]
     shown = rich.table.Table(
         box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
-    for at in used:
-        name = table.columns[at]
-        side: Any = "right" if name in table.numeric else "left"
-        shown.add_column(
-            name, justify=side, overflow="fold", no_wrap=name in (*table.numeric, "distribution")
-        )
+    used = [at for at in range(len(table.columns)) if any(row[at] for row in rows)]
+    for name in (table.columns[at] for at in used):
+        is_number = name in table.numeric
+        fits = is_number or name == "distribution"
+        shown.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=fits)
     for row in rows[:_MOST_PRINTED]:
         shown.add_row(*(escape(row[at]) for at in used))
     console.print(shown)
@@ -200,29 +190,22 @@ def _notes(survey: Survey) -> list[Block]:
     return [*notes] or [Note("Nothing stands out.", "good")]
 
 
-def _cards(survey: Survey) -> Cards:
-    return Cards([(one.name, f"{one.num_samples:,}", "samples") for one in survey.subsets])
-
-
 def _subsets(survey: Survey) -> Table:
     rows = [
         (
             one.name,
             f"{one.num_samples:,}",
-            number(one.num_equal),
-            "" if one.name == "train" else number(one.in_training),
+            *("?" if count is None else f"{count:,}" for count in (one.num_equal, one.in_training)),
             str(len(one.unreadable) or ""),
-            *_values(one.lengths or one.inputs),
+            *_values(one.values),
         )
         for one in survey.subsets
     ]
     columns = ("subset", "samples", "copies", "in training", "not readable", *_VALUES)
-    read = max(one.num_read for one in survey.subsets)
-    values = "Tokens of a text" if any(one.lengths for one in survey.subsets) else "Values of inputs"
     caption = (
         "copies: samples that equal an earlier one of the subset. in training: samples that training has, "
-        "too. ?: they would have to be read. "
-        f"{values} before the transforms, of {'up to ' if read == MOST_READ else ''}{read:,} samples."
+        "too. ?: they would have to be read. Values of inputs before the transforms, or tokens of a text, of "
+        "up to 2,000 samples."
     )
     return Table(columns, rows, caption, numeric=frozenset(columns[1:5]))
 
@@ -246,20 +229,14 @@ def _classes(survey: Survey) -> list[Table]:
         [
             in_a_line(name),
             *(Cell(f"{one.class_counts[at]:,}", one.class_counts[at]) for one in survey.subsets),
-            Cell(bar(counts[at] / (max(counts) or 1), 20), counts[at]),
+            "█" * round(20 * counts[at] / (max(counts) or 1)),
         ]
         for at, name in enumerate(survey.class_names[:_MOST_CLASSES])
     ]
     more = len(survey.class_names) - len(rows)
-    return [
-        Table(
-            ("class", *names, "in training"),
-            rows,
-            f"{more:,} more classes are not shown." if more else "",
-            numeric=frozenset(names),
-            filtered=len(rows) > 20,
-        )
-    ]
+    caption = f"{more:,} more classes are not shown." if more else ""
+    numeric, columns = frozenset(names), ("class", *names, "in training")
+    return [Table(columns, rows, caption, numeric=numeric, filtered=len(rows) > 20)]
 
 
 def _targets(survey: Survey) -> list[Table]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from rich.text import Text
 
 from assay.analysis.config_values import flat
 from assay.compose.compose import compose, job_config
@@ -19,10 +18,10 @@ from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord
-from assay.terminal import Console, shortened
+from assay.terminal import Console, print_rows, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
 _ABSENT = "not there"
 _MATTERS = ("status", "seed", "data_sha256", "patch_sha256", "git", "machine", "packages", "model")
@@ -144,18 +143,11 @@ def show(found: Difference) -> None:
     for name, rows in blocks.items():
         if rows:
             console.print(name, style="bold")
-            _print_rows(console, [("", *titles), *((key, *values) for key, values in rows.items())])
-
-
-def _print_rows(console: Console, rows: Sequence[tuple[str | None, ...]]) -> None:
-    short = [tuple(_ABSENT if cell is None else shortened(cell) for cell in row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*short, strict=True)]
-    for number, row in enumerate(short):
-        line = Text(" ")
-        for cell, width, colour in zip(row, widths, ("", "red", "green"), strict=True):
-            line.append(f" {cell:<{width}} ", style="dim" if not number or cell == _ABSENT else colour)
-        line.rstrip()
-        console.print(line)
+            cells = [
+                [_ABSENT if one is None else shortened(one) for one in values] for values in rows.values()
+            ]
+            table = [("", *titles), *((key, *row) for key, row in zip(rows, cells, strict=True))]
+            print_rows(console, table, ("", "red", "green"))
 
 
 def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:

@@ -12,7 +12,7 @@ import torch
 from assay.data.loaders import KeyedDataset, input_of
 from assay.data.samples import Samples, Unfitted
 from assay.data.subset import hashes_of, row_numbers
-from assay.data.tabular.column_kind import days_since_1970, is_number
+from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import DataError
 from assay.quoting import counted
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 
 SUBSETS: Final = ("train", "val", "test")
-MOST_READ: Final = 2000
-"""Samples of a subset whose values are looked at."""
+_MOST_READ: Final = 2000
 _MOST_COLUMNS: Final = 1000
 _FEW, _RARE, _UNEVEN = 5, 20, 100
 _BINS: Final = 12
@@ -65,9 +64,8 @@ class SubsetSurvey:
         num_samples: How many.
         class_counts: Of each class or label; empty where there are none.
         targets: Of each real-valued target.
-        inputs: Of all values of the inputs, before they are transformed; null where they are token ids.
-        lengths: Of token ids, how many a sample has; null of other data.
-        num_read: Samples that were looked at for `inputs`.
+        values: Of the inputs of up to 2,000 samples, before they are transformed; of token ids, how many a
+            sample has.
         num_equal: Samples whose inputs an earlier one of the subset has, too; null where nobody knows.
         in_training: Samples whose inputs are in training, too; null where nobody knows.
         unreadable: Samples that cannot be read, each with the reason.
@@ -77,9 +75,7 @@ class SubsetSurvey:
     num_samples: int
     class_counts: Sequence[int] = ()
     targets: Sequence[Values] = ()
-    inputs: Values | None = None
-    lengths: Values | None = None
-    num_read: int = 0
+    values: Values | None = None
     num_equal: int | None = None
     in_training: int | None = None
     unreadable: Sequence[str] = ()
@@ -95,7 +91,7 @@ class ColumnSurvey:
         kind: `number`, `date`, `category` or `text`.
         num_missing: Rows without a value.
         num_different: How many different values it has.
-        values: Of numbers, and of dates in days since 1970; null of others.
+        values: Of numbers; null of others.
         frequent: The most frequent values of others, with how often each occurs.
         span: The first and the last of dates; empty of others.
     """
@@ -146,13 +142,6 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
     hashes = {name: _hashes(subset) for name, subset in subsets.items()}
-    surveyed = [
-        _surveyed(name, subset, hashes, spec.class_names, task.name)
-        for name, subset in subsets.items()
-        if len(subset.rows)
-    ]
-    columns = _columns(datamodule, subsets["train"], tables.get("train"))
-    conflicting = _conflicting(subsets["train"], hashes["train"]) if task.by_class else 0
     found = Survey(
         name,
         task.name,
@@ -160,11 +149,16 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         tuple(spec.input_shape),
         spec.class_names,
         spec.target_names,
-        surveyed,
-        columns,
+        [
+            _surveyed(name, subset, hashes, spec.class_names, task.name)
+            for name, subset in subsets.items()
+            if len(subset.rows)
+        ],
+        _columns(datamodule, subsets["train"], tables.get("train")),
         [note for note in datamodule.notes if _COPIES not in note],
         [note for note in datamodule.notes if _COPIES in note],
     )
+    conflicting = _conflicting(subsets["train"], hashes["train"]) if task.by_class else 0
     return replace(found, warnings=[*found.warnings, *_warnings(found, conflicting)])
 
 
@@ -183,18 +177,16 @@ def _surveyed(
     task, targets = task_of(task_name), subset.data.targets[subset.rows]
     own, train = hashes[name], hashes["train"]
     read, unreadable = _read(subset)
-    vocab_size = getattr(subset.data, "vocab_size", 0)
+    if getattr(subset.data, "vocab_size", 0):
+        read = [(one != 0).sum() for one in read]
     numbers = np.concatenate([one.double().flatten().numpy() for one in read]) if read else np.zeros(0)
-    lengths = [int((one != 0).sum()) for one in read] if vocab_size else []
     real = targets.double().reshape(len(targets), -1).numpy() if task.has_real_targets else None
     return SubsetSurvey(
         name,
         len(subset.rows),
         tuple(task.sizes(targets, class_names).get("class_counts") or ()),
         () if real is None else tuple(values_of(real[:, at]) for at in range(real.shape[1])),
-        None if vocab_size or not len(numbers) else values_of(numbers),
-        values_of(np.array(lengths)) if lengths else None,
-        len(read),
+        values_of(numbers) if len(numbers) else None,
         None if own is None else len(own) - len(np.unique(own)),
         None if own is None or train is None or name == "train" else int(np.isin(own, train).sum()),
         unreadable,
@@ -203,7 +195,7 @@ def _surveyed(
 
 def _read(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
     """Inputs, evenly spread over the subset, before they are transformed; and what cannot be read."""
-    spread = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), MOST_READ)).round().long()
+    spread = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), _MOST_READ)).round().long()
     if isinstance(subset.data, Samples):
         return list(subset.data.inputs[subset.rows[spread]]), []
     dataset = KeyedDataset(subset.data, Transforms(), 0)
@@ -242,8 +234,8 @@ def _columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) 
         if kind == "number":
             values = values_of(column.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
-            values = values_of(days_since_1970(column.dropna()))
-            span = (str(column.min()).removesuffix(" 00:00:00"), str(column.max()).removesuffix(" 00:00:00"))
+            first, last = (str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
+            span = (first, last)
         else:
             frequent = {str(value)[:40]: int(count) for value, count in counts[:3].items()}
         missing = int(column.isna().sum())
@@ -328,21 +320,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 _LEVELS: Final = "▁▂▃▄▅▆▇█"
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def histogram(counts: Sequence[int]) -> str:
     """A column a bin; an empty bin is a dot."""
     highest = max(counts, default=0) or 1
     return "".join(_LEVELS[-(-8 * count // highest) - 1] if count else "·" for count in counts)
-
-
-def bar(share: float, width: int) -> str:
-    """A bar from left to right."""
-    eighths = round(8 * width * share)
-    return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).strip() or ("▏" if share > 0 else "")
-
-
-def number(count: int | None) -> str:
-    """A count; a question mark where nobody knows."""
-    return "?" if count is None else f"{count:,}"

@@ -28,7 +28,6 @@ _WHOLE: Final = (-0.02, 1.02)
 
 _MOST_DECISIONS: Final = 100_000
 """Decisions whose order is asked of each draw; more take longer than a reader waits."""
-_MOST_RANKINGS: Final = 50
 
 
 @final
@@ -57,7 +56,7 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
     """Unweighted mean of the AUROC of several decisions, such as one class against the rest."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
     rankings = [Ranking(scores[:, kind], positive[:, kind]) for kind in kinds]
-    is_large = positive.size > _MOST_DECISIONS or len(rankings) > _MOST_RANKINGS
+    is_large = positive.size > _MOST_DECISIONS
 
     def mean(weights: NDArray[Any]) -> float:
         if not rankings or (is_large and (weights != 1).any()):
@@ -135,8 +134,7 @@ def calibration(
     mean, share = (np.bincount(bins, of, NUM_BINS)[used] / count[used] for of in (chances, truth))
     error = calibration_error(chances, truth, np.ones(len(chances)))
     low, high = _wilson(share, count[used])
-    ends = [f"{edge / NUM_BINS:.2f}" for edge in range(NUM_BINS + 1)]
-    labels = [f"{begin}-{end}" for begin, end in zip(ends[:-1], ends[1:], strict=True)]  # noqa: RUF007 - equal
+    labels = [f"{at / NUM_BINS:.2f}-{(at + 1) / NUM_BINS:.2f}" for at in range(NUM_BINS)]
     so = np.asarray(truth, dtype=bool)
     groups = zip(kinds, (so, ~so), strict=True)
     return [
@@ -249,41 +247,34 @@ def _confusions(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list
     return [Figure("confusions", "Most frequent confusions", (bars,), "true → predicted", unit)]
 
 
-def _each(
+def score_bars(
     name: str,
     title: str,
-    values: dict[str, NDArray[Any]],
-    things: tuple[str, Sequence[str], NDArray[Any], NDArray[Any]],
+    scores: Mapping[str, NDArray[Any]],
+    names: Sequence[str],
+    worst: NDArray[Any],
+    *,
+    support: NDArray[Any],
+    unit: str = "samples",
+    caption: str = "",
 ) -> Figure:
-    """Bars of each class or label: shares, or numbers of samples."""
-    what_they_are, names, support, worst = things
-    shown, caption = np.arange(len(names)), ""
-    if len(names) > _MOST_BARS:
+    """Bars of the scores of classes or labels, of which `worst` has the numbers, the lowest score first."""
+    shown = np.sort(worst)
+    if len(worst) > _MOST_BARS:
         shown = worst[:_MOST_BARS]
-        caption = f"The {_MOST_BARS} of {len(names)} {what_they_are} with the lowest F1."
-    labels = [names[at] for at in shown.tolist()]
-    are_shares = all(of.dtype.kind == "f" for of in values.values())
-
-    def text(at: int, what: str, value: Any) -> str:
-        written = f"{100 * value:.2f} %" if are_shares else f"{value:,}"
-        return f"{names[at]}: {what} {written}, {support[at]:,} samples"
-
+        caption = f"The {_MOST_BARS} of {len(worst)} with the lowest {list(scores)[-1]}. {caption}".strip()
+    labels = [names[at] for at in shown]
     bars = tuple(
-        Bars(what, labels, of[shown], texts=[text(at, what, of[at]) for at in shown.tolist()])
-        for what, of in values.items()
+        Bars(
+            what,
+            labels,
+            of[shown],
+            texts=[f"{names[at]}: {what} {100 * of[at]:.2f} %, {support[at]:,.0f} {unit}" for at in shown],
+        )
+        for what, of in scores.items()
     )
-    shares, y_range, y_label = ("y", (0, 1.02), "") if are_shares else ("", None, "samples")
-    return Figure(
-        name,
-        title,
-        bars,
-        "",
-        y_label,
-        shares=shares,
-        y_range=y_range,
-        is_wide=len(labels) > 6,
-        caption=caption,
-    )
+    is_wide = len(labels) > 6
+    return Figure(name, title, bars, shares="y", y_range=(0, 1.02), is_wide=is_wide, caption=caption)
 
 
 @final
@@ -330,10 +321,7 @@ class Classes(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
-        from sklearn.metrics import (
-            confusion_matrix,
-            precision_recall_fscore_support,
-        )
+        from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
         outputs, targets = predictions.outputs, targets_of(predictions)
         said, num_classes = outputs.argmax(1), outputs.shape[1]
@@ -344,13 +332,11 @@ class Classes(Evaluator):
             targets, said, labels=labels, zero_division=0.0
         )
         worst = np.argsort(np.where(support > 0, f1, np.inf), kind="stable")
+        scores = {"precision": precision, "recall": recall, "F1": f1}
         figures = [
             *confusion_figures(matrix, names),
-            _each(
-                "per_class",
-                "Precision, recall and F1 per class",
-                {"precision": precision, "recall": recall, "F1": f1},
-                ("classes", names, support, worst),
+            score_bars(
+                "per_class", "Precision, recall and F1 per class", scores, names, worst, support=support
             ),
         ]
         curves = labels[1:] if num_classes == 2 else np.sort(worst[:_MOST_CURVES])
@@ -431,25 +417,19 @@ class Labels(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Scores and errors per label, ROC, precision and recall, calibration."""
-        from sklearn.metrics import (
-            precision_recall_fscore_support,
-        )
+        from sklearn.metrics import precision_recall_fscore_support
 
         said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
         precision, recall, f1, support = precision_recall_fscore_support(targets, said, zero_division=0.0)
         worst = np.argsort(f1, kind="stable")
         scores = {"precision": precision, "recall": recall, "F1": f1}
-        errors = {
-            "false positives": (said & ~targets).sum(0),
-            "false negatives": (~said & targets).sum(0),
-        }
         curves = np.sort(worst[:_MOST_LABEL_CURVES])
         decisions = [(names[label], targets[:, label], predictions.outputs[:, label]) for label in curves]
-        labels = "labels", names, support, worst
         return [
-            _each("per_label", "Precision, recall and F1 per label", scores, labels),
-            _each("label_errors", "Errors per label", errors, labels),
+            score_bars(
+                "per_label", "Precision, recall and F1 per label", scores, names, worst, support=support
+            ),
             *ranking_figures(decisions, "" if len(curves) == len(names) else "the labels with the lowest F1"),
             *calibration(
                 predictions.outputs.astype(float).ravel(),

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from typing_extensions import override
 
-from assay.figure.figure import Bars, Figure, Points
+from assay.figure.figure import Figure, Points
 from assay.quoting import number_text
 from assay.task.baseline_warnings import class_warnings, embedding_warnings
 from assay.task.evaluator import Evaluator, bootstrapped, class_name, samples_of
+from assay.task.figures.value_figures import histogram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,9 +84,6 @@ def _clouds(places: NDArray[Any], predictions: StoredPredictions) -> list[Points
         )
         for name, chosen in groups
     ]
-
-
-_NUM_BINS: Final = 24
 
 
 _QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
@@ -175,21 +173,11 @@ class Reconstructions(Evaluator):
         errors = _errors(predictions)
         figures = []
         if len(errors):
-            counts, edges = np.histogram(errors, _NUM_BINS)
-            middles = [f"{(low + high) / 2:.3g}" for low, high in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
             lost = len(predictions.outputs) - len(errors)
             caption = "Mean squared difference to the input, as the loss sees both."
             caption += f" {lost} errors are not finite and are left out." if lost else ""
-            figures.append(
-                Figure(
-                    "reconstruction_errors",
-                    "Distribution of the errors",
-                    (Bars("", middles, counts),),
-                    "error, middle of each bin",
-                    "samples",
-                    caption=caption,
-                )
-            )
+            title = "Distribution of the errors"
+            figures.append(histogram("reconstruction_errors", title, errors, "error", caption=caption))
         latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
         return [
             *figures,

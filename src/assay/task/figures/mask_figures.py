@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from typing_extensions import override
 
-from assay.figure.figure import Bars, Figure
 from assay.task.baseline_warnings import count_warnings
 from assay.task.evaluator import Evaluator, bootstrapped, samples_of
-from assay.task.figures.class_figures import confusion_figures
+from assay.task.figures.class_figures import confusion_figures, score_bars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from assay.figure.figure import Figure
     from assay.task.evaluator import Score
     from assay.task.prediction.predictions import StoredPredictions
 
-_MOST_BARS: Final = 30
 _MOST_SAID: Final = 4
 
 
@@ -61,24 +60,13 @@ class Masks(Evaluator):
         """IoU of each class, and what is taken for what."""
         names = predictions.class_names
         matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
-        true, iou = matrix.sum(1), iou_of_each(matrix, len(names))[0]
-        shown, caption = np.flatnonzero(np.isfinite(iou)), ""
-        absent = len(names) - len(shown)
-        if len(shown) > _MOST_BARS:
-            caption = f"The {_MOST_BARS} of {len(shown)} classes with the lowest IoU."
-            shown = shown[np.argsort(iou[shown], kind="stable")[:_MOST_BARS]]
-        if absent:
-            caption = f"{caption} {absent} classes without a pixel, true or predicted, are left out.".strip()
-        labels = [names[label] for label in shown]
-        texts = [f"{names[at]}: IoU {iou[at]:.3f}, {true[at]:,.0f} pixels" for at in shown]
-        bars = Figure(
-            "iou_per_class",
-            "IoU per class",
-            (Bars("", labels, iou[shown], texts=texts),),
-            y_label="intersection over union",
-            y_range=(0, 1.02),
-            is_wide=len(labels) > 12,
-            caption=caption,
+        iou = iou_of_each(matrix, len(names))[0]
+        worst = np.argsort(iou, kind="stable")[: np.isfinite(iou).sum()]  # NaN comes last
+        absent = len(names) - len(worst)
+        caption = f"{absent} classes without a pixel, true or predicted, are left out." if absent else ""
+        true, title = matrix.sum(1), "Intersection over union per class"
+        bars = score_bars(
+            "iou_per_class", title, {"IoU": iou}, names, worst, support=true, unit="pixels", caption=caption
         )
         return [bars, *confusion_figures(matrix, names, "pixels")]
 

@@ -27,6 +27,17 @@ _MOST_TARGETS: Final = 4
 _NUM_BINS: Final = 24
 
 
+def histogram(
+    name: str, title: str, values: NDArray[Any], label: str, unit: str = "samples", *, caption: str
+) -> Figure:
+    """How many values lie in each of some bins of equal width."""
+    counts, edges = np.histogram(values, _NUM_BINS)
+    middles = [number_text((low + high) / 2, 3) for low, high in pairwise(edges)]
+    return Figure(
+        name, title, (Bars("", middles, counts),), f"{label}, middle of each bin", unit, caption=caption
+    )
+
+
 def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
     """Names of the targets, or numbers where they have none."""
     num_targets = predictions.outputs.shape[1]
@@ -50,16 +61,11 @@ def _of_target(
         f"{key}\ntrue {number_text(t, 6)}\npredicted {number_text(s, 6)}"
         for key, t, s in zip(keys, right, said, strict=True)
     ]
-    counts, edges = np.histogram(residuals, _NUM_BINS)
-    middles = [number_text((begin + end) / 2, 3) for begin, end in zip(edges[:-1], edges[1:], strict=True)]  # noqa: RUF007
     return [
         Figure(
             f"parity{number}",
             f"Predicted against true: {name}",
-            (
-                Line("", [low, high], [low, high], is_reference=True),
-                Points("", right, said, texts=texts),
-            ),
+            (Line("", [low, high], [low, high], is_reference=True), Points("", right, said, texts=texts)),
             f"true {name}",
             f"predicted {name}",
             caption=caption,
@@ -75,12 +81,11 @@ def _of_target(
             "predicted - true",
             caption=f"{spread} {caption}".strip(),
         ),
-        Figure(
+        histogram(
             f"residual_histogram{number}",
             f"Distribution of the residuals: {name}",
-            (Bars("", middles, counts),),
-            "predicted - true, middle of each bin",
-            "samples",
+            residuals,
+            "predicted - true",
             caption=caption,
         ),
     ]
@@ -184,9 +189,6 @@ class Tokens(Evaluator):
         """How surprising tokens are, and how much that falls with the tokens that were seen before."""
         bits = predictions.outputs.astype(float)
         by_position = bits.mean(0)
-        highest = int(np.ceil(bits.max(initial=1.0)))
-        edges = np.linspace(0, highest, 1 + min(_NUM_BINS, highest))
-        counts, _ = np.histogram(bits, edges)
         return [
             Figure(
                 "surprisal_by_position",
@@ -197,10 +199,10 @@ class Tokens(Evaluator):
                 caption="The mean over all windows: what more of the text before a token is worth to the "
                 "model.",
             ),
-            Figure(
+            histogram(
                 "surprisal",
                 "Surprisal of tokens",
-                (Bars("", [f"{low:.3g}–{high:.3g}" for low, high in pairwise(edges)], counts),),
+                bits,
                 "bits",
                 "tokens",
                 caption="Of 1 bit, a token had a probability of 1/2; of 10 bits, of 1/1024.",
