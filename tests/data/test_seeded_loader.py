@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from contextlib import chdir
 from importlib import import_module
@@ -18,7 +17,7 @@ from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, Told, outcome
 from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
 
-from assay.data.seeded_loader import SeededLoader, SeededSamples, same
+from assay.data.seeded_loader import SeededLoader, SeededSamples
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -146,25 +145,6 @@ def test_samples_that_are_read_together_draw_from_the_first_seed() -> None:
     assert samples.__getitems__([]) == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        (math.nan, math.nan, True),
-        (torch.tensor([math.nan]), torch.tensor([math.nan]), True),
-        (torch.zeros(2), torch.zeros(2, 1), False),
-        (np.zeros(2), torch.zeros(2), False),
-        ([1, {"a": (2, "x")}], [1, {"a": (2, "x")}], True),
-        ([1, {"a": (2, "x")}], [1, {"a": (2, "y")}], False),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, False),
-        ([1], [1, 2], False),
-        (0, False, False),
-        (object(), object(), True),  # what cannot be compared is not held against anybody
-    ],
-)
-def test_same(one: Any, other: Any, expected: bool) -> None:
-    assert same(one, other) is expected
-
-
 PROJECT = Path(__file__).parents[1] / "training" / "project"
 
 
@@ -279,13 +259,6 @@ def test_stopped_in_its_first_epoch_a_stream_begins_anew(train: Train) -> None:
     stopped, before = run(train, *job("stream"), callbacks=(Told(2),))
     assert len(before) == 3
     assert len(resumed(stopped.run_dir)) == 3 * WHOLE_EPOCHS["stream"]
-
-
-def test_a_data_set_with_a_generator_of_its_own_is_told(
-    train: Train, caplog: pytest.LogCaptureFixture
-) -> None:
-    run(train, *job("restless", "trainer.max_epochs=1"))
-    assert "Restless gives another sample when asked for the same one again" in caplog.text
 
 
 def test_another_order_than_before_is_refused(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -447,7 +447,7 @@ def test_samples_of_another_form_are_refused_before_training(
 
 
 def test_declared_data_has_no_columns_to_divide_by() -> None:
-    declared: Any = Declared("regression", input_shape=[3], num_targets=1, num_samples={"all": 9})
+    declared: Any = Declared("regression", input_shape=(3,), num_targets=1, num_samples={"all": 9})
     with pytest.raises(DataError, match=r"data.split.time=day: this data is declared \(data.spec\)"):
         ask_for_columns(declared, Split(0.1, 0.1, time="day"))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import lightning as L
+import msgspec
 import torch
 from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
@@ -57,9 +57,12 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
     stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
     try:
-        source = Declared(**stated)
-    except (TypeError, ValueError) as error:
-        raise _of_stated(config, str(error).replace("Declared.__init__() ", "")) from error
+        source = msgspec.convert(stated, Declared)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        name = place.strip("`").partition("[")[0]
+        key = written_at(config, f"data.spec.{name}") if name else "data.spec"
+        raise ConfigError(text, key=key) from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
             config.data.transform.normalize = None  # there are no values to take a mean of
@@ -72,15 +75,6 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         told = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
         raise DataError(f"{error.message} (by {told})", hint=error.hint) from error
     return datamodule
-
-
-def _of_stated(config: DictConfig, text: str) -> ConfigError:
-    """The error at the key that its text begins with, or at where that one's value comes from."""
-    name, _, rest = text.partition("=")
-    key = f"data.spec.{name}"
-    if not re.fullmatch(r"[\w.]+", name) or OmegaConf.select(config, key) is None:
-        return ConfigError(text, key="data.spec")
-    return ConfigError(rest.replace(": ", " was given; ", 1), key=written_at(config, key))
 
 
 def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = None) -> None:

@@ -4,54 +4,61 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
+
+import msgspec
 
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_WHOLE: Final = {
-    "batch_size": (1, None),
-    "eval_batch_size": (1, None),
-    "num_workers": (0, 1024),
-    "prefetch_factor": (1, 1024),
-}
-_SHARES: Final = ("split.val", "split.test")
+_COUNT = Annotated[int, msgspec.Meta(ge=1)]
+_SHARE = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+_COLUMN = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _COLUMNS: Final = ("split.group", "split.time", "split.column")
-_FOLDS: Final = ("split.folds", "split.fold")
+_KINDS: Final[dict[str, Any]] = {
+    "batch_size": _COUNT | Literal["auto"],
+    "eval_batch_size": _COUNT,
+    "num_workers": Annotated[int, msgspec.Meta(ge=0, le=1024)],
+    "prefetch_factor": Annotated[int, msgspec.Meta(ge=1, le=1024)],
+    "split.val": _SHARE,
+    "split.test": _SHARE,
+    **dict.fromkeys(_COLUMNS, _COLUMN),
+    "split.folds": Annotated[int, msgspec.Meta(ge=2)],
+    "split.fold": Annotated[int, msgspec.Meta(ge=0)],
+    "thin_classes": Annotated[float, msgspec.Meta(gt=0, le=1)],
+}
 _LONGEST_FOLDER: Final = 75
 """Bytes; a Unix socket's path has 107, of which `multiprocessing` adds 32, `/pymp-…/listener-…`."""
-NAMES: Final = (*_WHOLE, *_SHARES, *_COLUMNS, *_FOLDS, "thin_classes")
+NAMES: Final = tuple(_KINDS)
 
 
 def check_limits(values: Mapping[str, Any]) -> None:
     """Refuse numbers that no data can be split, thinned out or batched by."""
-    for name, (least, most) in _WHOLE.items():
-        value, bounds = values.get(name), f"from {least} to {most}" if most else f"of at least {least}"
-        fits = isinstance(value, int) and least <= value <= (most or value)
-        if name == "batch_size":
-            fits, bounds = fits or value == "auto", f"{bounds}, or auto,"
-        _check(f"data.{name}", value, fits, f"a whole number {bounds}", least)
+    for name, kind in _KINDS.items():
+        if (value := values.get(name)) is not None:
+            try:
+                msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                key = "fold" if name == "split.fold" else f"data.{name}"
+                expected = str(error).replace("`", "").replace("Expected", "expected").partition(", got")[0]
+                raise ConfigError(f"{expected}, got {value!r}", key=key) from error
     if values.get("num_workers"):
         _check_temporary_folder()
-    val, test = shares = [values.get(name) for name in _SHARES]
-    for name, share in zip(_SHARES, shares, strict=True):
-        fits = isinstance(share, int | float) and 0 <= share < 1
-        _check(f"data.{name}", share, fits, "a share from 0 to below 1", 0.1)
-    _check_columns(values)
-    _check_folds(*(values.get(name) for name in _FOLDS))
-    folds = values.get("split.folds")
-    if folds and (val or 0) >= 1 - 1 / folds:
-        nothing = f"{val} was given; beside one of {folds} folds that leaves nothing to train on"
-        _refuse("data.split.val", nothing, "data.split.val=0.1")
-    if not folds and (val or 0) + (test or 0) >= 1:
-        nothing = f"{val} and {test} leave nothing to train on"
-        _refuse("data.split.val, data.split.test", nothing, "data.split.val=0.1 data.split.test=0.2")
-    ratio = values.get("thin_classes")
-    fits = isinstance(ratio, int | float) and 0 < ratio <= 1
-    wanted = "a number above 0 and at most 1, smallest class over largest,"
-    _check("data.thin_classes", ratio, fits, wanted, "0.01, or null")
+    given = [f"data.{name}" for name in _COLUMNS if values.get(name) is not None]
+    if len(given) > 1:
+        several = "samples are divided by one of group, time and column, not by several"
+        _refuse(", ".join(given), several, f"{given[1]}=null, or {given[0]}=null")
+    folds, val = values.get("split.folds"), values.get("split.val") or 0
+    test = 1 / folds if folds else values.get("split.test") or 0
+    _check_folds(folds, values.get("split.fold"))
+    if folds and given and given != ["data.split.group"]:
+        hint = f"{given[0]}=null, or data.split.folds=null fold=null"
+        _refuse(given[0], "folds cannot be divided by this", hint)
+    if val + test >= 1:
+        tested = f"one of {folds} folds" if folds else f"data.split.test={test}"
+        _refuse("data.split.val", f"{val} and {tested} leave nothing to train on", "data.split.val=0.1")
 
 
 def _check_temporary_folder() -> None:
@@ -65,45 +72,14 @@ def _check_temporary_folder() -> None:
         )
 
 
-def _check_columns(values: Mapping[str, Any]) -> None:
-    given = {f"data.{name}": values[name] for name in _COLUMNS if values.get(name) is not None}
-    for key, name in given.items():
-        if not isinstance(name, str) or not name.strip():
-            _refuse(key, f"{name!r} was given; the name of a column was expected", f"{key}=COLUMN")
-    if len(given) > 1:
-        one, other = list(given)[:2]
-        several = "samples are divided by one of group, time and column, not by several"
-        _refuse(f"{one}, {other}", several, f"{other}=null, or {one}=null")
-    key = next((key for key in given if not key.endswith("group")), "")
-    if key and values.get("split.folds") is not None:
-        later = "a fold would train on what is later than its test"
-        why = later if "time" in key else "the column names the subsets"
-        hint = f"{key}=null, or data.split.folds=null fold=null"
-        _refuse(key, f"folds cannot be divided by this: {why}", hint)
-
-
-def _check_folds(folds: Any, fold: Any) -> None:
-    if folds is None:
-        if fold is not None:
-            hint = f"fold={fold} data.split.folds=5"
-            _refuse("fold", f"{fold} was given, but not how many folds there are", hint)
-        return
-    fits = isinstance(folds, int) and folds >= 2
-    _check(
-        "data.split.folds", folds, fits, "a whole number of at least 2", "5; null divides the samples once"
-    )
-    every = f"assay train -m 'fold=range({folds})'"
-    if fold is None:
-        hint = f"{every} data.split.folds={folds}; fold=0 for one of them"
-        _refuse("fold", f"there are {folds} folds, and none is chosen", hint)
-    fits = isinstance(fold, int) and 0 <= fold < folds
-    wanted = f"with data.split.folds={folds} a whole number from 0 to {folds - 1}"
-    _check("fold", fold, fits, wanted, f"{folds - 1}, or all: {every}")
-
-
-def _check(key: str, value: Any, fits: bool, wanted: str, instead: object) -> None:
-    if value is not None and (isinstance(value, bool) or not fits):
-        _refuse(key, f"{value} was given; {wanted} was expected", f"{key}={instead}")
+def _check_folds(folds: int | None, fold: int | None) -> None:
+    every = f"assay train -m 'fold=range({folds or 5})' data.split.folds={folds or 5}"
+    if folds is None and fold is not None:
+        _refuse("fold", f"{fold} was given, but not how many folds there are", f"data.split.folds=5; {every}")
+    if folds is not None and fold is None:
+        _refuse("fold", f"there are {folds} folds, and none is chosen", f"{every}; fold=0 for one of them")
+    if folds is not None and fold is not None and fold >= folds:
+        _refuse("fold", f"{fold} was given; expected 0 to {folds - 1}", f"fold=0, or all: {every}")
 
 
 def _refuse(key: str, message: str, hint: str) -> NoReturn:

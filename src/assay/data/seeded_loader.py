@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import zlib
-from collections.abc import Mapping
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, Final, final
 
-import numpy as np
 import torch
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from torch.utils.data import (
@@ -31,7 +29,7 @@ from assay.splitmix import mix
 from assay.torch_internals import end_workers, tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import lightning as L
 
@@ -54,22 +52,6 @@ class SeededSamples(Dataset[Any]):
             return [self[key] for key in keys]
         seed_generators(keys[0][0])
         return together([index for _, index in keys])
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two samples are equal, as far as they can be compared."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor | np.ndarray):
-        first, second = np.asarray(one), np.asarray(other)
-        return first.shape == second.shape and first.tobytes() == second.tobytes()
-    if isinstance(one, Mapping):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, int | float | str | bytes):
-        return repr(one) == repr(other)  # NaN included
-    return True
 
 
 log = logging.getLogger("assay")
@@ -288,12 +270,6 @@ class SeededLoader:
         sampler = self._elements()
         if type(sampler) not in _KNOWN and not self._repeats(sampler):
             return f"{type(sampler).__qualname__} gives another order when asked for the same epoch again"
-        if not self._same_sample():
-            self.notes.append(
-                f"{type(self.loader.dataset).__qualname__} gives another sample when asked for the same one "
-                "again: what it draws is not a function of the seed, and the run cannot be repeated exactly; "
-                "draw from the global generators of torch, numpy or random, which are seeded"
-            )
         return ""
 
     def _repeats(self, sampler: Any) -> bool:
@@ -305,17 +281,6 @@ class SeededLoader:
             self._begin(epoch, 0)
             orders.append([repr(element) for element in sampler])
         return orders[0] == orders[2]
-
-    def _same_sample(self) -> bool:
-        """Whether a sample is the same if it is read twice with the same seed."""
-        self._begin(0, 0)
-        first = next(iter(self._elements()), None)
-        stock = self.loader.batch_sampler is None or type(self.loader.batch_sampler) is BatchSampler
-        index = first if stock else next(iter(first or ()), None)
-        if index is None:
-            return True
-        samples = SeededSamples(self.loader.dataset)
-        return same(samples[(0,), index], samples[(0,), index])
 
     def _rebuilt(self) -> Any:
         loader = self.loader

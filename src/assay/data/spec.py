@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
+import msgspec
 import torch
 
 from assay.data.normalize import stored_type
@@ -18,6 +18,8 @@ from assay.task.task import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from torch import Tensor
 
     from assay.data.samples import Source, Stream
@@ -103,107 +105,86 @@ class Spec:
         return {**plain, "num_features": self.num_features}
 
 
-_DTYPES = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}
+_AboveZero = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @final
-class Declared:
+class Declared(msgspec.Struct, forbid_unknown_fields=True):
     """Stands in for a source while a job is checked; takes no memory for the inputs.
 
-    Args:
+    Attributes:
         task: What is predicted.
         input_shape: Of one sample as the source gives it, channels first.
-        dtype: `uint8`, `float32`, or `int64` of token ids.
+        dtype: Of the inputs; `int64` of token ids.
         vocab_size: Of token ids, which go from 0 to below this; 0: they are not.
         class_counts: Samples of each class in each subset the source comes in: `all`, or `train` and `test`.
         num_samples: Samples of each subset, where the classes are equally many, or where there are none.
         num_classes: With `num_samples`: classes, or labels of a multilabel task.
         num_targets: With `num_samples`: targets of a regression.
         class_names: One per class; numbers by default.
-
-    Raises:
-        ValueError: The description is incomplete or contradicts itself.
     """
 
-    def __init__(
-        self,
-        task: str,
-        input_shape: Sequence[int],
-        *,
-        dtype: str = "float32",
-        vocab_size: int = 0,
-        class_counts: Mapping[str, Sequence[int]] | None = None,
-        num_samples: Mapping[str, int] | None = None,
-        num_classes: int | None = None,
-        num_targets: int | None = None,
-        class_names: Sequence[str] | None = None,
-    ) -> None:
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype={dtype!r}: one of {', '.join(_DTYPES)} was expected")
-        if (dtype == "int64") != (vocab_size > 0):
-            raise ValueError(
-                f"vocab_size={vocab_size!r}: above 0 with dtype=int64, and only then, was expected"
-            )
-        self.task, kind = task, task_of(task)
-        _check_numbers("input_shape", input_shape, least=1)
-        for name, told in (("class_counts", class_counts), ("num_samples", num_samples)):
-            if told is not None and not (isinstance(told, Mapping) and told.keys() & {"all", "train"}):
-                raise ValueError(f"{name}={told!r}: a mapping with `all` or `train` was expected")
-        for subset, counts in (class_counts or {}).items():
-            _check_numbers(f"class_counts.{subset}", counts, least=0)
-        for subset, number in (num_samples or {}).items():
-            _check_numbers(f"num_samples.{subset}", [number], least=1)
-        sizes = {"num_classes": num_classes, "num_targets": num_targets, "vocab_size": vocab_size or None}
-        size = sizes.get(kind.size_key)
-        if kind.learns_from_inputs:
-            size = size or 0
-        if class_counts is not None:
+    task: str
+    input_shape: Annotated[tuple[_AboveZero, ...], msgspec.Meta(min_length=1)]
+    dtype: Literal["uint8", "float32", "int64"] = "float32"
+    vocab_size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    class_counts: dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]] | None = None
+    num_samples: dict[str, _AboveZero] | None = None
+    num_classes: _AboveZero | None = None
+    num_targets: _AboveZero | None = None
+    class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kind, counts = task_of(self.task), self.class_counts
+        if (self.dtype == "int64") != (self.vocab_size > 0):
+            raise ValueError("expected a vocab_size above 0 with dtype=int64, and only then")
+        if not {"all", "train"} & (counts or self.num_samples or {}).keys():
+            raise ValueError("expected class_counts or num_samples with `all` or `train`")
+        if counts is not None:
             if not kind.by_class:
-                raise ValueError(
-                    f"class_counts={class_counts!r}: a {task} task has none; num_samples was expected"
-                )
-            size = len(next(iter(class_counts.values())))
-            if num_classes not in (None, size):
-                raise ValueError(f"num_classes={num_classes}: {size}, as in class_counts, was expected")
-            self._targets = {subset: _labels(counts) for subset, counts in class_counts.items()}
-        elif num_samples is not None and size is not None:
-            _check_numbers(kind.size_key, [size], least=not kind.learns_from_inputs)
-            self._targets = {
-                subset: kind.declared_targets(number, size, input_shape, class_names or ())
-                for subset, number in num_samples.items()
+                raise ValueError(f"expected num_samples in place of class_counts with task={self.task}")
+            size = len(next(iter(counts.values())))
+            if self.num_classes not in (None, size):
+                raise ValueError(f"expected num_classes={size}, as in class_counts, got {self.num_classes}")
+            self.num_classes = size
+        elif self._size is None and not kind.learns_from_inputs:
+            raise ValueError(f"expected {kind.size_key} beside num_samples")
+        self._targets()  # which refuses names that do not fit
+        names = self.class_names or tuple(str(label) for label in range(self._size or 0))
+        self.class_names = () if kind.has_real_targets else names
+
+    @property
+    def _size(self) -> int | None:
+        size: int | None = getattr(self, task_of(self.task).size_key, None)
+        return size
+
+    def _targets(self) -> dict[str, Tensor]:
+        if self.class_counts is not None:
+            return {
+                subset: torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
+                for subset, counts in self.class_counts.items()
             }
-        else:
-            counts_or = "class_counts, or " if kind.by_class else ""
-            raise ValueError(f"{counts_or}num_samples with {kind.size_key} was expected")
-        names = class_names or [str(label) for label in range(size)]
-        self.class_names = () if kind.has_real_targets else tuple(names)
-        # Token ids from 1 on, as 0 would be padding.
-        self._sample = torch.full((1, *input_shape), int(vocab_size > 0), dtype=_DTYPES[dtype])
-        self._vocab_size = vocab_size
+        declared, size = task_of(self.task).declared_targets, self._size or 0
+        return {
+            subset: declared(number, size, self.input_shape, self.class_names)
+            for subset, number in (self.num_samples or {}).items()
+        }
 
     def read(self) -> Mapping[str, Samples]:
         """Every subset: inputs that are one zero sample seen N times, and targets."""
-        shape = self._sample.shape[1:]
-        token_bytes = run_lengths([1] * self._vocab_size)  # scores are not looked at
+        # Token ids from 1 on, as 0 would be padding.
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        sample = torch.full((1, *self.input_shape), int(self.vocab_size > 0), dtype=dtype)
+        token_bytes = run_lengths([1] * self.vocab_size)  # scores are not looked at
         return {
             subset: Samples(
-                self._sample.expand(len(targets), *shape),
+                sample.expand(len(targets), *self.input_shape),
                 targets,
-                vocab_size=self._vocab_size,
+                vocab_size=self.vocab_size,
                 token_bytes=token_bytes,
             )
-            for subset, targets in self._targets.items()
+            for subset, targets in self._targets().items()
         }
-
-
-def _check_numbers(name: str, values: Any, least: int) -> None:
-    several = isinstance(values, Sequence) and not isinstance(values, str) and len(values) > 0
-    if not several or any(type(value) is not int or value < least for value in values):
-        raise ValueError(f"{name}={values!r}: whole numbers of at least {least} were expected")
-
-
-def _labels(counts: Sequence[int]) -> Tensor:
-    return torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
 
 
 @final
