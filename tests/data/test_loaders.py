@@ -448,10 +448,8 @@ def test_what_draws_nothing_is_applied_once(pictures: Samples) -> None:
     for epoch in range(3):
         for place in range(len(ROWS_SUBSET)):
             key = int(subset.keys[place])
-            whole = subset.transforms.batch(
-                pictures.inputs[ROWS_SUBSET[place]][None], 0, epoch, torch.tensor([key])
-            )
-            rest = once.transforms.batch(once.data.inputs[place][None], 0, epoch, torch.tensor([key]))
+            whole, _ = subset.transforms.pair(pictures.inputs[ROWS_SUBSET[place]], 0, (0, epoch, key))
+            rest, _ = once.transforms.pair(once.data.inputs[place], 0, (0, epoch, key))
             assert torch.equal(whole, rest)
 
 

@@ -14,7 +14,7 @@ from assay.data.data_module import DataModule
 from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.images import read_image
 from assay.data.samples import Samples, Stream
-from assay.data.segmentation_folder import ClassValues, SegmentationFolder, decode_mask, read_mask
+from assay.data.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 
@@ -102,10 +102,10 @@ def test_classes(given: dict[str, Any], there: list[int], names: Any, classes: d
     options = {"class_names": None, "values": None, "ignore_value": 255} | given
     if not names:
         with pytest.raises(DataError, match="do not number classes from 0") as caught:
-            ClassValues(**options).found(counts(*there))
+            find_classes(counts(*there), **options)
         assert caught.value.hint.startswith("data.source.values=[")
         return
-    found, table, note = ClassValues(**options).found(counts(*there))
+    found, table, note = find_classes(counts(*there), **options)
     assert found == names
     assert {value: int(table[value]) for value in classes} == classes
     assert bool(note) == (there == [0, 255])
@@ -114,18 +114,16 @@ def test_classes(given: dict[str, Any], there: list[int], names: Any, classes: d
 @pytest.mark.parametrize(
     "given",
     [
-        {"class_names": ["a"]},
         {"class_names": ["a", "a"]},
-        {"values": [0]},
+        {"values": [0, 0]},
         {"values": [0, 300]},
-        {"values": [0, 1.5]},
         {"values": [0, 1], "class_names": ["a", "b", "c"]},
         {"ignore_value": -1},
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"expected|class_names for"):
-        ClassValues(**{"class_names": None, "values": None, "ignore_value": 255} | given)
+    with pytest.raises(ValueError, match="expected"):
+        SegmentationFolder("scans", **given)
 
 
 SUFFIXES = ("png", "jpg", "webp", "PNG")
@@ -209,7 +207,10 @@ def coloured(root: Path) -> None:
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "missing": (lambda root: (root / "masks" / "my photo 3.png").unlink(), "no mask my photo 3.png in masks"),
     "another size": (small, "its mask has 5×8 pixels, the picture 6×8"),
-    "unknown value": (strange, "its mask has the value 7, which is not a class"),
+    "unknown value": (
+        strange,
+        "its mask has the value 7, which is not a class; others: data.source.values=",
+    ),
     "colours": (coloured, "its mask: it has colours"),
     "broken": (
         lambda root: (root / "masks" / "my photo 3.png").write_bytes(b"x"),
@@ -241,7 +242,7 @@ def test_a_bad_pair_is_named_or_left_out(root: Path, kind: str, in_memory: bool)
 
 def test_names_that_are_not_unique(root: Path) -> None:
     picture(1).save(root / "images" / "my photo 3.jpg")
-    with pytest.raises(DataError, match="nobody knows whose their mask is"):
+    with pytest.raises(DataError, match="the same name but for the suffix"):
         SegmentationFolder(str(root)).read()
 
 

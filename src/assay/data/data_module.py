@@ -28,13 +28,11 @@ from assay.data.splits import (
 from assay.data.subset import Split, Subset
 from assay.data.training_statistics import input_statistics, target_statistics
 from assay.data.transforms import (
-    PretrainedScale,
     Transforms,
     chain_of,
-    check_tokens,
-    given,
     given_for,
     given_scale,
+    pretrained_scale,
 )
 from assay.errors import DataError
 from assay.task.task_of import task_of
@@ -144,12 +142,12 @@ class DataModule(L.LightningDataModule):
         self._task, self._standardize_targets = task, standardize_targets
         if task is not None:
             task_of(task)
-        by = given(transform, "normalize")
         if pretrained_inputs and "tokenizer" in pretrained_inputs:
             if (texts := getattr(source, "text_encoder", None)) is not None:
                 texts.use(*(pretrained_inputs[key] for key in ("tokenizer", "padding", "source")))
             pretrained_inputs = None
-        self._given_scale, self._pretrained = given_scale(by), PretrainedScale(pretrained_inputs, by)
+        self._normalize, self._pretrained = transform.get("normalize"), pretrained_inputs
+        self._given_scale, self._scale_notes = given_scale(self._normalize), list[str]()
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
             "num_workers": num_workers,
@@ -185,16 +183,15 @@ class DataModule(L.LightningDataModule):
                     hint="data.balance=none",
                 )
             splits.check(self._batch_size_of(splits) if self.drop_last is True else 1)
-            if getattr(splits.data["train"], "vocab_size", 0):
-                check_tokens(self._transforms, self._given_scale)
             self.splits = splits
             trained, first = self._first("train", "train"), self._first("train", "eval")
             check_forms(first, trained, {name: self._first(name, "eval") for name in splits.with_own_data()})
-            scale = self._pretrained.scale(first, self._given_scale) or given_for(first, self._given_scale)
+            typed = given_for(first, self._given_scale)
+            scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
             mean, std, value_range = input_statistics(
                 self.subset("train", "eval"),
                 first,
-                scale,
+                scale or typed,
                 ranged=splits.task.reconstructs and not (declared and first.is_floating_point()),
                 seed=self.split.seed,
                 num_workers=self._num_workers,
@@ -260,7 +257,7 @@ class DataModule(L.LightningDataModule):
         source = getattr(self.source, "notes", ())
         rest = self.spec.num_train % (self.batch_size * self._world_size()) if self._drops_last() else 0
         left = left_out_note(rest, self.spec.num_train, self.drop_last, shuffled=self.shuffle)
-        return (*source, *self.splits.notes, *self._pretrained.notes, *left)
+        return (*source, *self.splits.notes, *self._scale_notes, *left)
 
     @property
     def batch_size(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # torchvision ships no types
@@ -14,8 +14,8 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
-from assay.data.images import ImageSize, Look, read_image, size_of
-from assay.data.picture_folder import NO_CLASS, PEEK, SUBSETS, Picture, PictureFolder, images_below
+from assay.data.images import ImageSize, Look, read_image
+from assay.data.picture_folder import NO_CLASS, SUBSETS, Picture, PictureFolder, images_below
 from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
 from assay.task.reconstruction import Reconstruction
@@ -59,9 +59,9 @@ class ImageFolder(PictureFolder):
         self,
         root: str,
         image_size: ImageSize = None,
-        mode: str = "RGB",
-        in_memory: bool | str = "auto",
-        on_bad: str = "error",
+        mode: Literal["RGB", "GRAY"] = "RGB",
+        in_memory: bool | Literal["auto"] = "auto",
+        on_bad: Literal["auto", "error", "skip"] = "error",
         *,
         classes: bool = True,
     ) -> None:
@@ -127,14 +127,7 @@ class ImageFolder(PictureFolder):
             self._note(f"files that are not images by their name are left out: {told}")
 
     @override
-    def _common_size(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
-        sizes = {size_of(one.path) for one in pictures[:: max(1, len(pictures) // PEEK)]} - {None}
-        return sizes.pop() if len(sizes) == 1 else None
-
-    @override
     def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
-        if several := sum(look.several for look in looks):
-            self._note(f"{several} image(s) have several frames or pages; the first one is used")
         return {one.name: look.bad for one, look in zip(pictures, looks, strict=True) if look.bad}
 
     @override

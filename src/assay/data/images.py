@@ -39,22 +39,12 @@ _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
 
-def check_reading(
-    image_size: Sequence[int] | str | None, mode: str, in_memory: bool | str, on_bad: str
-) -> tuple[int, int] | None:
-    """Refuse what a folder of pictures cannot be read with."""
-    if on_bad not in ("auto", "error", "skip"):
-        raise ValueError(f"on_bad={on_bad!r}: auto, error or skip was expected")
-    if mode not in MODES:
-        raise ValueError(f"mode={mode!r}: RGB or GRAY was expected")
-    if in_memory not in (True, False, "auto"):
-        raise ValueError(f"in_memory={in_memory!r}: auto, true or false was expected")
+def check_size(image_size: Sequence[int] | str | None) -> tuple[int, int] | None:
+    """Height and width; None where pictures stay as they are, or `auto` chooses."""
     if image_size is None or image_size == "auto":
         return None
-    if isinstance(image_size, str):
-        raise ValueError(f"image_size={image_size!r}: auto, null or [height, width] was expected")
-    if len(image_size) != 2 or min(image_size) < 1:
-        raise ValueError(f"image_size={list(image_size)}: [height, width] was expected")
+    if isinstance(image_size, str) or len(image_size) != 2 or min(image_size) < 1:
+        raise ValueError(f"image_size: expected auto, null or [height, width], got {image_size!r}")
     return int(image_size[0]), int(image_size[1])
 
 
@@ -67,12 +57,9 @@ def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
     middle = np.median(np.array(found), 0)
     scale = min(1.0, _LONGEST / middle.max())
     height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
-    ratios = [(one / other) / (height / width) for one, other in found]
-    stretched = max(*ratios, *(1 / one for one in ratios))
     told = f"pictures of {len(sizes):,} sizes are" if len(sizes) > 1 else "pictures are"
-    changed = f"; their proportions change by up to {100 * (stretched - 1):.0f} %" if stretched > 1.02 else ""
     return (height, width), (
-        f"data.source.image_size=auto: {told} scaled to {height}×{width} (height × width){changed}"
+        f"data.source.image_size=auto: {told} scaled to {height}×{width} (height × width)"
     )
 
 
@@ -150,12 +137,6 @@ def size_of(path: str) -> tuple[int, int] | None:
         return None
 
 
-def has_several_frames(content: bytes) -> bool:
-    """Whether an image is an animation, or has several pages."""
-    with _opened(io.BytesIO(content)) as image:  # a camera's MPO is one picture, and smaller ones of it
-        return image.format not in ("JPEG", "MPO") and getattr(image, "n_frames", 1) > 1
-
-
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """Height and width of a picture once it is turned as its EXIF orientation says."""
     sideways = image.getexif().get(_ORIENTATION, 1) >= _SIDEWAYS
@@ -200,7 +181,6 @@ class Look(NamedTuple):
     """What is known of a file."""
 
     sha256: str = ""
-    several: bool = False
     size: tuple[int, int] = (0, 0)
     bad: str = ""
 
@@ -214,7 +194,7 @@ def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]])
             size = take(index, content)
         except ValueError as error:
             return Look(bad=str(error))
-        return Look(hashlib.sha256(content).hexdigest(), has_several_frames(content), size)
+        return Look(hashlib.sha256(content).hexdigest(), size)
 
     def look_at_some(start: int) -> list[Look]:
         return [look(index) for index in range(start, min(start + _CHUNK, len(paths)))]
@@ -238,7 +218,7 @@ def survey(root: Path, paths: Sequence[str]) -> list[Look]:
     now = time.time_ns()
     if new:
         settled = {
-            path: (state, *looks[path][:3])
+            path: (state, *looks[path][:2])
             for path, state in states.items()
             if state and not looks[path].bad and now - state[3] > _SETTLED * 1e9
         }
@@ -272,8 +252,8 @@ def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
     try:
         kept = json.loads(_file(root).read_bytes())
         return {
-            str(root / name): (state, sha, several, (int(height), int(width)))
-            for name, (state, sha, several, (height, width)) in kept.items()
+            str(root / name): (state, sha, (int(height), int(width)))
+            for name, (state, sha, (height, width)) in kept.items()
         }
     except (OSError, ValueError, AttributeError, TypeError):
         return {}  # it is made anew

@@ -15,10 +15,11 @@ from assay.data.images import (
     MODES,
     ImageSize,
     Look,
-    check_reading,
+    check_size,
     choose_size,
     decode,
     look_at,
+    size_of,
     survey,
     too_many,
 )
@@ -68,8 +69,7 @@ class PictureFolder(ABC):
     def __init__(
         self, root: str, image_size: ImageSize, mode: str, in_memory: bool | str, on_bad: str
     ) -> None:
-        self.auto_size = image_size == "auto"
-        self.image_size = check_reading(image_size, mode, in_memory, on_bad)
+        self.auto_size, self.image_size = image_size == "auto", check_size(image_size)
         self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
         self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad
 
@@ -77,9 +77,10 @@ class PictureFolder(ABC):
     def _list(self) -> dict[str, list[Picture]]:
         """The pictures of each subset the folder has: `all`, or `train` and any of `val` and `test`."""
 
-    @abstractmethod
     def _common_size(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
         """Height and width, if the pictures seem to have the same; asked before they are read."""
+        sizes = {size_of(one.path) for one in pictures[:: max(1, len(pictures) // PEEK)]} - {None}
+        return sizes.pop() if len(sizes) == 1 else None
 
     @abstractmethod
     def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
@@ -162,7 +163,7 @@ class PictureFolder(ABC):
 
         return images, look_at(paths, take)
 
-    def _judge(self, problems: Mapping[str, str], count: int, more: str = "", hint: str = "") -> None:
+    def _judge(self, problems: Mapping[str, str], count: int) -> None:
         """Refuse pictures that cannot be used, or say that they are left out."""
         if not problems:
             return
@@ -170,8 +171,7 @@ class PictureFolder(ABC):
         others = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
         message = f"{len(problems)} of {count} pictures cannot be used: {told}{others}"
         if too_many(len(problems), count, self._on_bad):
-            instead = "repair or remove them, or leave them out: data.source.on_bad=skip"
-            raise self._refuse(f"{message}{more}", f"{instead}{hint}")
+            raise self._refuse(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
         self._note(f"{message}; left out, as data.source.on_bad={self._on_bad} says")
 
     def _unlike(self, looks: Sequence[Look]) -> tuple[int, ...]:

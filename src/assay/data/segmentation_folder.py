@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -88,59 +87,33 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
 NUM_VALUES: Final = 256
 
 
-@final
-class ClassValues:
-    """The values that stand for classes, given or found."""
-
-    def __init__(
-        self, class_names: Sequence[str] | None, values: Sequence[int] | None, ignore_value: int | None
-    ) -> None:
-        if class_names is not None and not 2 <= len(set(class_names)) == len(class_names) <= IGNORED:
-            raise ValueError(
-                f"class_names={list(class_names)}: two to {IGNORED} different names were expected"
+def find_classes(
+    counts: NDArray[np.int32],
+    class_names: Sequence[str] | None,
+    values: Sequence[int] | None,
+    ignore_value: int | None,
+) -> tuple[tuple[str, ...], Tensor, str]:
+    """Names of the classes, the class of each value of a mask, and a note on what was decided."""
+    there = np.flatnonzero(counts.any(0)).tolist()
+    note = ""
+    if values is None and there == [0, 255] and (class_names is None or len(class_names) == 2):
+        values = (0, 255)
+        note = "the masks have the values 0 and 255 alone: these are the two classes"
+    if values is None:
+        known = [value for value in there if value != ignore_value]
+        if class_names is None and known != list(range(len(known))):
+            raise DataError(
+                f"data.source.values: the masks have the values {', '.join(map(str, known[:20]))}, which do "
+                "not number classes from 0",
+                hint=f"data.source.values=[{','.join(map(str, known[:20]))}], or data.source.class_names="
+                "[…] with a name for each, those without a pixel included",
             )
-        for value in (*(values or ()), *([] if ignore_value is None else [ignore_value])):
-            if type(value) is not int or not 0 <= value < NUM_VALUES:
-                raise ValueError(
-                    f"values and ignore_value: whole numbers from 0 to 255 were expected, not {value!r}"
-                )
-        if values is not None and not 2 <= len(set(values)) == len(values):
-            raise ValueError(f"values={list(values)}: two or more different numbers were expected")
-        if class_names is not None and values is not None and len(class_names) != len(values):
-            raise ValueError(f"there are {len(class_names)} class_names for {len(values)} values")
-        self._names = None if class_names is None else tuple(map(str, class_names))
-        self._values = None if values is None else tuple(values)
-        self._ignored = ignore_value
-        self.in_words = ""
-
-    def found(self, counts: NDArray[np.int32]) -> tuple[tuple[str, ...], Tensor, str]:
-        """Names of the classes, the class of each value, and what was decided."""
-        there = np.flatnonzero(counts.any(0)).tolist()
-        values, note = self._values, ""
-        if values is None and there == [0, 255] and (self._names is None or len(self._names) == 2):
-            values = (0, 255)
-            note = "the masks have the values 0 and 255 alone: these are the two classes"
-        if values is None:
-            known = [value for value in there if value != self._ignored]
-            if self._names is None and known != list(range(len(known))):
-                raise DataError(
-                    f"data.source.values: the masks have the values {_listed(known)}, which do not number "
-                    "classes from 0",
-                    hint=f"data.source.values=[{','.join(map(str, known[:20]))}], or data.source.class_names="
-                    "[…] with a name for each, those without a pixel included",
-                )
-            values = tuple(range(len(self._names) if self._names is not None else len(known)))
-        names = self._names or tuple(map(str, range(len(values))))
-        table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
-        if self._ignored is not None:
-            table[self._ignored] = IGNORED
-        table[list(values)] = torch.arange(len(values))
-        self.in_words = _listed(list(values))
-        return names, table, note
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values[:20])) + (", …" if len(values) > 20 else "")
+        values = range(len(known) if class_names is None else len(class_names))
+    table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
+    if ignore_value is not None:
+        table[ignore_value] = IGNORED
+    table[list(values)] = torch.arange(len(values))
+    return tuple(map(str, class_names or range(len(values)))), table, note
 
 
 _IMAGES, _MASKS = "images", "masks"
@@ -183,16 +156,21 @@ class SegmentationFolder(PictureFolder):
         self,
         root: str,
         image_size: ImageSize = None,
-        mode: str = "RGB",
+        mode: Literal["RGB", "GRAY"] = "RGB",
         *,
         class_names: Sequence[str] | None = None,
         values: Sequence[int] | None = None,
         ignore_value: int | None = 255,
-        in_memory: bool | str = "auto",
-        on_bad: str = "error",
+        in_memory: bool | Literal["auto"] = "auto",
+        on_bad: Literal["auto", "error", "skip"] = "error",
     ) -> None:
         super().__init__(root, image_size, mode, in_memory, on_bad)
-        self._values = ClassValues(class_names, values, ignore_value)
+        used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
+        if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(values or ()):
+            raise ValueError(f"expected different values from 0 to 255, got {used}")
+        if class_names is not None and not len(set(class_names)) == len(values or class_names):
+            raise ValueError(f"expected a different name for each class, got {list(class_names)}")
+        self._asked = class_names, values, ignore_value
         self._without_mask: dict[str, str] = {}
         self._masks: dict[str, Look] = {}
         self._counts: dict[str, NDArray[np.int32]] = {}
@@ -207,38 +185,33 @@ class SegmentationFolder(PictureFolder):
 
     def _pairs(self, images: Path, masks: Path) -> list[Picture]:
         """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
-        found = {folder: images_below(folder)[0] for folder in (images, masks)}
-        if not found[images]:
+        pictures, mask_of = self._by_stem(images), self._by_stem(masks)
+        if not pictures:
             raise self._refuse(
                 f"no picture below {images}", "root/images/*.jpg and root/masks/*.png were expected"
             )
-        of_name: dict[str, str] = {}
-        for path in found[masks]:
-            name = _stem(path, masks)
-            if other := of_name.get(name):
-                raise self._refuse(
-                    f"{Path(other).name} and {Path(path).name} are both the mask of {name}",
-                    "remove one of them",
-                )
-            of_name[name] = path
         pairs: list[Picture] = []
-        used: dict[str, str] = {}
-        for path in found[images]:
-            name, key = Path(os.path.relpath(path, self._root)).as_posix(), _stem(path, images)
-            if other := used.get(key):
-                raise self._refuse(
-                    f"{other} and {name} have the same name but for the suffix, so that nobody knows whose "
-                    "their mask is",
-                    "rename one of them, and its mask",
-                )
-            used[key] = name
-            if key in of_name:
-                pairs.append(Picture(name, path, mask=of_name[key]))
+        for stem, path in pictures.items():
+            name = Path(os.path.relpath(path, self._root)).as_posix()
+            if stem in mask_of:
+                pairs.append(Picture(name, path, mask=mask_of[stem]))
             else:
-                self._without_mask[name] = f"no mask {key}.png in {masks.relative_to(self._root).as_posix()}"
-        if lonely := [name for name in of_name if name not in used]:
+                self._without_mask[name] = f"no mask {stem}.png in {masks.relative_to(self._root).as_posix()}"
+        if lonely := [stem for stem in mask_of if stem not in pictures]:
             self._note(f"masks without a picture are left out: {', '.join(lonely[:NAMED])}")
         return pairs
+
+    def _by_stem(self, folder: Path) -> dict[str, str]:
+        """The files below a folder by their names without suffixes."""
+        found: dict[str, str] = {}
+        for path in images_below(folder)[0]:
+            stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
+            if stem in found:
+                raise self._refuse(
+                    f"{found[stem]} and {path} have the same name but for the suffix", "rename one of them"
+                )
+            found[stem] = path
+        return found
 
     def _look_at_masks(self, pairs: Sequence[Picture]) -> None:
         counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
@@ -253,14 +226,11 @@ class SegmentationFolder(PictureFolder):
         self._counts = dict(zip(names, counts, strict=True))
 
     @override
-    def _common_size(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
-        sizes = Counter(look.size for look in self._masks.values() if not look.bad).most_common(1)
-        return sizes[0][0] if sizes and 2 * sizes[0][1] > len(pictures) else None  # the rest may be left out
-
-    @override
     def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
         counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
-        self.class_names, self._table, note = self._values.found(np.array(counts).reshape(-1, NUM_VALUES))
+        self.class_names, self._table, note = find_classes(
+            np.array(counts).reshape(-1, NUM_VALUES), *self._asked
+        )
         if note:
             self._note(note)
         found = {one.name: self._problem(one.name, look) for one, look in zip(pictures, looks, strict=True)}
@@ -276,15 +246,9 @@ class SegmentationFolder(PictureFolder):
             return f"its mask has {sizes[0]} pixels, the picture {sizes[1]} (height × width)"
         strange = np.flatnonzero((self._counts[name] > 0) & (self._table.numpy() < 0))
         if len(strange):
-            return f"its mask has the value {', '.join(map(str, strange[:5]))}, which is not a class"
+            values = ", ".join(map(str, strange[:5]))
+            return f"its mask has the value {values}, which is not a class; others: data.source.values=[…]"
         return ""
-
-    @override
-    def _judge(self, problems: Mapping[str, str], count: int, more: str = "", hint: str = "") -> None:
-        if any(why.endswith("not a class") for why in [*problems.values()][:NAMED]):
-            more = f"; classes have the values {self._values.in_words}"
-            hint = "; other values: data.source.values=[…]"
-        super()._judge(problems, count, more, hint)
 
     @override
     def _subset(
@@ -363,7 +327,3 @@ def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
             hint="root/images/*.jpg and root/masks/*.png, or both below root/train, root/val, root/test",
         )
     return {"all": (root / _IMAGES, root / _MASKS)}
-
-
-def _stem(path: str, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).with_suffix("").as_posix()

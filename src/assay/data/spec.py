@@ -219,15 +219,12 @@ class Trained:
         elif task.has_masks:
             targets = self._masks(names, targets)
         elif names != self.spec.class_names:
-            known_names = self.spec.class_names
             if task.has_heads:
-                targets = self._heads(heads_of(names), heads_of(known_names), targets)
+                targets = self._heads(heads_of(names), heads_of(self.spec.class_names), targets)
+            elif task.by_class:
+                targets = self._classes(names, self.spec.class_names, targets)
             else:
-                targets = (
-                    self._classes(names, known_names, targets)
-                    if task.by_class
-                    else self._labels(names, targets)
-                )
+                targets = self._labels(names, targets)
         return {name: self._encoded(replace(data, targets=targets[name])) for name, data in given.items()}
 
     def _check_width(self, targets: Mapping[str, Tensor]) -> None:
@@ -273,7 +270,7 @@ class Trained:
         strange = [name for label, name in enumerate(names) if name not in known and label in present]
         if strange:
             raise _unknown("class", strange, wanted)
-        self._say(names, wanted, [name for name in known if name not in names])
+        self._note_lacking([name for name in known if name not in names])
         new = torch.tensor([known.get(name, -1) for name in names])
         return {subset: new[values] for subset, values in targets.items()}
 
@@ -285,7 +282,7 @@ class Trained:
                 f"{', '.join(known[:10])}",
                 hint=f"number and name them alike: data.source.class_names=[{','.join(known)}]",
             )
-        self._say(names, known, list(known[len(names) :]))
+        self._note_lacking(known[len(names) :])
         missing = len(known) - len(names)
         return {  # of a stream they are the pixels of each class
             subset: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
@@ -300,18 +297,14 @@ class Trained:
                 f"data: it lacks the label {lacking[0]!r}, which the model was trained on",
                 hint=f"labels: {', '.join(self.spec.class_names)}",
             )
-        self._say(names, self.spec.class_names, [])
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
         return {subset: values.index_select(1, order) for subset, values in targets.items()}
 
-    def _say(self, names: Sequence[str], wanted: Sequence[str], lacking: Sequence[str]) -> None:
-        if lacking:
+    def _note_lacking(self, names: Sequence[str]) -> None:
+        if names:
             self.notes.append(
-                f"the data has no class {', '.join(lacking)}: scores averaged over the classes mean little"
+                f"the data has no class {', '.join(names)}: scores averaged over the classes mean little"
             )
-        ours = [name for name in wanted if name in names]
-        if ours != [name for name in names if name in ours]:
-            self.notes.append("the classes come in another order than in training; they were matched by name")
 
     def _encoded(self, data: _Data) -> _Data:
         if not isinstance(data, Unfitted):

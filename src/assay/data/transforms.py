@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,7 +18,7 @@ from assay.splitmix import mix
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
@@ -76,19 +75,34 @@ class Transforms:
         first, rest = self.transforms[:length], self.transforms[length:]
         return Transforms(first, head, masks=self.masks), Transforms(rest, tail, masks=self.masks)
 
-    def sample(self, inputs: Any, key: tuple[int, ...]) -> Any:
-        """Transform one sample; the random numbers are a function of `key` alone."""
-        if not self.deterministic:
-            seed_generators(key)
-        return self._apply(inputs)
-
     def pair(self, inputs: Any, targets: Any, key: tuple[int, ...]) -> tuple[Any, Any]:
-        """Transform one sample and, where it is a mask, its target."""
-        if not self.masks or not self.transforms or not isinstance(targets, torch.Tensor) or targets.ndim < 2:
-            return self.sample(inputs, key), targets
+        """Transform one sample and, where it is a mask, its target; draws are a function of `key` alone."""
         if not self.deterministic:
             seed_generators(key)
-        return self._together(inputs, targets)
+        return self._apply_to_both(inputs, targets)
+
+    def pairs(
+        self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Transform a batch and, where these are masks, its targets."""
+        if self.deterministic:
+            return self._apply_to_both(inputs, targets)
+        samples = [
+            self.pair(one, target, (seed, epoch, key))
+            for one, target, key in zip(inputs, targets, keys.tolist(), strict=True)
+        ]
+        masks = stack([mask for _, mask in samples]) if self.masks else targets
+        return stack([one for one, _ in samples]), masks
+
+    def inputs_alone(self, inputs: Tensor) -> Tensor:
+        """Transform a batch whose targets are not known."""
+        chain = Transforms(self.transforms, self.keys)
+        return chain.pairs(inputs, torch.zeros(len(inputs)), 0, 0, torch.arange(len(inputs)))[0]
+
+    def _apply_to_both(self, inputs: Any, targets: Any) -> tuple[Any, Any]:
+        if self.masks and self.transforms:
+            return self._together(inputs, torch.as_tensor(targets))
+        return self._apply(inputs), targets
 
     def _together(self, inputs: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
         # What a transform fills in, whatever number that is, is not one of the classes.
@@ -105,46 +119,17 @@ class Transforms:
         mask = torch.where(mask < _LIFT, IGNORED, mask - _LIFT).to(masks.dtype)
         return picture.as_subclass(torch.Tensor), mask
 
-    def pairs(
-        self, inputs: Tensor, targets: Tensor, seed: int, epoch: int, keys: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Transform a batch and, where these are masks, its targets."""
-        if not self.masks or not self.transforms or targets.ndim < 3:
-            return self.batch(inputs, seed, epoch, keys), targets
-        if self.deterministic:
-            return self._together(inputs, targets)
-        samples = [
-            self.pair(one, target, (seed, epoch, key))
-            for one, target, key in zip(inputs, targets, keys.tolist(), strict=True)
-        ]
-        return stack([one for one, _ in samples]), stack([mask for _, mask in samples])
-
-    def batch(self, inputs: Tensor, seed: int, epoch: int, keys: Tensor) -> Tensor:
-        """Transform a batch."""
-        if not self.transforms:
-            return inputs
-        if self.deterministic:
-            transformed: Tensor = self._apply(inputs)
-            return transformed
-        samples = [
-            self.sample(one, (seed, epoch, key)) for one, key in zip(inputs, keys.tolist(), strict=True)
-        ]
-        return stack(samples)
-
     def _apply(self, inputs: Any) -> Any:
         for transform, key in zip(self.transforms, self.keys, strict=True):
             try:
                 inputs = transform(inputs)
             except (KeyError, RuntimeError, TypeError, ValueError) as error:
                 if not type(transform).__module__.startswith("torchvision."):
-                    raise  # a transform of somebody's own, whose file and line are told
-                several = inputs if isinstance(inputs, tuple) else (inputs,)
-                what = " and a mask ".join(
-                    f"of shape {tuple(one.shape)}" if isinstance(one, torch.Tensor) else repr(type(one))
-                    for one in several
-                )
+                    raise  # a custom transform, whose file and line are told
+                first = inputs[0] if isinstance(inputs, tuple) else inputs
+                shape = tuple(getattr(first, "shape", ()))
                 raise DataError(
-                    f"{key}: {type(transform).__name__} cannot take an input {what}: {error}",
+                    f"{key}: {type(transform).__name__} cannot take an input of shape {shape}: {error}",
                     hint="change data.transform.train and data.transform.eval, or data/transform=none",
                 ) from error
         return inputs
@@ -177,60 +162,47 @@ def _flat(transforms: Iterable[Any]) -> Iterator[Callable[[Any], Any]]:
             yield transform
 
 
-@final
-class PretrainedScale:
-    """What `data.transform.normalize: auto` makes of the inputs that a model's weights were trained with."""
+Scale = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and deviation, a value a channel or feature each."""
 
-    def __init__(self, inputs: Mapping[str, Any] | None, normalize: Any) -> None:
-        self._inputs, self._normalize = inputs, normalize
-        self.notes: tuple[str, ...] = ()
 
-    def scale(self, first: Tensor, given: Scale | None) -> Scale | None:
-        """Mean and deviation to normalise with; None where what was given, or the data's own, counts."""
-        if self._inputs is None:
-            return None
-        source, (mean, std) = self._inputs["source"], (self._inputs["mean"], self._inputs["std"])
-        told = f"mean {_short(mean)}, std {_short(std)}"
-        self.notes = self._on_size(first)
-        if self._normalize != "auto":
-            if given != (mean, std):
-                self._say(
-                    f"data.transform.normalize={self._normalize}: the weights of {source} were trained with "
-                    f"{told}; data.transform.normalize=auto takes these"
-                )
-            return None
-        channels = first.shape[1]
-        if channels == 1 and len(mean) == 3:  # a grey image is one whose channels are equal
-            mean, std = (sum(mean) / 3,), (sum(std) / 3,)
-        why = ""
-        if len(mean) not in (0, 1, channels):
-            why = f"the data has {channels} channels"
-        elif not source.startswith("the run ") and first.is_floating_point() and _beyond_one(first):
-            why = "the data is not in [0, 1]"
-        if why:
-            self._say(
-                f"{why}, so inputs are normalised with the data's own statistics, not with "
-                f"those of {source} ({told})"
-            )
-            return None
-        self._say(
-            f"inputs are normalised as those of {source} were (mean {_short(mean)}, std {_short(std)}); "
-            "data.transform.normalize=data takes the data's own statistics"
-        )
-        return mean, std
-
-    def _say(self, note: str) -> None:
-        self.notes = (*self.notes, note)
-
-    def _on_size(self, first: Tensor) -> tuple[str, ...]:
-        size, here = tuple((self._inputs or {}).get("size") or ()), tuple(first.shape[2:])
-        if len(size) != 2 or len(here) != 2 or size == here:
-            return ()
-        return (
+def pretrained_scale(
+    known: Mapping[str, Any] | None, normalize: Any, first: Tensor, typed: Scale | None
+) -> tuple[Scale | None, list[str]]:
+    """What `data.transform.normalize=auto` makes of what weights were trained with, and notes on it."""
+    if known is None:
+        return None, []
+    source, mean, std = known["source"], known["mean"], known["std"]
+    told, notes = f"mean {_short(mean)}, std {_short(std)}", list[str]()
+    size, here = tuple(known.get("size") or ()), tuple(first.shape[2:])
+    if len(size) == len(here) == 2 and size != here:
+        notes.append(
             f"the weights were trained on images of {size[0]}×{size[1]} pixels, the data has "
-            f"{here[0]}×{here[1]}; data/transform=resize "
-            f"data.transform.size=[{size[0]},{size[1]}] gives them this size",
+            f"{here[0]}×{here[1]}; data/transform=resize data.transform.size=[{size[0]},{size[1]}] "
+            "gives them this size"
         )
+    if normalize != "auto":
+        if typed != (mean, std):
+            notes.append(
+                f"data.transform.normalize={normalize}: the weights of {source} were trained with {told}; "
+                "data.transform.normalize=auto takes these"
+            )
+        return None, notes
+    channels, why = first.shape[1], ""
+    if channels == 1 and len(mean) == 3:  # a grey image is one whose channels are equal
+        mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+    elif len(mean) not in (0, 1, channels):
+        why = f"the data has {channels} channels"
+    if not source.startswith("the run ") and first.is_floating_point() and _beyond_one(first):
+        why = why or "the data is not in [0, 1]"
+    if why:
+        own = "inputs are normalised with the data's own statistics"
+        return None, [*notes, f"{why}, so {own}, not with those of {source} ({told})"]
+    notes.append(
+        f"inputs are normalised as those of {source} were (mean {_short(mean)}, std {_short(std)}); "
+        "data.transform.normalize=data takes the data's own statistics"
+    )
+    return (mean, std), notes
 
 
 def _beyond_one(first: Tensor) -> bool:
@@ -241,26 +213,12 @@ def _short(values: tuple[float, ...]) -> str:
     return "[" + ", ".join(f"{value:.3g}" for value in values) + "]"
 
 
-Scale = tuple[tuple[float, ...], tuple[float, ...]]
-"""Mean and deviation, a value a channel or feature each."""
-
-
-def given(transform: Mapping[str, Any], name: str) -> Any:
-    """What a key of it says."""
-    if name not in transform:
-        raise DataError(
-            f"data.transform.{name}: this must be given", hint=f"leave {name} as data/transform=none has it"
-        )
-    return transform[name]
-
-
 def chain_of(transform: Mapping[str, Any], name: str) -> Transforms:
     """A chain of transforms."""
-    chain = given(transform, name)
+    chain = transform.get(name, ())
     if not isinstance(chain, list | tuple) or not all(map(callable, chain)):
         raise DataError(
-            f"data.transform.{name}: {chain!r} was given; a list of transforms (nodes with a _target_) was "
-            "expected",
+            f"data.transform.{name}: expected a list of transforms (nodes with a _target_), got {chain!r}",
             hint=f"data.transform.{name}=[]",
         )
     return Transforms(chain, [f"data.transform.{name}[{index}]" for index in range(len(chain))])
@@ -274,38 +232,27 @@ def given_scale(by: Any) -> Scale | None:
         return None
     if by == "imagenet":
         return IMAGENET_MEAN, IMAGENET_STD
-    if isinstance(by, Mapping) and set(by) == {"mean", "std"}:
-        with suppress(TypeError, ValueError):
-            mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
-            if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))) and min(std) > 0:
-                return mean, std
+    with suppress(KeyError, TypeError, ValueError):
+        mean, std = tuple(map(float, by["mean"])), tuple(map(float, by["std"]))
+        if len(mean) == len(std) and all(map(math.isfinite, (*mean, *std))) and min(std) > 0:
+            return mean, std
     raise DataError(
-        f"data.transform.normalize: {by!r} was given; auto, data, imagenet, null or a mapping of mean and "
-        "std (above 0) was expected",
+        f"data.transform.normalize: expected auto, data, imagenet, null or a mapping of mean and std (above "
+        f"0), got {by!r}",
         hint="data.transform.normalize={mean: [0.5], std: [0.5]}, with one value a channel",
     )
 
 
 def given_for(first: Tensor, scale: Scale | None) -> Scale | None:
     """The mean and std that are given, where they fit the samples."""
+    if scale and scale[0] and not (first.is_floating_point() or first.dtype == torch.uint8):
+        raise DataError(
+            f"data.transform.normalize: the inputs are {first.dtype}, which cannot be normalised",
+            hint="data.transform.normalize=null",
+        )
     if scale is not None and len(scale[0]) not in (0, 1, first.shape[1]):
         raise DataError(
             f"data.transform.normalize: {len(scale[0])} values for inputs of {first.shape[1]} channel(s)",
             hint="data.transform.normalize=data, or make images RGB with torchvision.transforms.v2.RGB",
         )
     return scale
-
-
-def check_tokens(transforms: Mapping[str, Transforms], scale: Scale | None) -> None:
-    """Refuse to do to token ids what only means anything for numbers."""
-    for name, chain in transforms.items():
-        if chain:
-            raise DataError(
-                f"data.transform.{name}: the inputs are token ids of texts; transforms are for pictures",
-                hint="data/transform=none",
-            )
-    if scale not in (None, ((), ())):
-        raise DataError(
-            "data.transform.normalize: the inputs are token ids of texts, which cannot be normalised",
-            hint="data.transform.normalize=null",
-        )

@@ -317,7 +317,7 @@ class Preprocess(nn.Module):
         return self._checked(stack([self._transformed(sample[None])[0] for sample in samples]))
 
     def _transformed(self, batch: Tensor) -> Tensor:
-        return self.transforms.batch(batch, 0, 0, torch.arange(len(batch))) if batch.ndim else batch
+        return self.transforms.inputs_alone(batch) if batch.ndim else batch
 
     def _checked(self, samples: Tensor) -> Tensor:
         self._check_shape(samples)

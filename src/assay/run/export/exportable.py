@@ -94,7 +94,7 @@ class Original:
 
     def transformed(self, raw: Tensor) -> Tensor:
         """A batch after the transforms of evaluation."""
-        return self.transforms.batch(raw, 0, 0, torch.arange(len(raw)))
+        return self.transforms.inputs_alone(raw)
 
     def outputs(self, raw: Any) -> NDArray[np.float32]:
         """What the run's own model says of a batch, prepared as in evaluation."""
