@@ -10,15 +10,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
 from tests.sweep.conftest import is_gone, until
 
-from assay.process import orphans
 from assay.process.children import kill, received, start, wait
 from assay.process.stop_signals import STOP_SIGNALS, handled_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -96,73 +93,6 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
     assert parent.stdin is not None
     parent.stdin.close()
     until(lambda: is_gone(int(file.read_text())))
-
-
-NAME = "ASSAY_TEST_ORPHAN"
-FAMILY = f"""
-import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", {SLEEPS!r}])
-print(child.pid, flush=True)
-child.wait()
-"""
-
-
-@pytest.fixture
-def family() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process with a mark that has started another one; both sleep."""
-    environment = os.environ | {NAME: "mine"}
-    parent = subprocess.Popen(
-        [sys.executable, "-c", FAMILY], env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    yield parent, child
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    if not is_gone(child):
-        os.kill(child, signal.SIGKILL)
-
-
-def test_what_has_the_mark_ends_and_nothing_else(family: tuple[subprocess.Popen[str], int]) -> None:
-    parent, child = family
-    orphans.kill_marked(NAME, "another's")
-    assert not is_gone(child)
-    orphans.kill_marked(NAME, "mine")
-    assert is_gone(child)
-    assert parent.wait(10) == -signal.SIGKILL
-
-
-GUARDED = """
-import os, subprocess, sys, time
-from assay.process import orphans
-os.environ[orphans.MARK] = sys.argv[1]
-pipe = orphans.guard(sys.argv[1], sys.argv[2])
-left = subprocess.Popen([sys.executable, "-c", sys.argv[3]], start_new_session=True)
-print(left.pid, flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.mark.parametrize(
-    ("left", "seconds"),
-    [
-        ("import time; time.sleep(1)", 12),  # ends by itself
-        pytest.param("import time; time.sleep(600)", 40, marks=pytest.mark.long),  # and has 15 s for it
-    ],
-)
-def test_what_is_left_ends_and_the_folder_goes(tmp_path: Path, left: str, seconds: float) -> None:
-    folder = tmp_path / "its folder"
-    folder.mkdir()
-    (folder / "file").touch()
-    command = [sys.executable, "-c", GUARDED, f"mark-{os.getpid()}-{seconds}", str(folder), left]
-    guarded = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    with guarded:
-        assert guarded.stdout is not None
-        pid = int(guarded.stdout.readline())
-        assert folder.exists()
-        os.kill(guarded.pid, signal.SIGKILL)
-    until(lambda: is_gone(pid) and not folder.exists(), seconds)
 
 
 def test_signals_are_handled_in_the_block_alone() -> None:

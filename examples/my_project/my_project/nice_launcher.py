@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.worker.exit_status import ExitStatus, outcome_after
+from assay.sweep.job_spec import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
     from assay.record.outcome import Outcome

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from assay.process.orphans import end_with
+import psutil
+
 from assay.process.stop_signals import handled_by
 
 if TYPE_CHECKING:
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 _PARENT: Final = "ASSAY_PARENT"
 _GRACE: Final = 10.0
 """Seconds that the others have to end when one has died."""
+_LOOK_EVERY: Final = 1.0
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
 _PATIENT: Final = 2
 """How often Ctrl-C asks, before the processes are killed."""
 
@@ -73,3 +80,42 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def end_with(parent: int, number: signal.Signals) -> None:
+    """Have this process get a signal when its parent dies; called as soon as it runs."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PDEATHSIG, number)
+    else:
+        threading.Thread(target=_watch, args=(parent, number), daemon=True, name="parent").start()
+    if os.getppid() != parent:  # it died before that
+        os._exit(1)
+
+
+def adopt() -> None:
+    """Become the parent of whatever descendant loses its own, so that none is out of reach; Linux only."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> list[int]:
+    """Process ids of the children of this process."""
+    return [child.pid for child in psutil.Process().children()]
+
+
+def kill_process(pid: int) -> None:
+    """End a process at once, with its group where it leads one; nothing where it is gone."""
+    for send in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            send(pid, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc: Any = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _watch(parent: int, number: signal.Signals) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY)
+    os.kill(os.getpid(), number)

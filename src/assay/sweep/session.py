@@ -31,8 +31,7 @@ from assay.sweep.definition import SweepDefinition, read_definition, refuse_shar
 from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
 from assay.sweep.summary import SweepResult, gathered, importance_of, say_results, write_results
-from assay.sweep.worker.check_process import CheckProcess
-from assay.sweep.worker.fork_client import ForkServer
+from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
 from assay.terminal import Console
 

@@ -394,7 +394,7 @@ def hostile_sweeps() -> Iterator[Case]:
     trusting = ("trusted_packages=[evil_package]", "model._target_=evil_package.Net")
     job = {"event": "job", "number": 0, "fingerprint": "x", "overrides": ["seed=1"], "token": "0", "seed": 1}
     found = {**job, "overrides": list(trusting)}
-    slurm = ("hydra/launcher=slurm", "hydra.launcher.cluster=local", f"hydra.launcher.setup=[{TOUCH}]")
+    slurm = ("hydra/launcher=slurm", f"hydra.launcher.setup=[{TOUCH}]")
     links = {"log": "log.txt", "job": "0", "logs": "logs", "study": "study.db"}
     sweeps: dict[str, dict[str, str]] = {
         "trust": _sweep(*trusting),
@@ -405,7 +405,7 @@ def hostile_sweeps() -> Iterator[Case]:
         "search-path-package": _sweep("hydra.searchpath=[pkg://evil_package]"),
         "setup": _sweep(*slurm),
         "address": _sweep("hydra/launcher=ray", "hydra.launcher.address=auto"),
-        "launcher": _sweep("hydra.launcher._target_=assay.process.orphans.guard"),
+        "launcher": _sweep("hydra.launcher._target_=assay.process.children.start"),
         "path": _sweep(f"logger.csv.path={UP}", "logger=[csv]"),
         "subdir": _sweep(f"hydra.sweep.subdir=../../{MARKER}"),
         "number": _sweep(jobs=({**job, "number": f"../../{MARKER}"},)),

@@ -76,8 +76,8 @@ def check_saves_when_stopped(launcher: Launcher, job_spec: JobSpec) -> None:
     assert not launcher.waits(0)
     launcher.stop(0, now=False)
     outcome = next_end(launcher)
-    assert (outcome.status, outcome.reason) == ("interrupted", "stopped by SIGTERM")
-    assert outcome.signal == "SIGTERM"
+    assert outcome.status == "interrupted", outcome.reason
+    assert outcome.signal in ("SIGTERM", "SIGUSR1"), "Slurm sends the latter to all processes of a job"
     assert Path(job_spec.run_dir, "checkpoints", "last.ckpt").is_file()
 
 

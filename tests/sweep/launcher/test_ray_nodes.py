@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import time
@@ -13,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from tests.sweep.conftest import TINY, begin, until
-from tests.sweep.launcher.shared import (
-    ENDLESS,
-    next_end,
-)
+from tests.sweep.launcher.shared import ENDLESS, next_end
+from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 
 from assay.errors import AssayError, ProcessError
 from assay.process.stop_signals import handlers_kept
 from assay.record.journal import Journal
-from assay.sweep.launcher import cluster as ray_cluster
+from assay.sweep.launcher import ray as ray_launcher
 from assay.sweep.launcher.ray import RayLauncher
 
 if TYPE_CHECKING:
@@ -38,14 +37,13 @@ class Nodes:
     def __init__(self, folder: Path) -> None:
         from ray.cluster_utils import Cluster
 
-        self._limits = {"object_store_memory": ray_cluster.STORE, "include_dashboard": False}
-        head = {"num_cpus": 0, "temp_dir": str(folder), **self._limits}
+        head = {"num_cpus": 0, "temp_dir": str(folder), **LIMITS}
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
         self.nodes: list[Any] = []
 
     def join(self, **resources: int) -> None:
-        self.nodes.append(self._cluster.add_node(**{"num_cpus": 1, **resources, **self._limits}))
+        self.nodes.append(self._cluster.add_node(**{"num_cpus": 1, **resources, **LIMITS}))
 
     def die(self, node: Any) -> None:
         self.nodes.remove(node)
@@ -63,8 +61,10 @@ class Nodes:
 
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    with handlers_kept(ray_cluster.SIGNALS), ray_cluster.variables(ray_cluster.SETTINGS):
-        ray = ray_cluster.package()
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    with handlers_kept((signal.SIGINT, signal.SIGTERM)):
+        ray = ray_launcher._package()
         monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short
         nodes = Nodes(folder)
@@ -142,8 +142,7 @@ def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -
 def test_an_address_that_does_not_answer_is_named_at_once(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_cluster, "_PATIENCE", 0.5)
-    monkeypatch.setattr(ray_cluster.package()._private.ray_constants, "ENABLE_RAY_CLUSTER", False)
+    monkeypatch.setattr(ray_launcher, "_PATIENCE", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"{scheme}127.0.0.1:{silent.getsockname()[1]}"
@@ -151,5 +150,3 @@ def test_an_address_that_does_not_answer_is_named_at_once(
             RayLauncher(address)
     assert error.value.message == f"no Ray cluster answers at {address}: {os.strerror(111)}"
     assert "hydra.launcher.address=" in error.value.hint
-    with pytest.raises(ProcessError, match=f"no Ray cluster answers at {scheme}x: expected HOST:PORT"):
-        RayLauncher(f"{scheme}x")

@@ -1,23 +1,23 @@
-"""Slurm jobs through submitit's local executor: real processes that are stopped and queued again."""
+"""Slurm jobs: real processes, started by programs that stand in for Slurm's, stopped and queued again."""
 
 from __future__ import annotations
 
 import json
 import re
-import signal
 from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import unchanged_process
-from tests.sweep.conftest import TINY, begin, environment, is_gone, run, until
+from tests.sweep.conftest import TINY, begin, environment, run, until
+from tests.sweep.launcher import fake_slurm
 from tests.sweep.launcher.shared import (
     ENDLESS,
     check_failure,
+    check_hanging_job_is_ended,
     check_same_sweep,
     check_saves_when_stopped,
     next_end,
@@ -27,7 +27,7 @@ from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.launcher.slurm import SlurmLauncher, SlurmQueue
+from assay.sweep.launcher.slurm import SlurmLauncher, states
 from assay.sweep.session import go_on, start
 
 if TYPE_CHECKING:
@@ -39,19 +39,27 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def launcher(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SlurmLauncher]:
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "slurm"
+    fake_slurm.install(folder)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setattr("assay.sweep.launcher.slurm._ASK_EVERY", 1.0)
+    monkeypatch.setattr("assay.sweep.launcher.slurm._LATE", 1.0)
+    return folder
+
+
+@pytest.fixture
+def launcher(programs: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SlurmLauncher]:
     """With what a test gives as its parameter: lines for the shell before each job."""
     setup = getattr(request, "param", None)
-    launcher = SlurmLauncher(tmp_path / "sweep", cluster="local", setup=setup)
+    launcher = SlurmLauncher(tmp_path / "sweep", setup=setup)
     yield launcher
     launcher.close()
-    SlurmLauncher(tmp_path / "sweep", cluster="local").close()  # what a test has left
+    SlurmLauncher(tmp_path / "sweep").close()  # what a test has left
 
 
-def process_of(launcher: SlurmLauncher, number: int = 0) -> psutil.Process:
-    """The process that submitit runs a job in."""
-    (process,) = psutil.Process(int(launcher._running[number].job_id)).children()
-    return process
+def send(programs: Path, name: str, job_id: str = "1") -> None:
+    fake_slurm.main(programs, "scancel", f"--signal={name}", job_id)
 
 
 def weights(run_dir: str | Path) -> str:
@@ -59,30 +67,31 @@ def weights(run_dir: str | Path) -> str:
 
 
 _PIECES = (*tuple("\n\t%j\\'\";& #aé"), "touch ran", "$(touch ran)", "`touch ran`")
-LAUNCHER = ("hydra/launcher=slurm", "hydra.launcher.cluster=local")
+LAUNCHER = ("hydra/launcher=slurm",)
 
 
-def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, slurm: Path) -> None:
     """The files that say which jobs a driver has left may be anybody's."""
-    cancelled: list[str] = []
-    monkeypatch.setattr(SlurmQueue, "states", lambda *_: {"7": "RUNNING"})
-    monkeypatch.setattr(SlurmQueue, "cancel", lambda _, job_id: cancelled.append(job_id))
     folder = tmp_path / "submitit"
     folder.mkdir()
     left = {"0-1": "7", "1-1": "8", "2-1": "--user=me", "3-1": "7 8", "../x": "9", "x": "10"}
     for name, job_id in left.items():
         (folder / Path(name).name).with_suffix(".job").write_text(job_id, encoding="ascii")
-    launcher = SlurmLauncher(tmp_path, cluster="local")
+    launcher = SlurmLauncher(tmp_path)
     assert sorted(launcher.kept()) == [0]
     launcher.close()
-    assert cancelled == ["7"]
+    assert (slurm / "scancel").read_text().splitlines() == ["7"]
 
 
 @pytest.mark.parametrize(
     "launcher", [["export OMP_SETUP=yes", '[ -z "$OMP_WAIT" ] || sleep 600']], indirect=True
 )
 def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: SlurmLauncher,
+    programs: Path,
+    make_job_spec: MakeJobSpec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One is told to stop, saves, and is not queued again; one has failed; one waits still."""
     runs = make_job_spec(*ENDLESS, number=0)
@@ -98,7 +107,7 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     ids = {number: one.job_id for number, one in launcher._running.items()}
     launcher._running.clear()  # as if it had been killed
 
-    again = SlurmLauncher(tmp_path / "sweep", cluster="local")
+    again = SlurmLauncher(tmp_path / "sweep")
     assert set(again.kept()) == {0, 1, 2}
     again.start(fails)
     outcome = next_end(again)
@@ -112,7 +121,7 @@ def test_a_driver_takes_up_the_jobs_of_one_that_is_gone(
     assert environment(runs)["OMP_SETUP"] == "yes", "the launcher's lines have run before it"
 
     again.close()  # job 2 is not a job of this sweep any more
-    until(lambda: is_gone(int(ids[2])), 30)
+    until((programs / "jobs" / f"{ids[2]}.over").exists, 30)
 
 
 @pytest.mark.long
@@ -121,20 +130,26 @@ def test_what_kills_a_job_is_told(kind: str, launcher: SlurmLauncher, make_job_s
     check_failure(kind, launcher, make_job_spec)
 
 
+def test_a_job_that_hangs_is_ended_at_once(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+    check_hanging_job_is_ended(launcher, make_job_spec)
+
+
 @pytest.mark.long
-def test_a_machine_that_dies_costs_one_attempt(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
+def test_a_machine_that_dies_costs_one_attempt(
+    launcher: SlurmLauncher, programs: Path, make_job_spec: MakeJobSpec
+) -> None:
     job_spec = make_job_spec(*ENDLESS)
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
-    process_of(launcher).kill()
+    send(programs, "KILL")
     told = next_end(launcher)
     assert (told.status, told.cause, told.transient) == ("failed", "killed", True)
 
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"srun is not found(?s:.*)hydra\.launcher\.cluster=local"):
-        SlurmLauncher(tmp_path, cluster="slurm")
+    with pytest.raises(ConfigError, match="srun is not found"):
+        SlurmLauncher(tmp_path)
 
 
 @pytest.fixture
@@ -176,13 +191,14 @@ def test_the_name_of_a_folder_is_never_run(
     with chdir(tmp_path):
         if re.search(r"[\n\t%\\]", name):
             with pytest.raises(ConfigError):
-                SlurmLauncher(sweep, cluster="slurm")
+                SlurmLauncher(sweep)
             return
-        launcher = SlurmLauncher(sweep, cluster="slurm", account=name)
+        launcher = SlurmLauncher(sweep, account=name)
         launcher.start(JobSpec(0, 1, str(sweep / "0"), "{}", [], {}, cwd=str(tmp_path)))
         assert not (tmp_path / "ran").exists(), "what the name says was run"
     folder = str(launcher._folder)
     commands = (line for line in (slurm / "script").read_text().splitlines() if line[:1] not in ("", "#"))
+    assert next(commands) == "export PYTHONSAFEPATH=1"
     assert next(commands) == "export SUBMITIT_EXECUTOR=slurm"
     *_, last = words = (slurm / "srun").read_bytes().decode().split("\0")[:-1]
     assert last.startswith(folder)
@@ -197,13 +213,15 @@ def test_the_name_of_a_folder_is_never_run(
         ({"additional_parameters": {"a\nb": 1}}, "contains a line break"),
     ],
 )
+@pytest.mark.usefixtures("slurm")
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        SlurmLauncher(tmp_path, cluster="local", **wrong)
+        SlurmLauncher(tmp_path, **wrong)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("programs")
 def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, fork_server: ForkServer) -> None:
     sweep = (*TINY, "trainer.max_epochs=150", "seed=1,2")
     start([*sweep, "hydra.sweep.dir=whole"])
@@ -223,15 +241,18 @@ def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, fork_se
 
 
 def test_a_job_that_loses_its_machine_goes_on_at_the_next(
-    launcher: SlurmLauncher, make_job_spec: MakeJobSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launcher: SlurmLauncher,
+    programs: Path,
+    make_job_spec: MakeJobSpec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The run it is compared with is one that nobody stops, in this process."""
     job_spec = make_job_spec("trainer.max_epochs=75", "seed=3")
     launcher.start(job_spec)
     until(Path(job_spec.run_dir, "metrics.csv").is_file)
-    first = process_of(launcher)
-    first.send_signal(signal.SIGTERM)  # Slurm sends it first, to all processes; submitit lets it pass
-    first.send_signal(signal.SIGUSR2)
+    send(programs, "TERM")  # Slurm sends it first, to all processes; submitit lets it pass
+    send(programs, "USR2")
     end = next_end(launcher)
     assert end.status == "finished", end.reason
     record = RunRecord.load(Path(job_spec.run_dir))
@@ -253,13 +274,7 @@ def test_a_job_that_loses_its_machine_goes_on_at_the_next(
 ANSWER = "7|RUNNING|assay-0\n8|RUNNING|precious\n9_3|PENDING|assay-1\n10|COMPLETED|assay-2\nwarning\n"
 
 
-def test_jobs_of_others_are_not_known_and_what_slurm_is_told(slurm: Path) -> None:
-    queue = SlurmQueue(is_local=False)
-    assert queue.states(["7"]) == {"7": "RUNNING", "9_3": "PENDING", "10": "COMPLETED"}
-    assert [job_id for job_id in ("7", "8", "9_3", "10", "11") if queue.has(job_id)] == ["7", "9_3"]
-    queue.send("7", "USR2")
-    queue.cancel("9_3")
-    assert (slurm / "scancel").read_text().splitlines() == ["--signal=USR2 7", "9_3"]
+def test_jobs_of_others_are_not_known(slurm: Path) -> None:
+    assert states() == {"7": "RUNNING", "9_3": "PENDING", "10": "COMPLETED"}
     (slurm.parent / "programs" / "squeue").write_text("#!/bin/sh\nexit 1\n")
-    assert queue.states(["7"]) is None
-    assert queue.has("7"), "a scheduler that does not answer has lost nothing"
+    assert states() is None

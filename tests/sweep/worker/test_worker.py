@@ -24,10 +24,9 @@ from assay.compose.job_composer import Job
 from assay.errors import AssayError, ConfigError
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord, now
-from assay.sweep.job_spec import JobSpec
+from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
 from assay.sweep.worker import fork_server
-from assay.sweep.worker.check_process import CheckProcess
-from assay.sweep.worker.exit_status import ExitStatus, outcome_after
+from assay.sweep.worker.fork_client import CheckProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,9 @@ from typing_extensions import override
 from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
+from assay.sweep.job_spec import ExitStatus, outcome_after
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.worker.check_process import CheckProcess
-from assay.sweep.worker.exit_status import ExitStatus, outcome_after
-from assay.sweep.worker.fork_client import ForkServer
+from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

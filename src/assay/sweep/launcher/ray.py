@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import signal
+import socket
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from typing_extensions import override
 
 from assay.config.serialize import MOST_THREADS, check_whole_number
-from assay.errors import AssayError, first_line
-from assay.record.outcome import Outcome
+from assay.errors import AssayError, ConfigError, ProcessError, first_line
+from assay.process.stop_signals import handlers_kept
 from assay.record.run_lock import is_written
-from assay.sweep.launcher import cluster
-from assay.sweep.launcher.cluster import ClusterWorker
+from assay.sweep.job_spec import outcome_of_lost
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.worker.exit_status import outcome_of_lost
+from assay.sweep.worker.fork_client import ClusterWorker
+from assay.targets.optional_packages import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from assay.record.outcome import Cause
+    from assay.record.outcome import Cause, Outcome
     from assay.sweep.job_spec import JobSpec
 
 _LEAVE: Final = 20.0
 """Seconds for jobs whose cluster worker died, or that were killed, to save and end."""
-_IDLE: Final = 5.0
-"""Seconds without a job after which a place gives its share of the cluster back."""
+_PATIENCE: Final = 5.0
+"""Seconds for a cluster to answer."""
+_AT_IMPORT: Final = {
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else `uv run assay` uploads the current directory
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",  # else Ray writes about each dead worker among what the sweep says
+}
+"""Ray reads them when it is imported."""
+_OF_RAY: Final = (signal.SIGINT, signal.SIGTERM)
+"""Ray sets handlers of its own for them."""
 
 
 @final
@@ -40,8 +50,6 @@ class _Place:
     cluster_worker: Any
     needs: Mapping[str, float]
     ready: Any
-    is_ready: bool = False
-    free: float = 0.0
 
 
 @final
@@ -62,7 +70,7 @@ class RayLauncher(Launcher):
     machine's files under the same paths, and have the same packages.
 
     Args:
-        address: Of a cluster; `auto` finds one on this machine. None starts one for this sweep, here.
+        address: Of a cluster; None finds one on this machine, as `ray start --head` starts it.
         jobs_at_once: How many jobs run side by side; `auto` is as many as the cluster has cores and GPUs for.
         threads_per_job: Threads of each process of a job; so many cores are leased.
         jobs_per_gpu: Jobs that may share a GPU; a job that needs several gets whole ones.
@@ -85,14 +93,12 @@ class RayLauncher(Launcher):
             check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
         check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
         check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
-        self._ray = cluster.package()
-        if address is not None:
-            cluster.knock(address)
-        self._address, self._jobs_at_once, self._threads = address, jobs_at_once, threads_per_job
+        self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
-        self._is_joined = self._must_leave = False
-        self._own: IO[bytes] | None = None  # a cluster of this sweep
-        self._environment: dict[str, str] | None = None
+        self._ray = _package()
+        self._must_leave = not self._ray.is_initialized()
+        if self._must_leave:
+            _join(self._ray, address or "auto")
         self._idle: list[_Place] = []
         self._running: dict[Any, _Running] = {}
         self._keys = itertools.count()
@@ -133,12 +139,12 @@ class RayLauncher(Launcher):
         job_spec = replace(job_spec, threads=self._threads)
         place = self._place(self._needs(job_spec))
         key = next(self._keys)
-        result = place.cluster_worker.run.remote(key, job_spec.to_json(), self._environment)
+        result = place.cluster_worker.run.remote(key, job_spec)
         self._running[result] = _Running(job_spec, key, place)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
-        self._release()
+        self._retire_idle()
         ready, _ = self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
@@ -165,37 +171,23 @@ class RayLauncher(Launcher):
         deadline = time.monotonic() + _LEAVE
         while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
-        places = [*self._idle, *(running.place for running in self._running.values())]
-        self._retire(places)
+        self._idle += [running.place for running in self._running.values()]
+        self._retire_idle()
         self._running = {}
         if self._must_leave:
             self._ray.shutdown()
-        self._is_joined = self._must_leave = False
-        if self._own is not None:
-            self._own.close()
-            self._own = None
 
     # -- the cluster ---------------------------------------------------------------------------------------
 
     def _machines(self) -> list[dict[str, float]]:
-        """What each machine has now; the cluster is joined, or started, when a job first asks for it."""
-        if not self._is_joined:
-            if not self._ray.is_initialized():
-                cores = 0 if self._jobs_at_once == "auto" else self._jobs_at_once * self._threads
-                self._own = cluster.join(self._ray, self._address, cores)
-                self._environment = None if self._own is None else dict(os.environ)
-                self._must_leave = True
-            self._is_joined = True
+        """What each machine has now."""
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
     def _total(self, name: str) -> float:
         return sum(machine.get(name, 0) for machine in self._machines())
 
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
-        cores, machines = float(self._threads * job_spec.processes), self._machines()
-        if self._environment is not None:  # one machine: as in a local sweep, a job too large runs alone
-            cores = min([cores, *(machine["CPU"] for machine in machines)])
-        needs = {"CPU": cores, **self._resources}
+        needs = {"CPU": float(self._threads * job_spec.processes), **self._resources}
         if job_spec.gpus:
             needs["GPU"] = 1 / self._jobs_per_gpu if job_spec.gpus == 1 else float(job_spec.gpus)
         return needs
@@ -208,7 +200,7 @@ class RayLauncher(Launcher):
             if place.needs == needs:
                 self._idle.remove(place)
                 return place
-        self._retire(self._idle)  # they hold what the new one needs
+        self._retire_idle()  # they hold what the new one needs
         cluster_worker = (
             self._ray.remote(ClusterWorker)
             .options(
@@ -223,34 +215,24 @@ class RayLauncher(Launcher):
         )
         return _Place(cluster_worker, needs, cluster_worker.ready.remote())
 
-    def _release(self) -> None:
-        """Give back what idle places hold: at once where a job waits for a place."""
-        waits = not all(self._is_ready(running.place) for running in self._running.values())
-        self._retire([place for place in self._idle if waits or time.monotonic() - place.free > _IDLE])
-
     def _is_ready(self, place: _Place) -> bool:
-        if not place.is_ready:
-            place.is_ready = bool(self._ray.wait([place.ready], timeout=0)[0])
-        return place.is_ready
+        return bool(self._ray.wait([place.ready], timeout=0)[0])
 
-    def _retire(self, places: list[_Place]) -> None:
-        closing = [place.cluster_worker.close.remote() for place in places if self._is_ready(place)]
-        if closing:
-            self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
-        for place in places:
+    def _retire_idle(self) -> None:
+        """Give back what places hold that no job has taken at once."""
+        for place in self._idle:
             self._ray.kill(place.cluster_worker)
-        self._idle = [place for place in self._idle if place not in places]
+        self._idle = []
 
     def _of(self, number: int) -> list[_Running]:
         return [running for running in self._running.values() if running.job_spec.number == number]
 
     def _end(self, running: _Running, result: Any) -> Outcome:
         try:
-            outcome = Outcome.from_json(self._ray.get(result))
+            outcome: Outcome = self._ray.get(result)
         except self._ray.exceptions.RayError as error:
             self._ray.kill(running.place.cluster_worker)  # one that merely cannot be reached would go on
             return self._lost(running, error)
-        running.place.free = time.monotonic()
         self._idle.append(running.place)
         return outcome
 
@@ -269,3 +251,30 @@ class RayLauncher(Launcher):
 
 def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
     return ", ".join(f"{amounts.get(name, 0):g} {name}" for name in names)
+
+
+def _package() -> Any:
+    """The package ray."""
+    for name, value in _AT_IMPORT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(
+            "Ray is not installed", key="hydra/launcher", hint=install("hydra.launcher.ray", "ray")
+        ) from error
+    return ray
+
+
+def _join(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
+    try:
+        if port:  # where nobody listens, Ray itself would wait for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        with handlers_kept(_OF_RAY):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError, ImportError, SystemExit) as error:
+        raise ProcessError(
+            f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
+            hint="hydra.launcher.address=HOST:PORT of one that runs, or start one here: ray start --head",
+        ) from error

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from typing import IO, TYPE_CHECKING, Final, final
+from multiprocessing.reduction import send_handle
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, final
 
+from assay.build.trainer_options import WORLD_SIZES
+from assay.check.report import Proof, Report
+from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError
-from assay.process import orphans
-from assay.sweep.worker.exit_status import ExitStatus
-from assay.sweep.worker.fork_server import FORK, FORK_TRIAL, KILL, RECORD, STATUS, STOP
+from assay.record.outcome import Outcome, reason_of
+from assay.sweep.job_spec import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+    from multiprocessing.connection import Connection
 
+    from assay.compose.job_composer import Job
     from assay.sweep.job_spec import JobSpec
 
-MARK: Final = "ASSAY_FORK_SERVER"
-"""Variable by which everything that a fork server has started is found when it is gone."""
+FORK, FORK_TRIAL, STOP, KILL = "fork", "fork trial", "stop", "kill"
 _ONE_THREAD: Final = {
     **dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -39,16 +42,16 @@ _ONE_THREAD: Final = {
 _SIGKILL: Final = -9
 _PATIENCE: Final = 15.0
 """Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
-_LEAVE: Final = 2.0
-"""Seconds for a process that was killed to be gone."""
+_TICK: Final = 0.25
+"""Seconds between two looks while an answer is waited for."""
 _shared: list[ForkServer] = []
 
 
 @final
 @dataclass
 class _Running:
-    connection: socket.socket
-    received: bytearray = field(default_factory=bytearray)
+    connection: Connection
+    outcome: str = ""
     start: float = field(default_factory=time.monotonic)
 
 
@@ -62,7 +65,6 @@ class ForkServer:
         self._owner = os.getpid()
         self._keys = itertools.count(1)
         self._running: dict[int, _Running] = {}
-        self._ended: dict[int, ExitStatus] = {}
         self._failure = ""  # of a fork server that died before it was ready
         self._process: subprocess.Popen[bytes] | None = self._spawn()
 
@@ -81,33 +83,32 @@ class ForkServer:
 
     def start(self, job_spec: JobSpec) -> int:
         """Start a job and return at once."""
-        kind = FORK if job_spec.trial is None else FORK_TRIAL
-        key, connection = self._fork(kind, job_spec.to_json())
+        key, connection = self._fork(job_spec)
         self._running[key] = _Running(connection)
         return key
 
-    def connect(self) -> socket.socket:
-        """Start a process that checks jobs; see `assay.sweep.worker.check_process`."""
-        return self._fork(FORK)[1]
+    def connect(self) -> Connection:
+        """Start a process that checks jobs."""
+        return self._fork(None)[1]
 
     def stop(self, key: int, *, now: bool) -> None:
         """Ask a process to save and end (SIGTERM), or end it with all that it has started (SIGKILL)."""
         if key in self._running:
             with suppress(OSError):
-                self._socket.sendall(RECORD.pack(KILL if now else STOP, key))
+                self._control.send((KILL if now else STOP, key))
 
     def wait(self, keys: Collection[int], seconds: float) -> dict[int, ExitStatus]:
         """Wait until one of some processes ends, or the time is over."""
         deadline = time.monotonic() + seconds
+        ended: dict[int, ExitStatus] = {}
         while True:
             running = {self._running[key].connection: key for key in keys if key in self._running}
-            server = [self._socket] if self._process is not None else []
+            server = [self._control] if self._process is not None else []
             for ready in wait([*running, *server], max(0.0, deadline - time.monotonic())):
-                if ready is self._socket:
+                if ready is self._control:
                     self._listen()
-                elif running[ready] in self._running:  # type: ignore[index]  # one of the sockets
-                    self._receive(running[ready])  # type: ignore[index]  # as above
-            ended = {key: self._ended.pop(key) for key in keys if key in self._ended}
+                elif (exit_status := self._receive(key := running[ready])) is not None:  # type: ignore[index]  # one of the connections
+                    ended[key] = exit_status
             if ended or time.monotonic() >= deadline:
                 return ended
 
@@ -119,25 +120,20 @@ class ForkServer:
         process, self._process = self._process, None
         if process is None:
             return
-        self._socket.close()
-        try:
-            if self._ready:
-                process.wait(_PATIENCE)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
-            pass  # what has not ended by now is ended
-        if process.poll() is None:  # one that is still importing has started nothing, and would go on
-            process.kill()
-            process.wait()
-            orphans.kill_marked(MARK, self._token)
+        self._control.close()
+        # One that is still importing has started nothing, and would go on.
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.wait(_PATIENCE if self._is_ready else 0)
+        process.kill()
+        process.wait()
         self._log.close()
 
     # -- the process ---------------------------------------------------------------------------------------
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        self._token = uuid.uuid4().hex
-        self._socket, theirs = socket.socketpair()
+        self._control, theirs = Pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the fork server lives
-        self._ready = False
+        self._is_ready = False
         with theirs:
             # -P: else a file torch.py in the current directory would be taken for torch. A session of its
             # own: Ctrl-C is for the driver, which tells the jobs what to do.
@@ -148,7 +144,7 @@ class ForkServer:
                 stderr=self._log,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                env=os.environ | _ONE_THREAD | {MARK: self._token},
+                env=os.environ | _ONE_THREAD,
             )
 
     def _alive(self) -> subprocess.Popen[bytes]:
@@ -161,67 +157,147 @@ class ForkServer:
             self._process = self._spawn()
         return self._process
 
-    def _fork(self, kind: bytes, job_spec: str = "") -> tuple[int, socket.socket]:
-        self._alive()
+    def _fork(self, job_spec: JobSpec | None) -> tuple[int, Connection]:
+        process = self._alive()
         key = next(self._keys)
-        request = {"job_spec": job_spec, "environment": os.environ | {MARK: self._token}}
-        ours, theirs = socket.socketpair()
+        ours, theirs = Pipe()
+        is_trial = job_spec is not None and job_spec.trial is not None
         with suppress(OSError):  # a fork server that has just died is heard of when it is waited for
             with theirs:
-                socket.send_fds(self._socket, [RECORD.pack(kind, key)], [theirs.fileno()])
-            ours.sendall(json.dumps(request).encode() + b"\n")
+                self._control.send((FORK_TRIAL if is_trial else FORK, key))
+                send_handle(self._control, theirs.fileno(), process.pid)
+            ours.send((dict(os.environ), job_spec))
         return key, ours
 
     def _hear(self) -> None:
         """Take what the fork server has said: that it is ready, or gone."""
-        while self._process is not None and wait([self._socket], 0):
+        while self._process is not None and self._control.poll():
             self._listen()
 
     def _listen(self) -> None:
-        content = b""
-        with suppress(ConnectionError):
-            content = self._socket.recv(16)
-        if content:
-            self._ready = True
-        else:
+        try:
+            self._control.recv()
+            self._is_ready = True
+        except (EOFError, OSError):
             self._lose()
 
-    def _receive(self, key: int) -> None:
-        """Take what a process or the fork server says of its end."""
+    def _receive(self, key: int) -> ExitStatus | None:
+        """Take what a process says of its outcome, or the fork server of its end."""
         running = self._running[key]
-        part = b""
-        with suppress(ConnectionError):
-            part = running.connection.recv(1 << 16)
-        running.received += part
-        outcome, _, status = running.received.rpartition(b"\n" + STATUS)
-        if part and not (status.endswith(b"\n") and len(outcome) < len(running.received) - len(status)):
-            return
+        try:
+            message: str | ExitStatus = running.connection.recv()
+        except (EOFError, OSError):  # the fork server is gone, and its jobs with it
+            message = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
+        if isinstance(message, str):
+            running.outcome = message
+            return None
         del self._running[key]
         running.connection.close()
-        exit_status = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
-        if part:
-            exit_status = ExitStatus(**json.loads(STATUS + status))
-        said = bytes(outcome).decode("utf-8", "replace")
-        self._ended[key] = exit_status if exit_status.outcome else replace(exit_status, outcome=said)
+        return replace(message, outcome=message.outcome or running.outcome)
 
     def _lose(self) -> None:
-        """The fork server is gone: end what it has started, and tell it as killed."""
+        """The fork server is gone."""
         process, self._process = self._process, None
         if process is None:
             return
-        self._socket.close()
-        process.kill()  # a fork server that merely closed its socket
+        self._control.close()
+        process.kill()  # a fork server that merely closed its end
         exit_code = process.wait()
-        orphans.kill_marked(MARK, self._token)
-        if not self._ready:
+        if not self._is_ready:
             self._log.seek(0)
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
             self._failure = lines[-1] if lines else f"it ended with exit code {exit_code}"
         self._log.close()
-        for key, running in self._running.items():
-            running.connection.settimeout(_LEAVE)
-            with running.connection, suppress(OSError):  # until a process that is dying is gone
-                while running.connection.recv(1 << 16):
-                    pass
-            self._ended[key] = ExitStatus(_SIGKILL, seconds=time.monotonic() - running.start)
-        self._running.clear()
+
+
+@final
+class CheckProcess:
+    """Asks one process about every job, so that it does once what they have in common."""
+
+    def __init__(self, connect: Callable[[], Connection], look: Callable[[], None] = lambda: None) -> None:
+        self._connect, self._look = connect, look
+        self._connection: Connection | None = None
+
+    def prove(self, job: Job) -> Proof:
+        """Refuse a job that cannot run; what was made to find that out stays in the process."""
+        answer = self._ask((to_text(job.config), list(job.overrides), str(Path.cwd())))
+        return Proof(Report(job.overrides, str(job.config["name"]), **answer))
+
+    def gpus(self) -> int:
+        """How many GPUs there are."""
+        return int(self._ask(None)["gpus"])
+
+    def close(self) -> None:
+        """End the process."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, question: tuple[str, list[str], str] | None) -> dict[str, Any]:
+        if self._connection is None:
+            self._connection = self._connect()
+        answer: dict[str, Any] | AssayError | ExitStatus | None = None
+        try:
+            self._connection.send(question)
+            while not self._connection.poll(_TICK):
+                self._look()
+            answer = self._connection.recv()
+        except (EOFError, OSError):
+            pass
+        except BaseException:
+            self.close()  # its answer would be taken for that of the next question
+            raise
+        if isinstance(answer, AssayError):
+            raise answer
+        if not isinstance(answer, dict):  # the process has ended
+            self.close()
+            raise AssayError(
+                "the process that checked this job died", hint="assay check with the same overrides shows how"
+            )
+        return answer
+
+
+_OF_LAUNCHERS: Final = (*WORLD_SIZES, "SLURM_NTASKS_PER_NODE", "SLURM_PROCID", "SLURM_LOCALID")
+"""By these a job would take itself for one rank of several, as in an allocation in which a cluster runs."""
+
+
+@final
+class ClusterWorker:
+    """Runs jobs on a cluster one after another, each forked from a fork server of this process."""
+
+    def __init__(self) -> None:
+        self._fork_server = ForkServer()
+        self._stops: dict[int, str] = {}
+
+    def ready(self) -> bool:
+        """Tells that there is a place for this process."""
+        return True
+
+    def run(self, key: int, job_spec: JobSpec) -> Outcome:
+        """Run a job to its end; never raises."""
+        environment = dict.fromkeys(_OF_LAUNCHERS) | job_spec.environment
+        try:
+            return self._run(key, replace(job_spec, environment=environment))
+        except Exception as error:  # whatever it is, the launcher waits for an answer
+            return Outcome("failed", "machine", reason_of(error))
+        finally:
+            self._stops.pop(key, None)
+
+    def stop(self, key: int, *, now: bool) -> None:
+        """Ask a job to save and end, or end it at once; by another thread or a signal, and before `run`."""
+        self._stops[key] = "SIGKILL" if now else self._stops.get(key, "SIGTERM")
+
+    def close(self) -> None:
+        """End what runs and the fork server."""
+        self._fork_server.close()
+
+    def _run(self, key: int, job_spec: JobSpec) -> Outcome:
+        process = self._fork_server.start(job_spec)
+        sent = ""
+        while True:
+            for exit_status in self._fork_server.wait((process,), _TICK).values():
+                return outcome_after(job_spec, exit_status, signal_sent=sent)
+            wanted = self._stops.get(key, "")
+            if wanted != sent:
+                self._fork_server.stop(process, now=wanted == "SIGKILL")
+                sent = wanted

@@ -1,7 +1,7 @@
 """The process that jobs are forked from: it has imported everything, and computes nothing.
 
-It is told to fork by a record with a socket's descriptor, which the new process reads its request from, and
-which tells the driver how that process ended. `multiprocessing`'s own fork server imports the driver's main
+It is told to fork by a message and a connection, which the new process reads its request from, and which
+tells the driver how that process ended. `multiprocessing`'s own fork server imports the driver's main
 script again in each job, makes itself the start method of a job's workers, and outlives a killed driver.
 """
 
@@ -10,23 +10,24 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
-import json
 import os
 import pkgutil
-import select
 import signal
-import socket
-import struct
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
+from assay.config.serialize import from_text
+from assay.errors import AssayError, one_line_of
 from assay.files.control_groups import kills
-from assay.process import orphans
+from assay.process.children import adopt, children, end_with, kill_process
 from assay.record.outcome import Outcome
-from assay.sweep.job_spec import JobSpec
+from assay.sweep.job_spec import ExitStatus
+from assay.sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,13 +75,8 @@ def preload_study() -> None:
             importlib.import_module(name)
 
 
-JOB: Final = "ASSAY_JOB"
-"""Variable by which programs that a job has started are known as its own."""
-RECORD: Final = struct.Struct("!cQ")
-"""What a driver sends: a letter and a key, with a descriptor where a process is to be forked."""
-FORK, FORK_TRIAL, STOP, KILL = b"f", b"t", b"s", b"k"
-STATUS: Final = b'{"exit_code": '
-"""What the line begins with that tells how a process ended."""
+_TICK: Final = 0.02
+"""Seconds between two looks for processes that have ended."""
 _GRACE: Final = 10.0
 """Seconds in which jobs may save once their driver is gone."""
 _COLLECT: Final = (10_000, 20, 20)
@@ -93,164 +89,154 @@ class _Child:
     """A process forked from here."""
 
     key: int
-    connection: socket.socket
+    connection: Connection
     kills: int = field(default_factory=kills)
     start: float = field(default_factory=time.monotonic)
 
-    def tell(self, exit_code: int, outcome: str = "") -> None:
-        """Say how it ended; a driver that does not read holds nobody up."""
-        status = {
-            "exit_code": exit_code,
-            "outcome": outcome,
-            "memory_ran_out": kills() > self.kills,
-            "seconds": time.monotonic() - self.start,
-        }
+    def report(self, exit_code: int, outcome: str = "") -> None:
+        """Tell the driver how it ended."""
+        seconds = time.monotonic() - self.start
         with self.connection, suppress(OSError):
-            self.connection.send(b"\n%s\n" % json.dumps(status).encode(), socket.MSG_DONTWAIT)
+            self.connection.send(ExitStatus(exit_code, outcome, kills() > self.kills, seconds))
 
 
 @final
 class Server:
     """Forks a process for each request, and tells how it ended."""
 
-    def __init__(self, driver: socket.socket, settings: Mapping[str, str]) -> None:
+    def __init__(self, driver: Connection, settings: Mapping[str, str]) -> None:
         self._driver, self._settings = driver, settings
         self._children: dict[int, _Child] = {}
-        self._woken, self._wake = socket.socketpair()
 
     def run(self) -> None:
         """Serve until the driver is gone; then let the children save, and end them."""
-        for end in (self._woken, self._wake):
-            end.setblocking(False)
-        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._driver.send(b"r")
-        is_served = True
-        while is_served:
-            ready, _, _ = select.select([self._driver, self._woken], [], [])
-            if self._woken in ready:
-                self._woken.recv(4096)
+        self._driver.send("ready")
+        while self._serve():
             self._reap()
-            if self._driver in ready:
-                is_served = self._serve()
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _GRACE
         while self._children and time.monotonic() < deadline:
-            time.sleep(0.02)
+            time.sleep(_TICK)
             self._reap()
-        for pid in orphans.children():
-            _kill(pid)
+        while left := children():
+            for pid in left:
+                kill_process(pid)
+            time.sleep(_TICK)
+            self._reap()
 
     def _serve(self) -> bool:
         """Do what the driver asks for; False where it is gone."""
-        record, descriptors = b"", list[int]()
-        with suppress(ConnectionError):
-            record, descriptors, _, _ = socket.recv_fds(self._driver, RECORD.size, 1)
-        if not record:
+        try:
+            if not self._driver.poll(_TICK):
+                return True
+            kind, key = self._driver.recv()
+            if kind in (FORK, FORK_TRIAL):
+                descriptor = recv_handle(self._driver)
+                os.set_inheritable(descriptor, False)
+                if kind == FORK_TRIAL:
+                    preload_study()
+                self._fork(_Child(key, Connection(descriptor)))
+        except (EOFError, OSError):
             return False
-        kind, key = RECORD.unpack(record)
-        if descriptors:
-            os.set_inheritable(descriptors[0], False)
-            if kind == FORK_TRIAL:
-                preload_study()
-            self._fork(_Child(key, socket.socket(fileno=descriptors[0])))
         for pid in [pid for pid, child in self._children.items() if child.key == key]:
-            if kind == STOP:
-                os.kill(pid, signal.SIGTERM)
-            elif kind == KILL:
-                _kill(pid)
+            if kind in (STOP, KILL):
+                os.kill(pid, signal.SIGTERM if kind == STOP else signal.SIGKILL)
         return True
 
     def _fork(self, child: _Child) -> None:
         fork_server = os.getpid()
-        # What is sent to the child before it has its own handlers must not get lost in ours.
-        signals = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         try:
             pid = os.fork()
-            if pid == 0:
-                try:
-                    self._become_child(fork_server, child)
-                    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
-                except BaseException:
-                    os._exit(70)
-                live(lambda: work(child.connection))
         except OSError as error:
-            child.tell(1, Outcome("failed", "machine", f"it could not be forked: {error}").to_json())
-        else:
-            self._children[pid] = child
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+            child.report(1, Outcome("failed", "machine", f"it could not be forked: {error}").to_json())
+            return
+        if pid == 0:
+            live(lambda: self._become_child(fork_server, child))
+        self._children[pid] = child
 
     def _become_child(self, fork_server: int, child: _Child) -> None:
-        """Keep nothing of the fork server but its modules."""
+        """Keep nothing of the fork server but its modules, and work."""
         os.setsid()
-        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        orphans.end_with(fork_server)
-        for inherited in (self._driver, self._woken, self._wake):
+        end_with(fork_server, signal.SIGKILL)
+        for inherited in (self._driver, *(other.connection for other in self._children.values())):
             inherited.close()
-        for other in self._children.values():
-            other.connection.close()
         os.environ.clear()
         os.environ.update(self._settings)
-        os.environ[JOB] = _mark(fork_server, child.key)
         sys.argv = ["assay"]
         gc.enable()
         gc.set_threshold(*_COLLECT)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        work(child.connection)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                child = self._children.pop(found[0], None)
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                child = self._children.pop(ended[0], None)
                 if child is not None:
                     with suppress(ProcessLookupError, PermissionError):
-                        os.killpg(found[0], signal.SIGKILL)  # what it has left behind
+                        os.killpg(ended[0], signal.SIGKILL)  # what it has left behind
                     self._end_left_over()
-                    child.tell(os.waitstatus_to_exitcode(found[1]))
+                    child.report(os.waitstatus_to_exitcode(ended[1]))
 
     def _end_left_over(self) -> None:
-        """End what came to this process because the job that it belongs to is gone."""
-        live = {_mark(os.getpid(), child.key) for child in self._children.values()}
-        for pid in orphans.children():
-            mark = orphans.mark_of(pid, JOB)
+        """End what came to this process because its parent is gone, unless it is in the session of a job."""
+        for pid in children():
             with suppress(ProcessLookupError):  # it has just ended
-                # One that was forked, and is no program of its own, is known by its session alone.
-                if pid not in self._children and (
-                    mark not in live if mark else os.getsid(pid) not in (*self._children, pid)
-                ):
-                    orphans.kill(pid)
+                if not {pid, os.getsid(pid)} & {*self._children}:
+                    kill_process(pid)
 
 
-def _mark(fork_server: int, key: int) -> str:
-    return f"{fork_server}-{key}"
-
-
-def _kill(pid: int) -> None:
-    for process in (pid, *orphans.descendants(pid)):
-        orphans.kill(process)
-
-
-def work(connection: socket.socket) -> None:
+def work(connection: Connection) -> None:
     """Do what the driver asks this process for: run a job and leave its outcome, or check jobs."""
-    from assay.sweep.worker.check_process import serve
     from assay.sweep.worker.run_job import run_job_spec
 
-    stream = connection.makefile("rwb")
-    request: dict[str, Any] = json.loads(stream.readline() or "{}")
-    if not request:  # the driver has just gone
+    try:
+        environment, job_spec = connection.recv()
+    except EOFError:  # the driver has just gone
         return
-    os.environ.update({**request["environment"], JOB: os.environ[JOB]})
-    if not request["job_spec"]:
-        serve(stream)
+    os.environ.update(environment)
+    if job_spec is None:
+        check_jobs(connection)
         return
     process = os.getpid()
-    outcome = run_job_spec(JobSpec.from_json(request["job_spec"]))
+    outcome = run_job_spec(job_spec)
     if os.getpid() == process:  # not for a process that the job has forked and not kept to itself
         with suppress(OSError):
-            os.write(connection.fileno(), outcome.to_json().encode())
+            connection.send(outcome.to_json())
+
+
+_OF_USE: Final = ("spec", "data_read", "scores", "directions", "devices", "warnings")
+"""What of a report a sweep needs."""
+
+
+def check_jobs(driver: Connection) -> None:
+    """Answer questions about jobs until the driver closes its end."""
+    import torch
+
+    from assay.check.prove import Prover
+
+    prover = Prover()
+    answer: dict[str, Any] | AssayError
+    while True:
+        try:
+            question = driver.recv()
+        except EOFError:
+            return
+        try:
+            if question is None:
+                answer = {"gpus": torch.cuda.device_count()}
+            else:
+                config, overrides, folder = question
+                os.chdir(folder)
+                report = prover.prove(from_text(config), overrides).report
+                answer = {name: getattr(report, name) for name in _OF_USE}
+        except AssayError as error:
+            answer = error
+        except Exception as error:
+            answer = AssayError(one_line_of(error))
+        driver.send(answer)
 
 
 def live(body: Callable[[], None]) -> NoReturn:
@@ -273,12 +259,13 @@ def live(body: Callable[[], None]) -> NoReturn:
 
 def main() -> None:
     """Import everything, and serve."""
-    driver = socket.socket(fileno=int(sys.argv[1]))
+    driver = Connection(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         # A job that dies has said what it has said.
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
-    orphans.adopt()
+    adopt()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # which Slurm sends to all processes of a job
     gc.disable()
     before = dict(os.environ)
     preload()
