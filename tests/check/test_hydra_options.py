@@ -54,9 +54,8 @@ def base(option: str) -> list[str]:
     """A sweep that the option is part of, with something to search for those that search."""
     if "sweeper" not in option or option.endswith("sweeper=grid"):
         return [*SWEEP, option]
-    space = "optimizer.lr=0.1,0.2" if option.endswith("=grid") else "optimizer.lr=interval(1e-4,1e-1)"
     optuna = ["hydra/sweeper=optuna"] if option.count("/") > 1 else []
-    return [*SWEEP[:-1], space, *optuna, option]
+    return [*SWEEP[:-1], "optimizer.lr=interval(1e-4,1e-1)", *optuna, option]
 
 
 def cases(hydra: Hydra, option: str) -> Iterator[tuple[str, str]]:

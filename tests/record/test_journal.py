@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import AssayError
-from assay.record.journal import FILE, JobRecord, Journal, _line
+from assay.record.journal import FILE, JobRecord, Journal
 from assay.record.outcome import Outcome
 from assay.record.secrets import redact_tree
 
@@ -96,46 +96,29 @@ def test_a_torn_tail_is_cut_off_and_nothing_else(
     assert Journal.open(folder).jobs[0].status == "finished"
 
 
-@settings(max_examples=80, deadline=None)
-@given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_damage_within_is_told_not_repaired(
-    tmp_path_factory: pytest.TempPathFactory, where: float, bit: int
-) -> None:
-    journal = new(tmp_path_factory.mktemp("sweep"))
-    journal.start(0, 1)
-    journal.end(0, DONE)
-    content = bytearray(journal.path.read_bytes())
-    last = content[:-1].rfind(b"\n") + 1  # of the last line only the end could be missing
-    content[int(where * last)] ^= 1 << bit
+def test_damage_within_is_told_not_repaired(tmp_path: Path) -> None:
+    journal = new(tmp_path)
+    content = journal.path.read_bytes().replace(b'"event":"job"', b'"event":"jo\0"', 1)
     journal.path.write_bytes(content)
-    with pytest.raises(AssayError, match="damaged"):
-        Journal.open(journal.path.parent)
-    assert journal.path.read_bytes() == bytes(content)
+    with pytest.raises(AssayError, match="damaged in line 2"):
+        Journal.open(tmp_path)
+    assert journal.path.read_bytes() == content
 
 
-def test_the_journal_says_when_each_attempt_ran_and_what_jobs_are_compared_by(tmp_path: Path) -> None:
+def test_the_journal_says_when_a_job_began_and_what_jobs_are_compared_by(tmp_path: Path) -> None:
     aims = {"objectives": ["val/loss", "test/loss"], "directions": ["minimize", "minimize"]}
     journal = Journal.create(tmp_path, overrides=["seed=range(4)"], **aims)
     journal.add(job_records())
     before = datetime.now(UTC)
     journal.start(0, 1)
+    after = datetime.now(UTC)
     journal.end(0, Outcome("failed", "killed"), final=False)
     journal.start(0, 2)
-    journal.end(0, DONE)
-    journal.start(1, 1)
     journal.note_command(["x=1"], objectives=["val/accuracy"], directions=["maximize"])
     again = Journal.open(tmp_path)
-    first, second = again.jobs[0].history
-    assert (first.number, first.status, first.cause) == (1, "failed", "killed")
-    assert (second.number, second.status) == (2, "finished")
-    times = [datetime.fromisoformat(at) for part in (first, second) for at in (part.started, part.ended)]
-    assert times == sorted(times)
-    assert before - timedelta(seconds=1) < times[0] <= datetime.now(UTC)
-    (running,) = again.jobs[1].history
-    assert (running.status, running.ended) == ("running", "")
+    second = timedelta(seconds=1)
+    assert before - second < datetime.fromisoformat(again.jobs[0].started) <= after + second
     assert again.objectives == [("val/accuracy", "maximize")]
-    journal.reopen(0)
-    assert [part.status for part in Journal.open(tmp_path).jobs[0].history] == ["failed", "finished"]
 
 
 def test_a_journal_is_begun_once(tmp_path: Path) -> None:
@@ -200,6 +183,6 @@ def test_a_writer_that_is_killed_loses_at_most_its_last_line(tmp_path: Path, kil
 
 
 def test_a_journal_of_another_version_is_one_error(tmp_path: Path) -> None:
-    (tmp_path / "journal.jsonl").write_text(_line({"event": "sweep", "version": 3, "overrides": []}))
+    (tmp_path / "journal.jsonl").write_text('{"event": "sweep", "version": 3, "overrides": []}\n')
     with pytest.raises(AssayError, match="has version 3; this assay reads 2"):
         Journal.open(tmp_path)

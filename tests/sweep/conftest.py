@@ -139,6 +139,8 @@ def check_study(sweep: Path, trials: int) -> None:
     """Whether each trial of a study has ended once, and it has as many as it was to have."""
     import optuna  # costs seconds, which few tests need
 
+    from assay.callbacks.optuna_study import open_storage
+
     events = [json.loads(line) for line in (sweep / "journal.jsonl").read_text().splitlines()]
     ended = [
         event["number"]
@@ -146,7 +148,7 @@ def check_study(sweep: Path, trials: int) -> None:
         if event["event"] == "end" and event["status"] in ("finished", "pruned")
     ]
     assert sorted(ended) == list(range(trials))
-    study = optuna.load_study(study_name="sweep", storage=f"sqlite:///{sweep.resolve()}/study.db")
+    study = optuna.load_study(study_name="sweep", storage=open_storage(f"{sweep}/study.log"))
     states = [trial.state.name for trial in study.trials if trial.params]
     assert len(states) == trials
     assert {*states} <= {"COMPLETE", "PRUNED"}

@@ -9,7 +9,7 @@ import shutil
 from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
@@ -20,11 +20,10 @@ from assay.analysis.out_of_fold import FILE
 from assay.errors import AssayError, ConfigError
 from assay.record.journal import JobRecord, Journal
 from assay.record.run_lock import writing
-from assay.record.run_record import RunRecord, now
 from assay.report.report import report
 from assay.run.evaluate import evaluate
 from assay.sweep import session
-from assay.sweep.session import check, go_on, recovered, start, wait_for
+from assay.sweep.session import check, go_on, start, wait_for
 from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:
@@ -259,24 +258,6 @@ def test_folds_are_one_configuration(
     assert f"{100 * accuracy:.2f} %" in page
     groups = pd.read_csv(sweep / "groups.csv")
     assert groups[["finished", "of", "test/accuracy n"]].to_numpy().tolist() == [[3, 3, 3]]
-
-
-def record(**fields: Any) -> RunRecord:
-    plain: dict[str, Any] = {"run_id": "0", "name": "x", "started": now(), "seed": 0}
-    plain |= {"fingerprint": "0", "config_fingerprint": "0"}
-    return RunRecord(**(plain | fields))
-
-
-@pytest.mark.parametrize(
-    ("status", "known"),
-    [("finished", True), ("pruned", True), ("interrupted", False), ("failed", False)],
-)
-def test_only_a_run_that_came_to_its_end_is_not_run_again(status: str, known: bool, tmp_path: Path) -> None:
-    record(status=status, metrics={"val/loss": 0.5}).save(tmp_path)
-    outcome = recovered(tmp_path)
-    assert (outcome is not None) == known
-    if outcome is not None:
-        assert (outcome.status, outcome.metrics) == (status, {"val/loss": 0.5})
 
 
 def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

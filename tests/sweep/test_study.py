@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 
+from assay.callbacks.optuna_study import open_storage
 from assay.errors import ConfigError
 from assay.sweep.session import go_on, start
 
@@ -55,7 +56,7 @@ def best(result: SweepResult) -> float:
 
 
 def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
-    return optuna.load_study(study_name="sweep", storage=f"sqlite:///{Path(sweep).resolve()}/study.db").trials
+    return optuna.load_study(study_name="sweep", storage=open_storage(f"{sweep}/study.log")).trials
 
 
 @LONG

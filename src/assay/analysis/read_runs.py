@@ -173,7 +173,7 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
                 job.outcome.cause,
                 job.outcome.reason,
                 name=typed.get("name", runs[0].name if runs else ""),
-                started=job.history[0].started if job.history else "",
+                started=job.started,
                 seconds=job.outcome.seconds,
                 seed=job.seed,
                 fingerprint=job.fingerprint,

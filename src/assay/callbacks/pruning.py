@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from typing import TYPE_CHECKING, Any, Final, final
 
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.callbacks.optuna_study import build_part, close_storage, no_news, open_storage
+from assay.callbacks.optuna_study import STUDY, build_part, no_news, open_storage
 from assay.errors import AssayError, cannot_write, one_line_of
 
 if TYPE_CHECKING:
@@ -36,12 +35,9 @@ class Pruned(Exception):  # noqa: N818 - it is not an error
 class Pruning(Callback):
     """Reports a score to an Optuna study after each validation, and ends the run when its pruner says so."""
 
-    def __init__(
-        self, monitor: str | None, storage: str, study: str, trial: int, pruner: Mapping[str, Any]
-    ) -> None:
-        self.monitor, self.storage, self.study, self.trial = monitor or "", storage, study, trial
-        self.pruner = dict(pruner)
-        self._opened: tuple[int, optuna.Study, optuna.storages.BaseStorage, int] | None = None
+    def __init__(self, monitor: str, storage: str, trial: int, pruner: Mapping[str, Any]) -> None:
+        self.monitor, self.storage, self.trial, self.pruner = monitor, storage, trial, dict(pruner)
+        self._opened: tuple[optuna.Study, optuna.storages.BaseStorage, int] | None = None
         self._unreachable = False
         self._end: Pruned | None = None
 
@@ -50,13 +46,6 @@ class Pruning(Callback):
     @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._end = None
-        if not self.monitor:
-            self.monitor = next((m for m in map(_monitor, trainer.checkpoint_callbacks) if m), "")
-        if not self.monitor:
-            raise AssayError(
-                "the study has no objective and no callback says which checkpoint is the best",
-                hint="hydra.sweeper.objective=val/loss",
-            )
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -77,16 +66,6 @@ class Pruning(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         self._raise()
-
-    @override
-    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._close()
-
-    @override
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
-    ) -> None:
-        self._close()
 
     def _raise(self) -> None:
         if self._end is not None:
@@ -113,8 +92,6 @@ class Pruning(Callback):
             self._end = Pruned(self.monitor, value, where)
 
     def _report(self, value: float, step: int) -> bool:
-        from optuna.exceptions import StorageInternalError
-
         if self._unreachable:
             return False
         try:
@@ -127,7 +104,7 @@ class Pruning(Callback):
                 trial = storage.get_trial(trial_id)
             with no_news():
                 return bool(study.pruner.prune(study, trial))
-        except (StorageInternalError, OSError, KeyError) as error:
+        except (OSError, KeyError, ValueError) as error:
             if cannot_write(error):
                 raise
             self._unreachable = True
@@ -136,32 +113,17 @@ class Pruning(Callback):
             return False
 
     def _study(self) -> tuple[optuna.Study, optuna.storages.BaseStorage, int]:
-        if self._opened is None or self._opened[0] != os.getpid():
+        if self._opened is None:
             import optuna
 
+            storage = open_storage(self.storage)
             with no_news():
-                storage = optuna.storages.get_storage(open_storage(self.storage, is_new=False))
                 study = optuna.load_study(
-                    study_name=self.study, storage=storage, pruner=build_part("pruner", self.pruner)
+                    study_name=STUDY, storage=storage, pruner=build_part("pruner", self.pruner)
                 )
             trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, self.trial)
-            self._opened = os.getpid(), study, storage, trial_id
-        return self._opened[1:]
-
-    def _close(self) -> None:
-        if self._opened is not None and self._opened[0] == os.getpid():
-            close_storage(self._opened[2])
-        self._opened = None
-
-
-def pruning_from(trial: Mapping[str, Any]) -> Pruning:
-    """The callback for a job of a study."""
-    return Pruning(**trial)
-
-
-def _monitor(callback: Callback) -> str | None:
-    monitor = getattr(callback, "monitor", None)
-    return monitor if isinstance(monitor, str) else None
+            self._opened = study, storage, trial_id
+        return self._opened
 
 
 def _one_an_epoch(trainer: L.Trainer) -> bool:

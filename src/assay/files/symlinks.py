@@ -15,7 +15,7 @@ TEXTS: Final = ("config.yaml", "overrides.yaml", "code.patch", "encoder.json", "
 """What a run writes about itself as it begins."""
 RESULTS: Final = ("predictions.parquet", "samples.parquet")
 """What a run keeps of its test."""
-_LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.db")
+_LOGS: Final = ("log.txt", "metrics.csv", "journal.jsonl", "study.log")
 _APPENDED: Final = (".lock", *_LOGS)
 OWN_FILES: Final = (
     *(*_LOGS, *TEXTS, *RESULTS, "record.json"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import zlib
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
@@ -15,7 +14,7 @@ import msgspec
 from assay.errors import AssayError
 from assay.files.atomic import sync_directory
 from assay.files.symlinks import appending, check_links, read_whole
-from assay.record.outcome import Cause, Outcome, Status
+from assay.record.outcome import Outcome, Status
 from assay.record.run_record import finite, numbers
 from assay.record.secrets import redact_tree
 
@@ -25,20 +24,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "journal.jsonl"
 VERSION: Final = 2
-_END: Final = 19
-"""Length of `,"crc":"01234567"}` and the line's end: what follows the text that the sum is taken of."""
-
-
-@final
-@dataclass(frozen=True)
-class Attempt:
-    """When an attempt at a job ran, or a part of one that was interrupted and went on."""
-
-    number: int
-    started: str = ""
-    ended: str = ""
-    status: Status = "running"
-    cause: Cause = ""
 
 
 @final
@@ -55,7 +40,7 @@ class JobRecord:
     attempts: int = 0
     failures: tuple[Outcome, ...] = ()
     outcome: Outcome | None = None
-    history: tuple[Attempt, ...] = ()
+    started: str = ""
 
     @property
     def ended(self) -> bool:
@@ -115,21 +100,14 @@ class Journal:
             content = read_whole(path, 1 << 30)
         except OSError as error:
             raise AssayError(f"{directory} is not a sweep: it has no {FILE}") from error
-        journal, good = cls(path), 0
-        for number, line in enumerate(content.splitlines(keepends=True), 1):
-            event = _event(line)
-            if event is None:
-                # Half a line is what a writer that died has left; nobody was told of it.
-                if line.endswith(b"\n") or good + len(line) < len(content):
-                    raise AssayError(f"{path} is damaged in line {number}", hint="bring it back from a copy")
-                break
+        journal, good = cls(path), content.rfind(b"\n") + 1
+        for number, line in enumerate(content[:good].splitlines(), 1):
             try:
-                journal._apply(event)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                journal._apply(json.loads(line))
+            except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise AssayError(
                     f"{path} is damaged in line {number}: {error}", hint="bring it back from a copy"
                 ) from error
-            good += len(line)
         if not journal.header:
             raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
         if repair and good < len(content):
@@ -175,7 +153,7 @@ class Journal:
 
     def _write(self, events: list[dict[str, Any]]) -> None:
         """One write for all, synced: what happened is in memory only after it is on disk."""
-        lines = [_line(_redacted(event)) for event in events]
+        lines = [json.dumps(_redacted(event), separators=(",", ":")) + "\n" for event in events]
         descriptor = appending(self.path)
         try:
             data = memoryview("".join(lines).encode())
@@ -200,8 +178,7 @@ class Journal:
                     f"{self.path} has version {event['version']!r}; this assay reads {VERSION}",
                     hint="go on with the version of assay that began the sweep",
                 )
-            kept = {key: value for key, value in event.items() if key not in ("event", "crc")}
-            self.header = {"cwd": "", "config_dir": "", **kept}
+            self.header = {"cwd": "", "config_dir": "", **event}
         if kind in ("sweep", "command"):
             self.commands.append(msgspec.convert(event["overrides"], list[str]))
             self.objectives = _objectives(event) or self.objectives
@@ -220,17 +197,13 @@ def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
-    at = event.get("at", "")
     if event["event"] == "start":
-        history = (*job_record.history, Attempt(event["attempt"], at))
-        return replace(job_record, status="running", attempts=event["attempt"], history=history)
+        started = job_record.started or event.get("at", "")
+        return replace(job_record, status="running", attempts=event["attempt"], started=started)
     if event["event"] == "reopen":
         return replace(job_record, status="waiting", attempts=0, failures=(), outcome=None)
     plain = {**event, "metrics": numbers(event["metrics"]), "best": numbers(event["best"])}
     outcome = Outcome.from_plain(plain)
-    *before, last = job_record.history or (Attempt(1),)  # of one that could not even be composed
-    ended = replace(last, ended=at, status=outcome.status, cause=outcome.cause)
-    job_record = replace(job_record, history=(*before, ended))
     if outcome.status == "interrupted":
         return replace(job_record, status="waiting")
     if not event["final"]:
@@ -248,23 +221,6 @@ def _redacted(event: dict[str, Any]) -> dict[str, Any]:
     if "token" in event:
         clean["token"] = " ".join(redact_tree(event["token"].split(" ")))
     return clean
-
-
-def _line(event: dict[str, Any]) -> str:
-    text = json.dumps(event, separators=(",", ":"))[:-1]
-    return f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n'
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None where it is not whole."""
-    text, end = line[:-_END], line[-_END:]
-    if end != f',"crc":"{zlib.crc32(text):08x}"}}\n'.encode():
-        return None
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
 
 
 def refuse_existing(directory: Path) -> None:

@@ -6,7 +6,7 @@ import functools
 import logging
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
 
@@ -97,10 +97,6 @@ class RunResult:
     def exit_code(self) -> int:
         """0 finished or pruned, 130 stopped by hand, 129 terminal closed, 143 told to stop, 1 otherwise."""
         return exit_code(self.status, self.signal)
-
-
-LONG: Final = 100
-"""Characters of a command that is told whole on the terminal."""
 
 
 def say_warnings(warnings: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ from assay.build.compatibility import check_declared
 from assay.build.node import build
 from assay.build.trainer import check_told_apart, gpu_names, quiet
 from assay.build.trainer_options import num_local_processes
-from assay.callbacks.pruning import Pruned, pruning_from
+from assay.callbacks.pruning import Pruned, Pruning
 from assay.check.checker import Checker
 from assay.check.job import check_job
 from assay.check.prove import Prover
@@ -289,7 +289,7 @@ def _assembled(config: DictConfig, **options: Any) -> Assembly:
     """The objects of a job; of one that is a trial of a study, with what reports to it."""
     assembly = assemble(config, **options)
     if TRIAL in os.environ:
-        _all_callbacks(assembly).insert(0, pruning_from(json.loads(os.environ[TRIAL])))
+        _all_callbacks(assembly).insert(0, Pruning(**json.loads(os.environ[TRIAL])))
     return assembly
 
 

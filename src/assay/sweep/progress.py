@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from assay.analysis.config_values import in_one_line, varying
+from assay.analysis.config_values import in_one_line
 from assay.analysis.objective import format_score
 from assay.errors import first_line
 from assay.files.symlinks import appending
@@ -60,10 +61,9 @@ class SweepProgress:
     ) -> None:
         self._console, self._objective, self._slots = console, objective, max(1, slots)
         self._rows: dict[int, _Row] = {}
-        self._labels: dict[int, str] = {}
         self._only: set[int] | None = None
         self._fixed, self._log = frozenset(fixed), log
-        self._counts = dict.fromkeys(("finished", "failed", "pruned", "running", "waiting"), 0)
+        self._counts: Counter[str] = Counter()
         self._seconds: list[float] = []
         self._live: Live | None = None
 
@@ -101,22 +101,15 @@ class SweepProgress:
         """A moment has passed: draw what is running."""
         if self._live is None:
             return
-        counts = dict.fromkeys(self._counts, 0)
-        for number, job in jobs.items():
-            counts[job.status] += self._only is None or number in self._only
-        counts["waiting"] += max(0, total - sum(counts.values()))
-        self._counts = counts
+        counted = jobs.keys() if self._only is None else self._only
+        self._counts = Counter(jobs[number].status for number in counted)
+        self._counts["waiting"] += max(0, total - self._counts.total())
         with shown(self._console):
             self._live.update(self._view(), refresh=True)
 
-    def show_only(self, jobs: Mapping[int, JobRecord] | None) -> None:
-        """Count these jobs alone, and say of each only what it does not share with the others."""
-        if jobs is None:
-            return
-        self._only = set(jobs)
-        ordered = [job for _, job in sorted(jobs.items())]
-        for job, values in zip(ordered, varying(ordered), strict=True):
-            self._labels[job.number] = in_one_line(values)
+    def count_only(self, numbers: Iterable[int]) -> None:
+        """Count these jobs alone."""
+        self._only = set(numbers)
 
     def _print(self, line: Text) -> None:
         with shown(self._console):
@@ -129,10 +122,8 @@ class SweepProgress:
     # -- drawing -----------------------------------------------------------------------------------------
 
     def _label(self, job: JobRecord) -> str:
-        if job.number not in self._labels:
-            own = (text.partition("=") for text in job.overrides if text not in self._fixed)
-            self._labels[job.number] = in_one_line({key: value for key, _, value in own})
-        return self._labels[job.number]
+        own = (text.partition("=") for text in job.overrides if text not in self._fixed)
+        return in_one_line({key: value for key, _, value in own})
 
     def _line(self, job: JobRecord, outcome: Outcome, *, again: bool) -> Text:
         mark, style = {

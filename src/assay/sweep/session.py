@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
-from assay.record.run_record import FILE, RunRecord
+from assay.record.run_record import RunRecord
 from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
 from assay.sweep.progress import SweepProgress, shown
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from assay.analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.job_composer import Job
-    from assay.record.outcome import Outcome
     from assay.sweep.launcher.launcher import Launcher
 
 _SEARCH_PATH: Final = "hydra.searchpath"
@@ -102,6 +101,7 @@ def _key(override: str) -> str:
 
 
 def _keys(overrides: Sequence[str]) -> set[str]:
+    """As Hydra reads them, however they are written."""
     keys = set()
     for word in overrides:
         try:
@@ -285,20 +285,10 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     places = {number: Path(jobs[number].config["run_dir"]) for number in left}
     wait_for(places.values())
     for number, run_dir in places.items():
-        outcome = recovered(run_dir)
-        if outcome is not None:
-            journal.end(number, outcome)
-
-
-def recovered(run_dir: Path) -> Outcome | None:
-    """How a job ended whose sweep died before it could be told."""
-    if not (run_dir / FILE).is_file():
-        return None
-    try:
-        record = RunRecord.load(run_dir)
-    except AssayError:
-        return None  # damaged: the attempt to go on says so
-    return record.outcome if record.status in ("finished", "pruned") else None
+        with suppress(AssayError):  # no record, or a damaged one: the attempt to go on says so
+            record = RunRecord.load(run_dir)
+            if record.status in ("finished", "pruned"):
+                journal.end(number, record.outcome)
 
 
 def wait_for(run_dirs: Iterable[Path]) -> None:
@@ -327,11 +317,12 @@ def _drive(
 ) -> SweepResult:
     ahead = sweep.search.ahead
     first = sweep.objectives[0]
+    fixed = set(sweep.overrides)
+    if ahead and len(jobs) > 1:
+        fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)
     with stop.watching():
-        with SweepProgress(
-            console, first, launcher.slots, sweep.overrides, log=sweep.directory / LOG
-        ) as progress:
+        with SweepProgress(console, first, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
             scheduler = Scheduler(
                 journal,
                 sweep.search,
@@ -345,9 +336,13 @@ def _drive(
             )
             if not ahead:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(
-                    [_known(job_record, sweep.objectives) for _, job_record in sorted(journal.jobs.items())]
+                    [
+                        (one.token, one.outcome, one.outcome and scores_of(one.outcome, sweep.objectives))
+                        for _, one in sorted(journal.jobs.items())
+                    ]
                 )
-            progress.show_only({number: journal.jobs[number] for number in jobs} if ahead else None)
+            if ahead:
+                progress.count_only(jobs)
             for number, (job, report) in sorted(jobs.items()):
                 job_record = journal.jobs[number]
                 if report is not None:
@@ -362,7 +357,6 @@ def _drive(
             stopped=stop.exit_code,
             run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
         )
-        sweep.search.close()
         folds, shares = gathered(result), importance_of(result)
         with _write_errors_told(sweep.directory):
             write_results(result, folds, shares)
@@ -386,15 +380,6 @@ def _write_errors_told(directory: Path) -> Iterator[None]:
 def _compared_by(aims: Sequence[Objective]) -> dict[str, list[str]]:
     """As the journal says it to those who read it later."""
     return {"objectives": [aim.name for aim in aims], "directions": [str(aim.direction) for aim in aims]}
-
-
-def _known(
-    job_record: JobRecord, aims: Sequence[Objective]
-) -> tuple[str, Outcome | None, list[float] | None]:
-    """What a search is to know of a job again."""
-    if job_record.outcome is None or not job_record.ended:
-        return job_record.token, None, None
-    return job_record.token, job_record.outcome, scores_of(job_record.outcome, aims)
 
 
 @contextmanager

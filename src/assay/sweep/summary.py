@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
 from rich.markup import escape
@@ -16,7 +16,7 @@ from assay.analysis.rows import best_job, csv_text, groups_csv, job_rows, rank, 
 from assay.analysis.statistics import importance
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
-from assay.run.result import LONG, labelled
+from assay.run.result import labelled
 from assay.sweep.progress import why
 from assay.targets.own_task import import_trusted
 
@@ -57,25 +57,12 @@ class SweepResult:
 
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
-
-
-def write_tables(directory: Path, jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> None:
-    """Write both tables; `groups.csv` only where a configuration was repeated."""
-    write_text(directory / RESULTS, results_csv(jobs))
-    if any(len(row.runs) > 1 for row in job_rows(jobs, ())):
-        write_text(directory / GROUPS, groups_csv(jobs, objectives))
-    else:
-        (directory / GROUPS).unlink(missing_ok=True)
-
-
 BEST: Final = "best.yaml"
 IMPORTANCE: Final = "importance.csv"
 _ENDED: Final = ("finished", "pruned", "failed")
 _ROWS: Final = 12
 _FAILURES: Final = 12
-_SCORES: Final = 4
 _WARNINGS: Final = 4
-"""Characters of a command that is not repeated in full."""
 
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
@@ -96,7 +83,11 @@ def write_results(
     result: SweepResult, folds: Sequence[OutOfFold] = (), shares: Sequence[tuple[str, float]] = ()
 ) -> None:
     """Write what the sweep has come to."""
-    write_tables(result.directory, result.jobs, result.objectives)
+    write_text(result.directory / RESULTS, results_csv(result.jobs))
+    if any(len(row.runs) > 1 for row in job_rows(result.jobs, ())):
+        write_text(result.directory / GROUPS, groups_csv(result.jobs, result.objectives))
+    else:
+        (result.directory / GROUPS).unlink(missing_ok=True)
     best = best_job(result.jobs, result.objectives[0])
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
@@ -140,7 +131,7 @@ def say_results(
     if best is not None:
         place = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
-    for label, line in labelled(next_commands(result, short=True)):
+    for label, line in labelled(next_commands(result)):
         console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
 
@@ -164,9 +155,13 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
             which, *(escape(short.get(key, "")) for key in keys), score_text(name, row.scores[name])
         )
     console.print(table)
-    if len(order) > _ROWS:
-        console.print(f"… and {len(order) - _ROWS} more", style="dim")
+    _say_more(console, len(order) - _ROWS)
     console.print()
+
+
+def _say_more(console: Console, number: int, where: str = "") -> None:
+    if number > 0:
+        console.print(f"… and {number} more{where}", style="dim")
 
 
 def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
@@ -179,8 +174,7 @@ def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     ]
     for number, warning in warned[:_WARNINGS]:
         console.print(f"[yellow]warning[/yellow] job {number}: {escape(warning)}")
-    if len(warned) > _WARNINGS:
-        console.print(f"… and {len(warned) - _WARNINGS} more warnings, see the report", style="dim")
+    _say_more(console, len(warned) - _WARNINGS, " warnings, see the report")
 
 
 def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
@@ -189,10 +183,8 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
     for one in folds:
         together.setdefault(tuple(one.values.items()), []).append(one)
     for pairs, several in list(together.items())[:_ROWS]:
-        all_means = out_of_fold.mean_scores(several)
-        means = list(all_means.items())[:_SCORES]
-        scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means)
-        scores += f", … and {len(all_means) - _SCORES} more" if len(all_means) > _SCORES else ""
+        means = out_of_fold.mean_scores(several)
+        scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
         label = in_one_line(dict(pairs))
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
@@ -202,8 +194,7 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         )
         for problem in dict.fromkeys(problem for one in several for problem in one.problems):
             console.print(f"[yellow]note[/yellow]   {escape(problem)}")
-    if len(together) > _ROWS:
-        console.print(f"… and {len(together) - _ROWS} more", style="dim")
+    _say_more(console, len(together) - _ROWS)
     if together:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
 
@@ -220,8 +211,7 @@ def _say_failures(console: Console, result: SweepResult) -> None:
         console.print(f"[red]failed[/red] job {job.number}  {escape(in_one_line(values))}")
         console.print(f"       {escape(why(outcome))}{tried}")
         console.print(f"       log {escape(str(_log(result, job)))}", style="dim")
-    if len(failed) > _FAILURES:
-        console.print(f"… and {len(failed) - _FAILURES} more failed, see {RESULTS}", style="dim")
+    _say_more(console, len(failed) - _FAILURES, f" failed, see {RESULTS}")
     if failed:
         console.print()
 
@@ -232,35 +222,22 @@ def _log(result: SweepResult, job: JobRecord) -> Path:
     return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
 
 
-def next_commands(result: SweepResult, *, short: bool = False) -> list[str]:
+def next_commands(result: SweepResult) -> list[str]:
     """What to type next; nothing of a sweep without jobs."""
-    if not result.jobs:
+    jobs, first = result.jobs, result.objectives[0]
+    if not jobs:
         return []
-    ended = sum(job.status in _ENDED for job in result.jobs)
-    failed = sum(job.status == "failed" for job in result.jobs)
-    lines = _next(result, result.total - ended, failed, short=short)
-    if ended:
-        lines.insert(1 if result.total > ended else 0, f"assay report {shlex.quote(str(result.directory))}")
-    return lines
-
-
-def _next(result: SweepResult, left: int, failed: int, *, short: bool) -> list[str]:
-    place, best = shlex.quote(str(result.directory)), best_job(result.jobs, result.objectives[0])
-    if left:
-        return [f"assay resume {place}"]
-    if best is None and failed:
-        return [f"assay resume {place} --failed"]
+    place, best = shlex.quote(str(result.directory)), best_job(jobs, first)
+    ended = sum(job.status in _ENDED for job in jobs)
+    report = [f"assay report {place}"] if ended else []
+    if result.total > ended:
+        return [f"assay resume {place}", *report]
     if best is None:
-        runs = [shlex.quote(str(result.run_dir(job))) for job in result.jobs if job.status == "finished"]
-        return [f"assay diff {runs[0]} {runs[1]}"] if len(runs) > 1 else []
-    if not any(len(row.runs) > 1 for row in job_rows(result.jobs, ())):
-        command = f"{_command(best, multirun=True)} seed=1,2,3"
-        if not short or len(command) <= LONG:
-            return [command]
-        shared = set.intersection(*(set(job.overrides) for job in result.jobs))
-        own = replace(best, overrides=tuple(one for one in best.overrides if one not in shared))
-        return [f"{_command(own, multirun=True)} seed=1,2,3 …  (… is the rest of the command in {BEST})"]
-    return [f"assay compare {place}"]
+        failed = any(job.status == "failed" for job in jobs)
+        return [*report, *([f"assay resume {place} --failed"] if failed else [])]
+    if any(len(row.runs) > 1 for row in job_rows(jobs, ())):
+        return [*report, f"assay compare {place}"]
+    return [*report, f"{_command(best, multirun=True)} seed=1,2,3"]
 
 
 def _command(job: JobRecord, *, multirun: bool = False) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -377,11 +376,7 @@ def hostile_runs() -> Iterator[Case]:
 def _sweep(*typed: str, jobs: tuple[dict[str, Any], ...] = (), **header: Any) -> dict[str, str]:
     begin = {"event": "sweep", "version": VERSION, "overrides": ["seed=1,2", *QUICK[:3], *typed]}
     events = ({**begin, "config_dir": "", "cwd": "/nowhere", "started": "", **header}, *jobs)
-    lines = []
-    for event in events:
-        text = json.dumps(event, separators=(",", ":"))[:-1]
-        lines.append(f'{text},"crc":"{zlib.crc32(text.encode()):08x}"}}\n')
-    return {"evil_sweep/journal.jsonl": "".join(lines)}
+    return {"evil_sweep/journal.jsonl": "".join(f"{json.dumps(event)}\n" for event in events)}
 
 
 def hostile_sweeps() -> Iterator[Case]:
@@ -395,7 +390,7 @@ def hostile_sweeps() -> Iterator[Case]:
     job = {"event": "job", "number": 0, "fingerprint": "x", "overrides": ["seed=1"], "token": "0", "seed": 1}
     found = {**job, "overrides": list(trusting)}
     slurm = ("hydra/launcher=slurm", f"hydra.launcher.setup=[{TOUCH}]")
-    links = {"log": "log.txt", "job": "0", "logs": "logs", "study": "study.db"}
+    links = {"log": "log.txt", "job": "0", "logs": "logs", "study": "study.log"}
     sweeps: dict[str, dict[str, str]] = {
         "trust": _sweep(*trusting),
         "trust-in-a-job": _sweep("hydra/sweeper=optuna", "optimizer.lr=interval(0.1,1)", jobs=(found,)),

@@ -43,6 +43,7 @@ IN_THE_CLUSTER = "TORCH_OF_THE_CLUSTER"
 SETTINGS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback alone
 }
@@ -186,7 +187,7 @@ def test_a_trial_is_pruned(project: Path, shared: RayLauncher, fork_server: Fork
         [
             *(one for one in TINY if not one.startswith("trainer.max_epochs")),
             *("trainer.max_epochs=2", "hydra/launcher=ray", "hydra.launcher.jobs_at_once=1"),
-            *("hydra/sweeper=optuna", "hydra/sweeper/pruner=median", "hydra/sweeper/sampler=grid"),
+            *("hydra/sweeper=optuna", "hydra/sweeper/pruner=median", "hydra/sweeper/sampler=random"),
             *("hydra.sweeper.pruner.n_startup_trials=1", "hydra.sweeper.pruner.n_warmup_steps=0"),
             *("hydra.sweeper.num_trials=2", "optimizer.lr=choice(0.3,1e-7)", "hydra.sweep.dir=sweep"),
         ]

@@ -9,13 +9,14 @@ import os
 import secrets
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from typing_extensions import override
 
 from assay.analysis.objective import objectives
-from assay.callbacks.optuna_study import build_part, close_storage, no_news, open_storage, sqlite_url
+from assay.callbacks.optuna_study import STUDY, build_part, no_news, open_storage
 from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
 from assay.sweep.search.search import Proposal, Search
@@ -31,15 +32,12 @@ if TYPE_CHECKING:
     from assay.analysis.objective import Objective
     from assay.record.outcome import Outcome
     from assay.sweep.search.search import Known
-    from assay.sweep.search.space import Dimension, Space
+    from assay.sweep.search.space import Dimension
 
-FILE: Final = "study.db"
+FILE: Final = "study.log"
 NO_PRUNER: Final = "optuna.pruners.NopPruner"
-_STUDY: Final = "sweep"
-_GRID: Final = "optuna.samplers.GridSampler"
 _QMC: Final = "optuna.samplers.QMCSampler"
 _CMA: Final = "optuna.samplers.CmaEsSampler"
-_MOST_POINTS: Final = 1_000_000
 
 
 @final
@@ -67,7 +65,7 @@ class OptunaSearch(Search):
 
     Args:
         overrides: As typed.
-        sweep_dir: Of the sweep; holds `study.db`.
+        sweep_dir: Of the sweep; holds `study.log`.
         params: The search space by key, in Hydra's sweep grammar; what is typed wins.
         num_trials: In all, those before a resume included.
         objective: Metric to optimize, or several; None for `val/loss`.
@@ -112,13 +110,8 @@ class OptunaSearch(Search):
         check_whole_number("hydra.sweeper.num_trials", num_trials, 1)
         self._space.check_not_empty()
         self._limit = num_trials
-        if self._sampler["_target_"] == _GRID:
-            self._sampler["search_space"] = grid = _grid(self._space)
-            self._limit = min(num_trials, math.prod(map(len, grid.values())))
         self._check_parts()
-        self._sweep_dir = Path(sweep_dir).resolve()
-        self._storage = sqlite_url(self._sweep_dir / FILE)
-        self._opened: tuple[optuna.Study, optuna.storages.BaseStorage] | None = None
+        self._file = Path(sweep_dir).resolve() / FILE
         self._trials: dict[int, _Trial] = {}
         self._queue: deque[_Trial] = deque()
         self._left: deque[_Trial] = deque()  # by a sweep that was killed right after it had asked
@@ -149,24 +142,10 @@ class OptunaSearch(Search):
     def _prunes(self) -> bool:
         return bool(self._pruner["_target_"] != NO_PRUNER)
 
-    # -- the study -------------------------------------------------------------------------------------------
-
-    @property
+    @cached_property
     def study(self) -> optuna.Study:
         """Optuna's own object; opened when it is first asked for."""
-        return self._open()[0]
-
-    @override
-    def close(self) -> None:
-        if self._opened is not None:
-            close_storage(self._opened[1])
-            self._opened = None
-
-    def _open(self) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
-        if self._opened is None:
-            make_study(self._sweep_dir, self._objectives)
-            self._opened = open_study(self._storage, self._objectives)
-        return self._opened
+        return open_study(self._file, self._objectives)
 
     # -- proposals -------------------------------------------------------------------------------------------
 
@@ -180,21 +159,9 @@ class OptunaSearch(Search):
 
     @override
     def samples(self) -> list[tuple[str, ...]]:
-        ends = [
-            {
-                dimension.key: (
-                    dimension.values[end]
-                    if isinstance(dimension, Choice)
-                    else (dimension.low, dimension.high)[end]
-                )
-                for dimension in self._space.dimensions
-            }
-            for end in (0, -1)
-        ]
-        choices = [dimension for dimension in self._space.dimensions if isinstance(dimension, Choice)]
-        between = [
-            {**ends[0], dimension.key: value} for dimension in choices for value in dimension.values[1:-1]
-        ]
+        searched = self._space.dimensions
+        ends = [{one.key: one.values[end] for one in searched} for end in (0, -1)]
+        between = [{**ends[0], one.key: value} for one in searched for value in one.values[1:-1]]
         return [self._space.job(values, self._space.seeds[0]) for values in (*ends, *between)]
 
     @override
@@ -230,13 +197,11 @@ class OptunaSearch(Search):
         """Made anew for each trial: its seed is a function of the search's and the trial's number."""
         import optuna
 
-        target = self._sampler["_target_"]
-        seed = _derived(self._seed, index)
-        given: dict[str, Any] = {"seed": seed}
-        if target in (_QMC, _GRID):  # their points are one sequence, which the seed scrambles
+        given: dict[str, Any] = {"seed": (seed := _derived(self._seed, index))}
+        if self._sampler["_target_"] == _QMC:  # its points are one sequence, which the seed scrambles
             given["seed"] = _derived(self._seed, 0)
-        if target == _QMC and "independent_sampler" not in self._sampler:  # for what comes before it
-            given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
+            if "independent_sampler" not in self._sampler:  # for what comes before it
+                given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
         try:
             sampler: optuna.samplers.BaseSampler = build_part("sampler", self._sampler, **given)
         except ValueError as error:
@@ -256,8 +221,7 @@ class OptunaSearch(Search):
             return None
         return {
             "monitor": self._objectives[0].name,
-            "storage": self._storage,
-            "study": _STUDY,
+            "storage": str(self._file),
             "trial": number,
             "pruner": self._pruner,
         }
@@ -293,12 +257,9 @@ class OptunaSearch(Search):
         import optuna
 
         trial.told = True
-        study, storage = self._open()
-        trial_id = storage.get_trial_id_from_study_id_trial_number(study._study_id, trial.number)
-        if not storage.get_trial(trial_id).state.is_finished():
-            with no_news():
-                study.sampler = optuna.samplers.RandomSampler(0)  # a grid's own would end `optimize`
-                study.tell(trial.number, values, state=optuna.trial.TrialState[state])
+        with no_news():
+            self.study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
+            self.study.tell(trial.number, values, state=optuna.trial.TrialState[state], skip_if_finished=True)
 
     @override
     def restore(self, known: Sequence[Known]) -> None:
@@ -307,7 +268,7 @@ class OptunaSearch(Search):
             number, seed = _parsed(token)
             if number not in stored:
                 raise ConfigError(
-                    f"{self._sweep_dir / FILE} has no trial {number}, which the journal has",
+                    f"{self._file} has no trial {number}, which the journal has",
                     key="hydra.sweeper",
                     hint="begin a new sweep, or put the study's file back",
                 )
@@ -327,7 +288,7 @@ class OptunaSearch(Search):
         if len(left.params) == len(self._space.dimensions):
             self._left.append(_Trial(left.number, dict(left.params)))
         else:
-            self._open()[1].set_trial_state_values(left._trial_id, TrialState.FAIL)
+            self.study.tell(left.number, state=TrialState.FAIL)
 
 
 def _parsed(token: str) -> tuple[int, str]:
@@ -351,67 +312,29 @@ def distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:
     return FloatDistribution(low, high, log=log, step=step or None)
 
 
-def _grid(space: Space) -> dict[str, list[Any]]:
-    """The values of each parameter, for Optuna's GridSampler."""
-    grid: dict[str, list[Any]] = {}
-    for dimension in space.dimensions:
-        if isinstance(dimension, Choice):
-            grid[dimension.key] = list(dimension.values)
-            continue
-        low, high = dimension.low, dimension.high
-        step = dimension.step or float(dimension.integer)
-        if not step:
-            raise ConfigError(
-                f"a grid cannot list every number from {low} to {high}",
-                key=dimension.key,
-                hint=f"hydra/sweeper/sampler=tpe, or a list: {dimension.key}={low},{high}",
-            )
-        values = (low + number * step for number in range(round((high - low) / step) + 1))
-        grid[dimension.key] = [round(value) if dimension.integer else value for value in values]
-    size = math.prod(map(len, grid.values()))
-    if size > _MOST_POINTS:
-        raise ConfigError(
-            f"the grid has {size} points", key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=qmc"
-        )
-    return grid
-
-
-def open_study(storage: str, aims: Sequence[Objective]) -> tuple[optuna.Study, optuna.storages.BaseStorage]:
+def open_study(path: Path, aims: Sequence[Objective]) -> optuna.Study:
     """Open a study, or make it."""
     import optuna
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     directions = [aim.direction for aim in aims]
     try:
+        if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)  # half a line, as of a full disk
         with no_news():
-            opened = optuna.storages.get_storage(open_storage(storage, is_new=True))
             study = optuna.create_study(
-                storage=opened,
-                study_name=_STUDY,
+                storage=open_storage(str(path)),
+                study_name=STUDY,
                 directions=directions,
                 load_if_exists=True,
                 sampler=optuna.samplers.RandomSampler(0),
             )
-    except Exception as error:  # Optuna lets through what SQLAlchemy says
+    except (KeyError, ValueError) as error:
         raise ConfigError(
-            f"the study {storage} cannot be opened: {one_line_of(error.__cause__ or error)}",
-            key="hydra.sweeper",
+            f"the study {path} is damaged: {one_line_of(error)}", key="hydra.sweeper"
         ) from error
     if [direction.name.lower() for direction in study.directions] != directions:
         raise ConfigError(
             "the study has other objectives already", key="hydra.sweeper.objective", hint="begin a new sweep"
         )
-    return study, opened
-
-
-def make_study(sweep_dir: Path, aims: Sequence[Objective]) -> None:
-    """Make the study of a sweep directory, whole or not at all: Optuna cannot go on with half a database."""
-    sweep_dir.mkdir(parents=True, exist_ok=True)
-    if (sweep_dir / FILE).exists():
-        return
-    unfinished = sweep_dir / f".{FILE}.tmp"
-    beside = sweep_dir / f"{unfinished.name}-journal"
-    for path in (beside, unfinished):
-        path.unlink(missing_ok=True)
-    close_storage(open_study(sqlite_url(unfinished), aims)[1])
-    os.replace(unfinished, sweep_dir / FILE)  # noqa: PTH105 - the usual name of this step
-    beside.unlink(missing_ok=True)
+    return study

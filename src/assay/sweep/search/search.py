@@ -71,7 +71,3 @@ class Search(ABC):
     def trial(self, token: str) -> dict[str, Any] | None:
         """What the process of a job gets that was proposed before; see `JobSpec.trial`."""
         return None
-
-    def close(self) -> None:
-        """Give back what was opened."""
-        return

@@ -56,6 +56,11 @@ class Numbers:
     log: bool = False
     integer: bool = False
 
+    @property
+    def values(self) -> tuple[float, float]:
+        """Its ends."""
+        return self.low, self.high
+
     def text(self, value: Any) -> str:
         """A value of this parameter as it is typed."""
         if self.integer:

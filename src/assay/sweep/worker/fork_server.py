@@ -69,10 +69,9 @@ def preload() -> None:
 
 @functools.cache
 def preload_study() -> None:
-    """Import what a job asks a study with; nothing is opened, since no connection survives a fork."""
+    """Import what a job asks a study with."""
     with suppress(ImportError):
-        for name in ("optuna", "optuna.storages", "sqlalchemy.dialects.sqlite", "alembic"):
-            importlib.import_module(name)
+        importlib.import_module("optuna.storages.journal")
 
 
 _TICK: Final = 0.02
