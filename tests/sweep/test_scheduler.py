@@ -227,7 +227,7 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
             if fate not in goes_through:
                 assert job_record.outcome.reason == message
             if fate == "retried":
-                assert [attempt.number for attempt in job_record.history] == [1, 2]
+                assert job_record.attempts == 2
                 assert job_record.failures == (KILLED,)
         told = {call.args[0].number for call in sweep.told.ended.call_args_list if not call.kwargs["again"]}
         assert told == set(range(len(fates)))
