@@ -25,8 +25,7 @@ from assay.config.serialize import to_text
 from assay.record.provenance import cpu_model
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.local import LocalLauncher
-from assay.sweep.worker.fork_client import CheckProcess
-from assay.sweep.worker.fork_client import ForkServer
+from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 
 STAMP = '''
 """Writes down when the first step was done."""

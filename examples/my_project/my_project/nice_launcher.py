@@ -15,9 +15,8 @@ from typing import IO, TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.sweep.job_spec import JobSpec
+from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.job_spec import ExitStatus, outcome_after
 
 if TYPE_CHECKING:
     from assay.record.outcome import Outcome
