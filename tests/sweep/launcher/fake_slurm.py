@@ -53,8 +53,8 @@ def main(folder: Path, program: str, *words: str) -> None:
             number, start = os.environ["SLURM_JOB_ID"], words.index(sys.executable)
             options = dict(itertools.pairwise(words))
             for descriptor, option in ((1, "--output"), (2, "--error")):
-                path = options[option].replace("%j", number).replace("%t", "0")
-                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+                log_file = options[option].replace("%j", number).replace("%t", "0")
+                os.dup2(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
             os.execv(sys.executable, words[start:])  # noqa: S606 - submitit's command
         case "squeue":
             for path in jobs.glob("*.name"):
