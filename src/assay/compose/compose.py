@@ -208,9 +208,12 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
         if isinstance(module, str) and module != OUR_MODULE and _NAME.fullmatch(module):
             option = chosen.get("module", "default")
             names["model"] = name_of(config.module) if option == "default" else option
-            read = keys_read(list(walk(config)), without=OF_MODULE)
-            for name in OF_MODULE:
-                if name in config and not is_read(name, read):
+            entries, unread = list(walk(config)), list(OF_MODULE)
+            for _ in OF_MODULE:  # what is read may read another
+                read = keys_read(entries, without=unread)
+                unread = [name for name in unread if not is_read(name, read)]
+            for name in unread:
+                if name in config:
                     del config[name]
                     chosen[name] = None
         elif model:

@@ -1,32 +1,27 @@
-"""Errors of Hydra's as one message: the key or line, and what was probably meant."""
+"""Errors of Hydra's as one message: the key or file, and what was probably meant."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, key_meant, named
-from assay.config.hydra_internals import file_of
+from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
-from assay.config.unread_keys import OF_MODULE, TOP
-from assay.config.yaml_file import defaults_of_file, shown
-from assay.errors import ConfigError, first_line
+from assay.config.unread_keys import TOP
+from assay.config.yaml_file import shown
+from assay.errors import ConfigError, causes, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hydra.core.config_loader import ConfigLoader
 
-
-_MERGED = re.compile(r"Cannot merge (\w+) with (\w+)")
-_NAMES = {"DictConfig": "a mapping", "ListConfig": "a list"}
-_OPTIONAL = ("augment", "debug", "experiment", "finetune", "param_groups", "scheduler")
-_PLAIN = (
+_PLAIN: Final = (
     (
         r"Ambiguous value for argument '([^=]+)=(.*?)'(?:\s|$)",
         "{1} are several values, and this is one run",
@@ -47,13 +42,26 @@ _PLAIN = (
         "this group cannot be left out",
         "see: assay configs {0}",
     ),
+    (
+        r"Could not delete[^']*'(callbacks|logger)'\. No match in the defaults list",
+        "is a list of options",
+        "for none of them: {0}=[]",
+    ),
+    (
+        r"Could not override[^']*'(hydra/sweeper/\w+)",
+        "belongs to hydra/sweeper=optuna, which is not the one chosen",
+        "hydra/sweeper=optuna; sampler=random draws at random",
+    ),
 )
 """What Hydra says, and what to say of the key and value in it."""
-_NO_GROUP = re.compile(r"Could not (override|delete)[^']*'([^'@]*)[^']*'\. No match in the defaults list")
-_NO_KEY = re.compile(r"Could not (override|delete)(?: from config\.)? '([^']+)'")
-_NO_OPTION = re.compile(
+_UNKNOWN: Final = re.compile(r"Could not (override|delete)(?: from config\.)?[^']*'([^'@]+)")
+_NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
 )
+_NETWORK: Final = re.compile(
+    r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)"
+)
+"""What names of networks begin with, which are no options of their own."""
 
 
 def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
@@ -62,59 +70,53 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         r"In '?([^\s':]+)'?: (?:\w+ raised while composing config:)?\s*(.*)", str(error), re.DOTALL
     )
     name, text = (match[1], match[2]) if match else ("", str(error))
-    if merged := _MERGED.search(text):
-        kept, given = (_NAMES.get(one, one) for one in merged.groups())
-        text = f"{given} stands where {kept} belongs"
     found = _classify(error, text, overrides, loader)
-    if isinstance(error, MissingConfigException):
+    implementation: Any = loader
+    names, option = [name] if name not in ("", "train") else [], ""
+    if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
+        names += [one.lstrip("+").replace("=", "/") for one in overrides]
         option = str(error.missing_cfg_file).rpartition("/")[2]
-        files = [name, *(override.lstrip("+").replace("=", "/") for override in overrides)]
-        lines = [] if any(one.endswith(f"/{option}") for one in files[1:]) else files
-        found.add_file(next(filter(None, (_place_of(option, one, loader)[0] for one in lines)), ""))
-    elif name and name != "train":
-        found.add_file(next(filter(None, _place_of(found.key, name, loader)), ""))
+    for path in filter(None, (config_file(implementation.repository, one) for one in names)):
+        if option in path.read_text(encoding="utf-8"):
+            found.add_file(shown(path))
     return found
-
-
-def _place_of(word: str, name: str, loader: ConfigLoader) -> tuple[str, str]:
-    """The line of a config's defaults list that names a group or option, and the file."""
-    for source in loader.get_sources():
-        if source.scheme() == "file" and source.is_config(name):
-            path = file_of(source, name)
-            items = defaults_of_file(path)
-            lines = [line for item, line in items if word in re.split(r"[\s:,\[\]/@]+", item)]
-            return f"{shown(path)}:{lines[0]}" if word and lines else "", shown(path)
-    return "", ""
 
 
 def _classify(  # noqa: PLR0911 - one for each kind of mistake
     error: Exception, text: str, overrides: Sequence[str], loader: ConfigLoader
 ) -> ConfigError:
-    if isinstance(error, OverrideParseException):
-        return _unreadable(error.override, text)
+    typed = dict(one.lstrip("+~").partition("=")[::2] for one in overrides)
+    if isinstance(error, OverrideParseException) or "" in typed:
+        override = error.override if isinstance(error, OverrideParseException) else f"={typed['']}"
+        return _unreadable(override, text)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return _unknown_option(group, option, loader)
-    if match := re.search(r"Error merging override ([~+]*)(.+)", text):
-        return _unmergeable(match[1], match[2], error)
-    if _NO_OPTION.search(text):
-        return _no_option(overrides, loader)
-    if text.startswith("list indices must be integers"):  # ~augment.transforms.0
-        key = next((one[1:] for one in overrides if re.fullmatch(r"~.*\.\d+(=.*)?", one)), "")
-        hint = f"give the whole list: {key.partition('=')[0].rpartition('.')[0]}=[…]"
-        return ConfigError("one value of a list cannot be taken away", key=key, hint=hint)
+    if match := re.search(r"Error merging override ([~+]*)([^=]+)", text):
+        text = first_line([*causes(error)][-1])
+        if "~" in match[1] and "Interpolation" in text:
+            text = "its value comes with the data, so it cannot be taken away"
+        return ConfigError(text, key=match[2], hint="`assay train --cfg` shows what is there")
     for pattern, message, hint in _PLAIN:
         if match := re.search(pattern, text, re.MULTILINE):
             return ConfigError(
                 message.format(*match.groups()), key=match[1], hint=hint.format(*match.groups())
             )
-    if match := _NO_GROUP.search(text):
-        return _unknown_group(match[1], match[2], overrides, loader)
-    if match := _NO_KEY.search(text):
-        return _unknown_key(match[1], match[2], overrides, loader)
-    key = getattr(error, "full_key", None) or ""
+    groups, match = _groups(loader), _UNKNOWN.search(text)
+    if _NO_OPTION.search(text) or (match and match[2] in groups):
+        for group in groups:
+            options = _options(group, loader)
+            if group in typed and not {*typed[group].strip("[]").split(",")} <= {*options}:
+                hint = f"choose from: {named(options)}; for none: ~{group}, and of a list {group}=[]"
+                value = f"{typed[group] or 'nothing'} is none"
+                return ConfigError(f"takes the name of an option; {value}", key=group, hint=hint)
+    if match and match[2] in groups:
+        hint = f"add one: +{match[2]}=…; see: assay configs {match[2]}"
+        return ConfigError("has no option yet", key=match[2], hint=hint)
+    if match:
+        return _unknown_key(match[1], match[2], typed, overrides, loader)
     message = " ".join(text.partition("\n    full_key")[0].split())
-    return ConfigError(message or type(error).__name__, key=str(key))
+    return ConfigError(message or type(error).__name__, key=str(getattr(error, "full_key", None) or ""))
 
 
 def _options(group: str, loader: ConfigLoader) -> list[str]:
@@ -141,101 +143,36 @@ def _unreadable(override: str, text: str) -> ConfigError:
     )
 
 
-def _unmergeable(sign: str, override: str, error: Exception) -> ConfigError:
-    key, cause = override.partition("=")[0], error
-    while isinstance(cause.__cause__, Exception):
-        cause = cause.__cause__
-    text = first_line(cause)
-    if "~" in sign and "Interpolation" in text:
-        text = "its value comes with the data, so it cannot be taken away"
-    return ConfigError(text, key=key, hint="`assay train --cfg` shows what is there")
-
-
-_NETWORK = re.compile(r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)")
-"""What names of networks begin with, which are no options of their own."""
-
-
 def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigError:
-    options = _options(group, loader) if group else []
-    inner = group.rpartition("/")[2]
+    options, inner = _options(group, loader) if group else [], group.rpartition("/")[2]
     if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
         return ConfigError(f"there is no such group; {inner} is one of its own", key=group, hint=hint)
-    instead = ""
-    if option in ("none", "null") and group in OF_MODULE:
-        instead = f"leave the line out: a job with a custom `module` has no {group} unless that asks for one"
+    hint = f"choose from: {named(options, option)}" if options else "see: assay configs"
     if group == "model" and _NETWORK.match(option):
-        instead = f"model=torchvision model.name={option}, or model=timm model.name={option}"
-    return ConfigError(
-        f"there is no option {option!r}{did_you_mean(option, options, '; ')}",
-        key=group,
-        hint=instead or (f"choose from: {named(options, option)}" if options else "see: assay configs"),
-    )
+        hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
+    guess = did_you_mean(option, options, "; ")
+    return ConfigError(f"there is no option {option!r}{guess}", key=group, hint=hint)
 
 
-def _no_option(overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
-    """`model=null`, `model=3` or `model=[1]`: a group takes the name of an option."""
-    for override in overrides:
-        try:
-            parsed = OverridesParser.create().parse_override(override)
-        except HydraException:
-            continue
-        group, value = str(parsed.key_or_group), parsed.value()
-        if not group:
-            return _unreadable(override, "")
-        options = _options(group, loader)
-        names = value if isinstance(value, list) else [value]
-        if options and not all(isinstance(name, str) for name in names):
-            without = f"; without: ~{group}" if group in _OPTIONAL else ""
-            without = f"; for none of them: {group}=[]" if group in ("callbacks", "logger") else without
-            what = "null" if value is None else "a mapping" if isinstance(value, dict) else value
-            hint = f"choose from: {named(options)}{without}"
-            return ConfigError(f"takes the name of an option; {what} is none", key=group, hint=hint)
-    return ConfigError("a group takes the name of an option", hint="see: assay configs")
-
-
-def _unknown_group(what: str, group: str, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
-    known = _groups(loader)
-    if not group:
-        return _unreadable(next((one for one in overrides if one.startswith("=")), "="), "")
-    if group in known and what == "delete":
-        return ConfigError("is a list of options", key=group, hint=f"for none of them: {group}=[]")
-    if group in known:
-        hint = f"add one: +{group}=…; see: assay configs {group}"
-        return ConfigError("has no option yet", key=group, hint=hint)
-    if group in ("hydra/sweeper/pruner", "hydra/sweeper/sampler"):
-        why = "belongs to hydra/sweeper=optuna, which is not the one chosen"
-        return ConfigError(why, key=group, hint="hydra/sweeper=optuna; sampler=random draws at random")
-    guess = did_you_mean(group, known, "; ")
-    hint = f"groups: {', '.join(known)}"
-    return ConfigError(f"there is no such group or key{guess}", key=group, hint=hint)
-
-
-def _unknown_key(what: str, key: str, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
-    if key in _groups(loader):
-        return _no_option(overrides, loader)
-    known = _keys(key, overrides, loader)
+def _unknown_key(
+    what: str, key: str, typed: Mapping[str, str], overrides: Sequence[str], loader: ConfigLoader
+) -> ConfigError:
+    groups, keys = _groups(loader), _keys(key, overrides, loader)
     parent, _, last = key.rpartition(".")
-    inside = {one[len(parent) + 1 :].partition(".")[0] for one in known if one.startswith(f"{parent}.")}
-    siblings = sorted(name for name in inside if not name.startswith("_"))
-    if siblings:
-        guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
-        hint = f"{parent} has: {named(siblings, last)}"
-    else:
-        guess = did_you_mean(key, known)
-        hint = f"groups: {', '.join(_groups(loader))}" if guess and not parent else ""
+    beside = [one.rpartition(".")[2] for one in keys if parent and one.rpartition(".")[0] == parent]
+    siblings = sorted(name for name in beside if not name.startswith("_"))
+    guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
+    guess = guess or did_you_mean(key, keys if parent else groups)
+    hint = f"{parent} has: {named(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
     if what == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
-        hint = f"{hint} (to add a new key: +{key}=…)" if hint else f"to add a new key: +{key}=…"
-    meant = "" if guess else key_meant(key, known)
+        hint += f" (to add a new key: +{key}=…)"
+    meant = "" if guess else key_meant(key, keys)
     if meant.startswith("assay "):
         hint = meant
     elif meant:
-        texts = dict(one.lstrip("+~").partition("=")[::2] for one in overrides)
-        guess, hint = f"did you mean {meant!r}?", f"{meant}={texts.get(key, '…')}"
-    if key == "run_dir":
-        hint = "the run directory is set with hydra.run.dir=…"
-    says = f"there is no such key{'; ' + guess if guess else ''}"
-    return ConfigError(says, key=key, hint=hint or "`assay train --cfg` shows every key")
+        guess, hint = f"did you mean {meant!r}?", f"{meant}={typed.get(key, '…')}"
+    return ConfigError(f"there is no such key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
 
 
 def _keys(without: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:

@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "network": "model",
     "criterion": "loss",
     "output_dir": "hydra.run.dir",
+    "run_dir": "hydra.run.dir",
 }
 """What other programs call it."""
 _ALSO_CALLED = {"path": "root", "root": "path", "imbalance": "thin_classes"}

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, Node, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from assay.config.did_you_mean import key_meant
-from assay.config.omegaconf_internals import child_node, is_null, raw_value
+from assay.config.omegaconf_internals import child_node, is_null
 from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import PACKAGES
@@ -43,14 +43,7 @@ TOP: Final = (
 _TRAINER_OF_MODULE: Final = ("trainer.compile", "trainer.channels_last", "trainer.micro_batch")
 _OF_HYDRA: Final = ("run.dir", "sweep.dir", "sweep.subdir", "launcher", "sweeper", "searchpath", "job.config")
 """The last one says how `hydra.job.override_dirname` is made."""
-_OF_SWEEPS: Final = (
-    "hydra.sweep",
-    "hydra.launcher",
-    "hydra.sweeper",
-    "hydra/launcher",
-    "hydra/sweeper",
-    "sweep",
-)
+_OF_SWEEPS: Final = re.compile(r"hydra[./](sweep|launcher|sweeper)(\..*)?|sweep")
 _FIXED: Final = {
     "metrics": ("train", "eval"),
     "model.recipe": ("steps", "epochs", "lr", "weight_decay", "channels_last"),
@@ -69,19 +62,10 @@ _FIXED: Final = {
 }
 """Nodes that no class takes whole, and all that is read of them."""
 _ONE_OPTION: Final = (
-    *("augment", "data", "data/transform", "device", "loss", "metrics", "model", "optimizer", "param_groups"),
-    *(
-        "precision",
-        "scheduler",
-        "trainer",
-        "finetune",
-        "hydra/launcher",
-        "hydra/sweeper",
-        "hydra/sweeper/sampler",
-    ),
-    "hydra/sweeper/pruner",
+    *(*OF_MODULE, "data", "data/transform", "device", "precision", "trainer"),
+    *("hydra/launcher", "hydra/sweeper", "hydra/sweeper/sampler", "hydra/sweeper/pruner"),
 )
-"""The rest add up: callbacks, loggers, and what changes single values, such as experiments."""
+"""The options of other groups add up: callbacks, loggers, and what changes single values, as experiments."""
 _NAME: Final = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
 
 
@@ -90,42 +74,26 @@ def check_read(config: DictConfig) -> None:
     entries = list(walk(config))
     if "run_dir" in config:
         raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
-    _check_headers(config)
     _check_spec(config)
     _check(config, entries, entries, _typed(config))
 
 
 def check_options(config: DictConfig) -> None:
     """Refuse several options of a group that takes one: Hydra would merge them into a mixture."""
+    choices = config.hydra.runtime.choices
     values: dict[str, Any] = {one.key_or_group: one.value() for one in _typed(config)}
-    listed = {group: value for group, value in values.items() if isinstance(value, list)}
-    chosen = config.hydra.runtime.choices
     for group in _ONE_OPTION:
-        # Of a group with a list of options Hydra notes no choice.
-        removed = group in values and values[group] is None
-        merged = group not in chosen and OmegaConf.select(config, group.replace("/", ".")) is not None
-        merged = merged and not removed
-        in_yaml = merged and group not in PACKAGES and group != "data/transform"
-        if group in listed or in_yaml:
-            options = [str(one) for one in listed.get(group) or []]
-            raise ConfigError(
-                "this group takes one option" + (f", not {len(options)}" if options else ", not a list"),
-                key=group,
-                hint=_one_of(group, options),
-            )
+        # Of a group with a list of options, also in YAML, Hydra notes no choice.
+        in_yaml = group in OF_MODULE and group not in choices and group in config and group not in values
+        if isinstance(values.get(group), list) or in_yaml:
+            options = ",".join(map(str, values.get(group, ())))
+            hint = f"{group}=OPTION; a run of each: assay train -m {group}={options or 'A,B'}"
+            raise ConfigError("this group takes one option, not a list", key=group, hint=hint)
 
 
 def _typed(config: DictConfig) -> list[Override]:
     held: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `${…}` as it was typed
     return OverridesParser.create().parse_overrides([*held["task"], *held["hydra"]])
-
-
-def _one_of(group: str, options: Sequence[str]) -> str:
-    if group == "augment":
-        return "augment=flip_crop_mixup, or your own YAML of a torchvision.transforms.v2.Compose"
-    if len(options) < 2:
-        return f"{group}={''.join(options) or 'OPTION'}"
-    return f"{group}={options[0]}, or a run of each: assay train -m {group}={','.join(options)}"
 
 
 def check_read_by_run(config: DictConfig, typed: Sequence[Override]) -> None:
@@ -140,7 +108,7 @@ def check_single(overrides: Sequence[str]) -> None:
     """Refuse what only a sweep reads."""
     for one in OverridesParser.create().parse_overrides(list(overrides)):
         key = one.key_or_group
-        if any(key == part or key.startswith(f"{part}.") for part in _OF_SWEEPS) and not one.is_delete():
+        if _OF_SWEEPS.fullmatch(key) and not one.is_delete():
             hint = f"assay train -m {' '.join(overrides)}"
             raise ConfigError("only a sweep reads this, and this is one run", key=key, hint=hint)
 
@@ -149,21 +117,27 @@ def _check(
     config: DictConfig, looked_at: Sequence[Entry], entries: Sequence[Entry], typed: Sequence[Override]
 ) -> None:
     read = keys_read(entries)
-    given = {one.key_or_group: one for one in typed if not one.is_delete()}
-    values = {key: one for key, one in given.items() if "/" not in key}
+    ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
+    values = {one.key_or_group: one for one in typed if not one.is_delete()}
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
         raise _nothing_reads(key, entries, values)
-    for key in values:
-        top = key.partition(".")[0]
+    for key, one in values.items():
+        top = key.partition(".")[0].partition("/")[0]
         if top == "hydra":
-            fine = any(_touches(f"hydra.{part}", key) for part in _OF_HYDRA) or is_read(key, read)
-        else:
-            fine = top in TOP or top not in config or is_read(key, read)  # not there: a group put elsewhere
-        if not fine:
+            fine = "/" in key or any(_touches(f"hydra.{part}", key) for part in _OF_HYDRA)
+        else:  # not there: a group put elsewhere
+            fine = top in TOP or top not in config
+        of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and one.value())
+        if not ours and of_module and not is_read(key, read):
+            raise ConfigError(
+                "nothing reads this: your own LightningModule gets what `module` says, and nothing else",
+                key=key,
+                hint=f"module.ARGUMENT=…, or in its YAML: ARGUMENT: ${{{key.replace('/', '.')}}}",
+            )
+        if not fine and not is_read(key, read):
             raise _nothing_reads(key, entries, values)
-    _check_own_module(config, read, given)
 
 
 def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Iterator[Entry]:
@@ -185,16 +159,6 @@ def _without_target(config: DictConfig, name: str) -> bool:
     return isinstance(raw, DictConfig) and not is_null(raw) and "_target_" not in raw
 
 
-def _check_headers(config: DictConfig) -> None:
-    for key, package in PACKAGES.items():
-        if key in config:
-            raise ConfigError(
-                "an option of this group lacks its header: its keys are not where they should be",
-                key=key,
-                hint=f"its first line: # @package {package}",
-            )
-
-
 def _check_spec(config: DictConfig) -> None:
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     if ours and "spec" in config:
@@ -204,31 +168,12 @@ def _check_spec(config: DictConfig) -> None:
         )
 
 
-def _check_own_module(config: DictConfig, read: set[str], given: Mapping[str, Override]) -> None:
-    """A custom LightningModule takes what its node says, and nothing else."""
-    module = child_node(config, "module") if "module" in config else None
-    target = None
-    if isinstance(module, DictConfig) and not is_null(module):
-        target = child_node(module, "_target_")
-    named = raw_value(target) if isinstance(target, Node) else None
-    if named == OUR_MODULE:
-        return
-    for key, one in given.items():
-        unused = key.partition(".")[0].partition("/")[0] in OF_MODULE and not is_read(key, read)
-        if unused or (key in _TRAINER_OF_MODULE and one.value()):
-            if not isinstance(named, str) or "." not in named:
-                why, hint = "names no LightningModule", f"module._target_={OUR_MODULE}"
-                raise ConfigError(why, key="module._target_", hint=hint)
-            raise ConfigError(
-                "nothing reads this: your own LightningModule gets what `module` says, and nothing else",
-                key=key,
-                hint=f"module.ARGUMENT=…, or in its YAML: ARGUMENT: ${{{key.replace('/', '.')}}}",
-            )
-
-
 def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
         return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
+    if key in PACKAGES:
+        why, hint = "an option of this group lacks its header", f"its first line: # @package {PACKAGES[key]}"
+        return ConfigError(f"{why}: its keys are not where they should be", key=key, hint=hint)
     parent = key.rpartition(".")[0]
     keys = [
         one.key
@@ -238,11 +183,7 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     ]
     beside = ", ".join(one for one in keys if parent and one.rpartition(".")[0] == parent)
     guess, meant = "", key_meant(key, keys)
-    hint = (
-        f"keys beside it: {beside}"
-        if beside
-        else f"`assay train --cfg` shows every key; ${{{key}}} would read it"
-    )
+    hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
     if meant.startswith("assay "):
         hint = meant
     elif meant:
@@ -252,24 +193,13 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
 
 
 def keys_read(entries: Sequence[Entry], without: Collection[str] = ()) -> set[str]:
-    """The keys that interpolations name, in places that are themselves read: nodes of a job, less some."""
-    named: dict[str, set[str]] = {}
-    for entry in entries:
-        if entry.is_interpolation:
-            top = entry.key.partition(".")[0].partition("[")[0]
-            if top == "hydra" and not any(_touches(f"hydra.{part}", entry.key) for part in _OF_HYDRA):
-                continue
-            named.setdefault(top, set()).update(_names(entry))
+    """The keys that interpolations name, less those in some nodes, and in what Hydra alone would read."""
     read: set[str] = set()
-    waiting = [*(name for name in TOP if name not in without), "hydra"]
-    seen = set(waiting)
-    while waiting:
-        for name in named.get(waiting.pop(), ()):
-            read.add(name)
-            top = name.partition(".")[0]
-            if top not in seen:
-                seen.add(top)
-                waiting.append(top)
+    for entry in entries:
+        top = entry.key.partition(".")[0].partition("[")[0]
+        of_hydra = top == "hydra" and not any(_touches(f"hydra.{part}", entry.key) for part in _OF_HYDRA)
+        if entry.is_interpolation and top not in without and not of_hydra:
+            read |= {*_names(entry)}
     return read
 
 
