@@ -261,12 +261,6 @@ def test_gpus(accelerator: str, devices: Any, there: bool, expected: int) -> Non
 PASSING = Outcome("failed", "killed")
 
 
-@pytest.mark.parametrize("wrong", [{"max_retries": -1}, {"timeout_min": 0.0}, {"memory_gb": -1.0}])
-def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Policy(**wrong)
-
-
 @pytest.mark.parametrize(
     ("sent", "name", "at_once", "code"),
     [
@@ -287,25 +281,3 @@ def test_signals_are_noted_and_nothing_else_happens(
         for one in sent:
             signal.raise_signal(signal.Signals[one])
     assert (stop.name, stop.at_once, stop.exit_code) == (name, at_once, code)
-
-
-class _Raised:
-    """Is told to stop where Python ignores what is raised: while an object is taken down."""
-
-    def __del__(self) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_stop_before_the_jobs_is_not_lost_where_exceptions_are() -> None:
-    stop = StopRequest()
-    with stop.preparing():
-        stop.look()
-        one = _Raised()
-        del one
-        with pytest.raises(KeyboardInterrupt):
-            stop.look()
-        with pytest.raises(KeyboardInterrupt):  # pressed again: at once
-            signal.raise_signal(signal.SIGINT)
-        with stop.watching():
-            assert stop.name == "SIGINT"
-        signal.raise_signal(signal.SIGINT)  # all is over: nothing to interrupt

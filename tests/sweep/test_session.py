@@ -97,7 +97,7 @@ def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> N
     "optimizer.lr=0.1,fast",
     "optimizer._target_=torch.optim.SGD,x.Y",
     "hydra.sweeper.direction=up",
-    "hydra.launcher.max_retries=-1",
+    "hydra.launcher.max_retries=few",
     "hydra.launcher._target_=os.system",
 )
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> N
         "hydra.sweeper.objective=val/acuracy",
         "hydra.sweeper.direction=up",
         "hydra.launcher.on_failure=explode",
-        "hydra.launcher.max_retries=-1",
+        "hydra.launcher.max_retries=few",
         "+hydra.launcher.jobs=3",
         "hydra/launcher=locl",
         "hydra.launcher._target_=os.system",

@@ -27,7 +27,7 @@ from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
 from assay.targets.annotation import accepts, in_words
 from assay.targets.resolve import own_class
-from assay.targets.trust import KEY, within
+from assay.targets.trust import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,14 +85,13 @@ def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
     module, _, kind = name.rpartition(".")
-    group = key.replace(".", "/")
     if within(name, packages):
         return own_class(f"{key}._target_", name, packages, base)
     if name not in SWEEP_PARTS[key]:
         raise ConfigError(
-            f"{name!r} is not one of assay's {key.rpartition('.')[2]}s",
+            f"{name!r} is not one of assay's, nor in a trusted package",
             key=f"{key}._target_",
-            hint=f"assay configs {group} lists them; for one of your own: {KEY}=[…]",
+            hint=f"assay configs {key.replace('.', '/')}",
         )
     return getattr(importlib.import_module(module), kind)
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
-import time
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, final
 
-from rich.console import Group
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from assay.analysis.config_values import in_one_line
@@ -27,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from rich.progress import TaskID
+
     from assay.analysis.objective import Objective
     from assay.record.journal import JobRecord
     from assay.record.outcome import Outcome
@@ -37,14 +34,6 @@ _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
 _IN_THE_REASON: Final = ("", "exception", "machine")
 """Causes that the reason itself tells."""
-
-
-@dataclass
-class _Row:
-    job: JobRecord
-    run_dir: Path
-    epochs: int = 0
-    started: float = field(default_factory=time.monotonic)
 
 
 @final
@@ -60,35 +49,40 @@ class SweepProgress:
         log: Path | None = None,
     ) -> None:
         self._console, self._objective, self._slots = console, objective, max(1, slots)
-        self._rows: dict[int, _Row] = {}
-        self._only: set[int] | None = None
         self._fixed, self._log = frozenset(fixed), log
-        self._counts: Counter[str] = Counter()
+        self._only: set[int] | None = None
         self._seconds: list[float] = []
-        self._live: Live | None = None
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[state]}", markup=False, style="dim"),
+            TimeElapsedColumn(),
+        )
+        self._live = Progress(
+            *columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal
+        )
+        self._whole = self._live.add_task("", state="")
+        self._running: dict[int, tuple[TaskID, Path, int]] = {}
 
     def __enter__(self) -> SweepProgress:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            with shown(self._console):
-                self._live.start()
+        with shown(self._console):
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            with shown(self._console):
-                self._live.stop()
-            self._live = None
+        with shown(self._console):
+            self._live.stop()
 
     def started(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
         """An attempt begins."""
-        self._rows[job.number] = _Row(job, run_dir, epochs if isinstance(epochs, int) else 0)
-        if self._live is None and self._slots == 1:
+        task = self._live.add_task(f"● {job.number}  {self._label(job)}", state="starting")
+        self._running[job.number] = task, run_dir, epochs if isinstance(epochs, int) else 0
+        if self._live.disable and self._slots == 1:
             self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
 
     def ended(self, job: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
         """An attempt has ended."""
-        self._rows.pop(job.number, None)
+        if job.number in self._running:  # else it could not even be started
+            self._live.remove_task(self._running.pop(job.number)[0])
         if outcome.status == "finished":
             self._seconds.append(outcome.seconds)
         self._print(self._line(job, outcome, again=again))
@@ -99,13 +93,21 @@ class SweepProgress:
 
     def tick(self, jobs: Mapping[int, JobRecord], total: int) -> None:
         """A moment has passed: draw what is running."""
-        if self._live is None:
+        if self._live.disable:
             return
-        counted = jobs.keys() if self._only is None else self._only
-        self._counts = Counter(jobs[number].status for number in counted)
-        self._counts["waiting"] += max(0, total - self._counts.total())
+        counts = Counter(jobs[number].status for number in (jobs if self._only is None else self._only))
+        counts["waiting"] += max(0, total - counts.total())
+        order = ("finished", "pruned", "failed", "running", "waiting")
+        text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
+        left = counts["waiting"] + counts["running"]
+        mean = sum(self._seconds) / max(1, len(self._seconds))
+        state = f"about {duration(left * mean / self._slots)} left" if mean and left else ""
+        self._live.update(self._whole, description=text, state=state)
+        for task, run_dir, epochs in self._running.values():
+            state = last_progress(run_dir, self._objective.name, epochs) or "starting"
+            self._live.update(task, state=state)
         with shown(self._console):
-            self._live.update(self._view(), refresh=True)
+            self._live.refresh()
 
     def count_only(self, numbers: Iterable[int]) -> None:
         """Count these jobs alone."""
@@ -149,37 +151,6 @@ class SweepProgress:
                 line.append(f"  {outcome.status}", style=style)
             line.append(f"  {outcome.seconds:.1f} s", style="dim")
         return line
-
-    def _view(self) -> Group:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-        for column in ("job", "what", "progress", "time"):
-            table.add_column(column, no_wrap=True, overflow="ellipsis")
-        now = time.monotonic()
-        # What does not fit on the screen would scroll it with each refresh.
-        fitting = max(1, self._console.height - 4)
-        for number, row in list(self._rows.items())[:fitting]:
-            progress = last_progress(row.run_dir, self._objective.name, row.epochs)
-            table.add_row(
-                f"[cyan]● {number}[/cyan]",
-                escape(self._label(row.job)),
-                progress or "[dim]starting[/dim]",
-                f"[dim]{now - row.started:.0f} s[/dim]",
-            )
-        return Group(table, self._summary())
-
-    def _summary(self) -> Text:
-        counts = self._counts
-        order = ("finished", "pruned", "failed", "running", "waiting")
-        shown = (status for status in order if counts[status] or status == "finished")
-        text = "  ".join(f"{counts[status]} {status}" for status in shown)
-        left = counts["waiting"] + counts["running"]
-        if not self._seconds or not left:
-            return Text(text, style="bold")
-        each = sum(self._seconds) / len(self._seconds)
-        now = time.monotonic()
-        spent = sum(min(each, now - row.started) for row in self._rows.values())
-        time_left = duration(max(0.0, left * each - spent) / self._slots)
-        return Text(f"{text}  about {time_left} left", style="bold")
 
 
 @contextmanager

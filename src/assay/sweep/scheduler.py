@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import signal
 import time
@@ -43,7 +42,6 @@ class StopRequest:
     def __init__(self) -> None:
         self.name = ""
         self.at_once = False
-        self._prepares = True
 
     @property
     def exit_code(self) -> int:
@@ -52,22 +50,7 @@ class StopRequest:
 
     def watching(self) -> AbstractContextManager[Any]:
         """Note the signals in this block; nothing off the main thread, where Python takes none."""
-        self._prepares = False
         return handled_by(self._note)
-
-    def preparing(self) -> AbstractContextManager[Any]:
-        """Note Ctrl-C in this block; until `watching`, `look` acts on it and a second one interrupts."""
-        return handled_by(self._note_first, (signal.SIGINT,))
-
-    def look(self) -> None:
-        """End what is being prepared, where that was asked for."""
-        if self.name:
-            raise KeyboardInterrupt
-
-    def _note_first(self, number: int, frame: FrameType | None) -> None:
-        if self._prepares:
-            self.look()
-        self._note(number, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -92,14 +75,6 @@ class Policy:
     max_retries: int = 2
     timeout_min: float | None = None
     memory_gb: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_retries < 0:
-            raise ValueError(f"max_retries={self.max_retries} is negative")
-        for name in ("timeout_min", "memory_gb"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}={value} is not above 0")
 
     def retries(self, outcome: Outcome, failures: int) -> bool:
         """Whether a failed job is tried again."""
@@ -141,12 +116,11 @@ class Scheduler:
         self._held: tuple[JobRecord, Job, JobSpec] | None = None
         self._running: dict[int, _Running] = {}
         self._specs: dict[str, dict[str, Any]] = {}
-        self._distinct: dict[str, dict[str, Any]] = {}
         self._halted = False
 
     def queue(self, job_record: JobRecord, job: Job, report: Report) -> None:
         """Have a job of the journal run before new ones are asked for."""
-        self._specs[job.fingerprint] = self._shared_spec(report)
+        self._specs[job.fingerprint] = _known_spec(report)
         self._pending.append((job_record, job))
 
     def run(self) -> None:
@@ -229,7 +203,7 @@ class Scheduler:
         number = max(self._journal.jobs, default=-1) + 1
         try:
             job = self._compose(proposal.overrides, number)
-            spec = self._shared_spec(self._check(job))
+            spec = _known_spec(self._check(job))
         except ProcessError:
             raise
         except AssayError as error:
@@ -243,7 +217,7 @@ class Scheduler:
 
     def _job_spec(self, job_record: JobRecord, job: Job) -> JobSpec:
         if job.fingerprint not in self._specs:
-            self._specs[job.fingerprint] = self._shared_spec(self._check(job))
+            self._specs[job.fingerprint] = _known_spec(self._check(job))
         trainer: dict[str, Any] = job.config.get("trainer") or {}
         return JobSpec(
             number=job_record.number,
@@ -260,11 +234,6 @@ class Scheduler:
             memory_gb=self._policy.memory_gb,
             trial=self._search.trial(job_record.token),
         )
-
-    def _shared_spec(self, report: Report) -> dict[str, Any]:
-        """What the run need not find out again; one object for all jobs with the same data."""
-        spec = {} if report.data_read else dict(report.spec)
-        return self._distinct.setdefault(json.dumps(spec, sort_keys=True), spec)
 
     # -- ending ------------------------------------------------------------------------------------------
 
@@ -348,6 +317,11 @@ class Scheduler:
 def job_record_of(number: int, job: Job, token: str) -> JobRecord:
     """A new job as the journal has it."""
     return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
+
+
+def _known_spec(report: Report) -> dict[str, Any]:
+    """What the run need not find out again."""
+    return {} if report.data_read else dict(report.spec)
 
 
 def num_gpus(trainer: Mapping[str, Any], *, there: bool) -> int:

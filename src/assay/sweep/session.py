@@ -36,7 +36,7 @@ from assay.targets.trust import KEY, trust, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
 
@@ -117,14 +117,12 @@ _PATIENCE: Final = 30.0
 
 def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
     """Run a new sweep."""
-    stop = StopRequest()
     with ExitStack() as stack:
-        stack.enter_context(stop.preparing())
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
         _refuse_place(sweep)
-        checker = stack.enter_context(_checker(sweep, stop))
-        jobs, tokens, launcher = _first_look(sweep, checker, stop.look)
-        reports = _checked(checker, jobs, sweep.search.total, stop)
+        checker = stack.enter_context(_checker(sweep))
+        jobs, tokens, launcher = _first_look(sweep, checker)
+        reports = _checked(checker, jobs, sweep.search.total)
         refuse_unlike_losses(sweep, jobs, reports)
         journal = Journal.create(
             sweep.directory,
@@ -137,9 +135,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
         with _write_errors_told(sweep.directory):
             stack.enter_context(writing(sweep.directory))
             journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
-        return _drive(
-            sweep, journal, launcher, checker, stop, jobs={n: (jobs[n], reports[n]) for n in tokens}
-        )
+        return _drive(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
 
 
 def go_on(
@@ -153,9 +149,7 @@ def go_on(
     written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
     check_links(directory)
     cwd, config_dir = setting_of(directory, written, overrides, config_dir)
-    stop = StopRequest()
     with ExitStack() as stack:
-        stack.enter_context(stop.preparing())
         if not cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(cwd))
@@ -166,8 +160,8 @@ def go_on(
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
-        checker = stack.enter_context(_checker(sweep, stop))
-        jobs, tokens = _known_jobs(sweep, journal, stop, again=again)
+        checker = stack.enter_context(_checker(sweep))
+        jobs, tokens = _known_jobs(sweep, journal, again=again)
         refuse_shared(sweep, jobs)
         checker.names(jobs)
         launcher = sweep.make_launcher()
@@ -177,7 +171,7 @@ def go_on(
             for number, job in jobs.items()
             if number not in journal.jobs or not _is_over(journal.jobs[number], again=again)
         }
-        reports = _checked(checker, left, len(left), stop)
+        reports = _checked(checker, left, len(left))
         refuse_unlike_losses(sweep, jobs, reports)
         with _write_errors_told(directory):
             if overrides:
@@ -191,7 +185,6 @@ def go_on(
             journal,
             launcher,
             checker,
-            stop,
             jobs={n: (job, reports.get(n)) for n, job in jobs.items()},
         )
 
@@ -225,14 +218,11 @@ def _refuse_place(sweep: SweepDefinition) -> None:
     refuse_existing(sweep.directory)
 
 
-def _first_look(
-    sweep: SweepDefinition, checker: Checker, look: Callable[[], None] = lambda: None
-) -> tuple[dict[int, Job], dict[int, str], Launcher]:
+def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job], dict[int, str], Launcher]:
     """Refuse what can be seen of a new sweep without torch."""
     jobs: dict[int, Job] = {}
     tokens: dict[int, str] = {}
     while sweep.search.ahead and (proposal := sweep.search.next()):
-        look()
         number = len(jobs)
         tokens[number], jobs[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
     if not jobs:
@@ -244,17 +234,16 @@ def _first_look(
     return jobs, tokens, sweep.make_launcher()
 
 
-def _checked(checker: Checker, jobs: Mapping[int, Job], total: int, stop: StopRequest) -> dict[int, Report]:
+def _checked(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:
     """Check jobs which stand for so many, and say what may be meant."""
     with Console(stderr=True).status(f"loading torch and Lightning, then checking {counted(total, 'job')}"):
         reports = checker.all(jobs)
     say_warnings(warning for report in reports.values() for warning in report.warnings)
-    stop.look()
     return reports
 
 
 def _known_jobs(
-    sweep: SweepDefinition, journal: Journal, stop: StopRequest, *, again: bool
+    sweep: SweepDefinition, journal: Journal, *, again: bool
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had."""
     if not sweep.search.ahead:
@@ -267,7 +256,6 @@ def _known_jobs(
     new: dict[int, str] = {}
     following = max(journal.jobs, default=-1) + 1
     while proposal := sweep.search.next():
-        stop.look()
         job = sweep.composer.job(proposal.overrides, following)
         earlier = numbers.get(job.fingerprint)
         if earlier:
@@ -311,11 +299,10 @@ def _drive(
     journal: Journal,
     launcher: Launcher,
     checker: Checker,
-    stop: StopRequest,
     *,
     jobs: Mapping[int, tuple[Job, Report | None]],
 ) -> SweepResult:
-    ahead = sweep.search.ahead
+    ahead, stop = sweep.search.ahead, StopRequest()
     first = sweep.objectives[0]
     fixed = set(sweep.overrides)
     if ahead and len(jobs) > 1:
@@ -383,18 +370,13 @@ def _compared_by(aims: Sequence[Objective]) -> dict[str, list[str]]:
 
 
 @contextmanager
-def _checker(sweep: SweepDefinition, stop: StopRequest) -> Iterator[Checker]:
+def _checker(sweep: SweepDefinition) -> Iterator[Checker]:
     """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
-
-    def accept(report: Report) -> None:
-        stop.look()
-        sweep.check_scores(report)
-
     if sweep.is_serial:
-        yield Checker(sweep.config_dir, accept=accept)
+        yield Checker(sweep.config_dir, accept=sweep.check_scores)
         return
-    process = CheckProcess(ForkServer.shared().connect, stop.look)  # it imports torch while this one composes
+    process = CheckProcess(ForkServer.shared().connect)  # it imports torch while this one composes
     try:
-        yield Checker(sweep.config_dir, prove=process.prove, accept=accept)
+        yield Checker(sweep.config_dir, prove=process.prove, accept=sweep.check_scores)
     finally:
         process.close()

@@ -50,7 +50,7 @@ _STRATEGIES: Mapping[str, Packages] = {
 _PRECISIONS: Mapping[str, Packages] = {"transformer-engine": (("transformer_engine",),)}
 _PARQUET: Packages = (("pyarrow", "fastparquet"),)
 _EXCEL: Packages = (("openpyxl",),)
-_EXTRAS = {"openpyxl": "excel"}
+_EXTRAS = {"openpyxl": "excel", "submitit": "slurm"}
 """Assay's extra that has a package, where it is called otherwise."""
 _DISTRIBUTIONS = {
     "neptune_scale": "neptune-scale",
@@ -65,19 +65,19 @@ def check_installed(config: DictConfig) -> None:
         if entry.name == "_target_" and not entry.is_missing and isinstance(entry.raw, str):
             home, _, rest = str(entry.raw).partition(".")
             packages = _NEEDS.get(home, {}).get(rest.rpartition(".")[2], ())
-            _check(entry.key.removesuffix("._target_"), rest.rpartition(".")[2], packages)
+            require(entry.key.removesuffix("._target_"), rest.rpartition(".")[2], packages)
     for key, needs in (("trainer.strategy", _STRATEGIES), ("trainer.precision", _PRECISIONS)):
         value = _text(config, key)
         for name, packages in needs.items():
             if value.startswith(name):
-                _check(key, value, packages)
+                require(key, value, packages)
     if _text(config, "data.source._target_") == "assay.data.table.Table":
         for key in ("data.source.path", "data.source.test_path"):
             name = _text(config, key).lower()
             if name.endswith((".parquet", ".pq", ".feather")):
-                _check(key, "a Parquet or Feather file", _PARQUET)
+                require(key, "a Parquet or Feather file", _PARQUET)
             if name.endswith(".xlsx"):
-                _check(key, "an Excel file", _EXCEL)
+                require(key, "an Excel file", _EXCEL)
 
 
 def _text(config: DictConfig, key: str) -> str:
@@ -85,7 +85,8 @@ def _text(config: DictConfig, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _check(key: str, what: str, packages: Packages) -> None:
+def require(key: str, what: str, packages: Packages) -> None:
+    """Refuse what needs a package that is not there."""
     for names in packages:
         if not any(map(_is_there, names)):
             raise ConfigError(

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 from typing_extensions import override
 
 from assay.config.serialize import MOST_THREADS, check_whole_number
-from assay.errors import AssayError, ConfigError, ProcessError, first_line
+from assay.errors import AssayError, ProcessError, first_line
 from assay.process.stop_signals import handlers_kept
 from assay.record.run_lock import is_written
 from assay.sweep.job_spec import outcome_of_lost
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.fork_client import ClusterWorker
-from assay.targets.optional_packages import install
+from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -255,14 +255,11 @@ def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
 
 def _package() -> Any:
     """The package ray."""
+    require("hydra.launcher", "this launcher", (("ray",),))
     for name, value in _AT_IMPORT.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(
-            "Ray is not installed", key="hydra/launcher", hint=install("hydra.launcher.ray", "ray")
-        ) from error
+    import ray
+
     return ray
 
 

@@ -23,7 +23,7 @@ from assay.record.run_record import FILE as RECORD
 from assay.sweep.job_spec import JobSpec, outcome_of_lost
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.fork_client import ClusterWorker
-from assay.targets.optional_packages import install
+from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -133,8 +133,10 @@ _LEAVE: Final = 20.0
 _JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
 _NOT_IN_SCRIPT: Final = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
 """In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
-GONE: Final = ("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
-OVER: Final = (*GONE, "PREEMPTED", "REVOKED", "TIMEOUT")
+OVER: Final = (
+    *("", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("PREEMPTED", "REVOKED", "TIMEOUT"),
+)
 """States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
 QUEUED: Final = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 NAME: Final = "assay-"
@@ -390,7 +392,7 @@ class SlurmLauncher(Launcher):
             return None
         state = submitted.state.lower().replace("_", " ") or "gone"
         cause: Cause = "out_of_memory" if submitted.state == "OUT_OF_MEMORY" else "killed"
-        reason = f"its Slurm job {submitted.job_id} is {state}; see {self._log_of(submitted.job_id)}"
+        reason = f"its Slurm job {submitted.job_id} is {state}; see {self._folder}"
         seconds = time.monotonic() - submitted.start
         return outcome_of_lost(submitted.job_spec, seconds, submitted.signal_sent, cause, reason)
 
@@ -403,24 +405,15 @@ class SlurmLauncher(Launcher):
             if _ATTEMPT.fullmatch(name) and _JOB_ID.fullmatch(job_id)
         }
 
-    def _log_of(self, job_id: str) -> Path:
-        name = f"{job_id}_0_log.err"
-        return next(self._folder.glob(f"*/{name}"), self._folder / name)
-
     def _forget(self, files: Path) -> None:
         for suffix in (".token", ".job", ".running", ".outcome"):
             files.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def _executor(folder: Path, max_num_timeout: int) -> Any:
-    try:
-        import submitit
-    except ImportError as error:
-        raise ConfigError(
-            "submitit is not installed",
-            key="hydra/launcher",
-            hint=install("hydra.launcher.slurm", "submitit"),
-        ) from error
+    require("hydra.launcher", "this launcher", (("submitit",),))
+    import submitit
+
     try:
         return submitit.AutoExecutor(folder, cluster="slurm", slurm_max_num_timeout=max_num_timeout)
     except RuntimeError as error:

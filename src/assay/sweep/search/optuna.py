@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import math
 import os
 import secrets
@@ -21,7 +20,7 @@ from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
 from assay.sweep.search.search import Proposal, Search
 from assay.sweep.search.space import Choice, read_space
-from assay.targets.optional_packages import install
+from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,12 +95,7 @@ class OptunaSearch(Search):
         seed: int | None = 0,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        if importlib.util.find_spec("optuna") is None:
-            raise ConfigError(
-                "this search needs the package optuna, which is not installed",
-                key="hydra/sweeper",
-                hint=install("hydra.sweeper.optuna", "optuna"),
-            )
+        require("hydra.sweeper", "this search", (("optuna",),))
         self._space = read_space(overrides, params, config_loader)
         self._objectives = tuple(objectives({"objective": objective, "direction": direction}, {}))
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})

@@ -43,7 +43,7 @@ _SIGKILL: Final = -9
 _PATIENCE: Final = 15.0
 """Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
 _TICK: Final = 0.25
-"""Seconds between two looks while an answer is waited for."""
+"""Seconds between two looks at whether a job is to be stopped."""
 _shared: list[ForkServer] = []
 
 
@@ -214,8 +214,8 @@ class ForkServer:
 class CheckProcess:
     """Asks one process about every job, so that it does once what they have in common."""
 
-    def __init__(self, connect: Callable[[], Connection], look: Callable[[], None] = lambda: None) -> None:
-        self._connect, self._look = connect, look
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
         self._connection: Connection | None = None
 
     def prove(self, job: Job) -> Proof:
@@ -239,8 +239,6 @@ class CheckProcess:
         answer: dict[str, Any] | AssayError | ExitStatus | None = None
         try:
             self._connection.send(question)
-            while not self._connection.poll(_TICK):
-                self._look()
             answer = self._connection.recv()
         except (EOFError, OSError):
             pass

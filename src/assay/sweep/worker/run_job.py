@@ -18,12 +18,11 @@ from assay.files.symlinks import appending
 from assay.record.outcome import TRIAL, Outcome, of_exception, reason_of, stopped_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from assay.sweep.job_spec import JobSpec
 
 _GIGABYTE: Final = 1 << 30
 _STATUS: Final = Path("/proc/self/status")
+_INTERRUPTED: Final = Outcome("interrupted", reason=stopped_by("SIGINT"), signal="SIGINT")
 
 
 def run_job_spec(job_spec: JobSpec) -> Outcome:
@@ -31,12 +30,36 @@ def run_job_spec(job_spec: JobSpec) -> Outcome:
 
     It never raises; what the job prints goes to `job_spec.output`.
     """
-    return _timed(lambda: _run(job_spec), BaseException)
+    try:
+        _prepare(job_spec)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BaseException as error:
+        return _failed(error)
+    return run_here(job_spec)
 
 
 def run_here(job_spec: JobSpec) -> Outcome:
     """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown."""
-    return _timed(lambda: _attempt(job_spec), Exception)
+    from assay.record.run_record import RunRecord
+
+    start, run_dir = time.perf_counter(), Path(job_spec.run_dir)
+    if job_spec.trial is not None:
+        os.environ[TRIAL] = json.dumps(job_spec.trial)
+    try:
+        _go_on(job_spec, run_dir) if job_spec.resume else _begin(job_spec)
+        return RunRecord.load(run_dir).outcome
+    except KeyboardInterrupt:
+        return replace(_INTERRUPTED, seconds=time.perf_counter() - start)
+    except BaseException as error:
+        outcome = replace(_failed(error), seconds=time.perf_counter() - start)
+        with suppress(AssayError):
+            record = RunRecord.load(run_dir)
+            if record.status == "failed":
+                outcome = replace(outcome, metrics=record.metrics, best=record.best, seconds=record.seconds)
+        return outcome
+    finally:
+        os.environ.pop(TRIAL, None)
 
 
 def print_to(job_spec: JobSpec) -> None:
@@ -71,23 +94,7 @@ def limit_memory(gigabytes: float) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
 
 
-def _timed(body: Callable[[], Outcome], caught: type[BaseException]) -> Outcome:
-    start = time.perf_counter()
-    try:
-        outcome = body()
-    except KeyboardInterrupt:
-        outcome = Outcome("interrupted", reason=stopped_by("SIGINT"), signal="SIGINT")
-    except caught as error:
-        _say(error)
-        outcome = _failed(error)
-    return outcome if outcome.seconds else replace(outcome, seconds=time.perf_counter() - start)
-
-
-def _failed(error: BaseException) -> Outcome:
-    return Outcome("failed", of_exception(error), reason_of(error))
-
-
-def _run(job_spec: JobSpec) -> Outcome:
+def _prepare(job_spec: JobSpec) -> None:
     if job_spec.output:
         print_to(job_spec)
     os.chdir(job_spec.cwd)
@@ -101,33 +108,6 @@ def _run(job_spec: JobSpec) -> Outcome:
     _use_threads(job_spec.threads * job_spec.processes)
     if job_spec.memory_gb is not None:
         limit_memory(job_spec.memory_gb)
-    return _attempt(job_spec)
-
-
-def _attempt(job_spec: JobSpec) -> Outcome:
-    from assay.record.run_record import RunRecord
-
-    run_dir = Path(job_spec.run_dir)
-    if job_spec.trial is not None:
-        os.environ[TRIAL] = json.dumps(job_spec.trial)
-    try:
-        if job_spec.resume:
-            _go_on(job_spec, run_dir)
-        else:
-            _begin(job_spec)
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        _say(error)
-        outcome = _failed(error)
-        with suppress(AssayError):
-            record = RunRecord.load(run_dir)
-            if record.status == "failed":
-                outcome = replace(outcome, metrics=record.metrics, best=record.best, seconds=record.seconds)
-        return outcome
-    finally:
-        os.environ.pop(TRIAL, None)
-    return RunRecord.load(run_dir).outcome
 
 
 def _begin(job_spec: JobSpec) -> None:
@@ -165,9 +145,11 @@ def _use_threads(number: int) -> None:
         threadpool_limits(number)
 
 
-def _say(error: BaseException) -> None:
+def _failed(error: BaseException) -> Outcome:
+    """The outcome of an error, which is printed."""
     with suppress(OSError):  # a full disk: the outcome says so
         if isinstance(error, AssayError):
             sys.stderr.write(f"error: {error}\n")
         else:
             traceback.print_exception(error)
+    return Outcome("failed", of_exception(error), reason_of(error))
