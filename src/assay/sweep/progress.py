@@ -95,7 +95,9 @@ class SweepProgress:
         """A moment has passed: draw what is running."""
         if self._live.disable:
             return
-        counts = Counter(jobs[number].status for number in (jobs if self._only is None else self._only))
+        counts: Counter[str] = Counter(
+            jobs[number].status for number in (jobs if self._only is None else self._only)
+        )
         counts["waiting"] += max(0, total - counts.total())
         order = ("finished", "pruned", "failed", "running", "waiting")
         text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
