@@ -174,7 +174,7 @@ def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
         return [simplest]
     if several and not is_real:
         return ["linear", simplest]
-    of_series = ["last_value"] if is_real and isinstance(data.encoder, type(None)) else []
+    of_series = ["last_value"] if is_real and data.encoder is None else []
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 
@@ -224,85 +224,62 @@ def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_S
     if name in _MOST_WORK:
         most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
         inputs, targets = inputs[:most], targets[:most]
-    each = targets.ndim > 1 and (not is_real or name == "gradient_boosting")
-    columns = targets.T if each else [targets]
-    models = [
-        # The majority of a label that all training samples have, or none.
-        _estimator(name if is_real or np.ptp(column) else "majority", is_real=is_real).fit(inputs, column)
-        for column in columns
-    ]
+    model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
 
     def predict(subset: _Subset) -> NDArray[Any]:
         given: Any = subset.texts if name == "tfidf" else subset.inputs
         if is_real:
-            return np.concatenate([one.predict(given).reshape(len(subset.targets), -1) for one in models], 1)
-        if each:
-            return np.stack([one.predict_proba(given)[:, -1] * one.classes_[-1] for one in models], 1)
+            values: NDArray[Any] = model.predict(given).reshape(len(subset.targets), -1)
+            return values
         outputs = np.zeros((len(subset.targets), size))
-        outputs[:, models[0].classes_.astype(int)] = models[0].predict_proba(given)
+        outputs[:, model.classes_.astype(int)] = model.predict_proba(given)
         return outputs
 
     return predict
 
 
-def _estimator(name: str, *, is_real: bool) -> Any:
+def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     """Of scikit-learn, which takes a second to import."""
-    from sklearn.dummy import DummyClassifier, DummyRegressor  # type: ignore[import-untyped]  # no stubs
-    from sklearn.ensemble import (  # type: ignore[import-untyped]  # it has no stubs
-        HistGradientBoostingClassifier,
-        HistGradientBoostingRegressor,
-    )
+    from sklearn import dummy, ensemble, linear_model  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no stubs
-    from sklearn.linear_model import LogisticRegression, RidgeCV  # type: ignore[import-untyped]  # no stubs
+    from sklearn.multiclass import OneVsRestClassifier  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn.multioutput import MultiOutputRegressor  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 
-    if name == "majority":
-        return DummyClassifier()
-    if name == "mean":
-        return DummyRegressor()
-    if name == "tfidf":
-        return make_pipeline(TfidfVectorizer(max_features=50_000), LogisticRegression(max_iter=200))
-    if name == "gradient_boosting":
-        return (HistGradientBoostingRegressor if is_real else HistGradientBoostingClassifier)(random_state=0)
-    return make_pipeline(
-        StandardScaler(), RidgeCV(np.logspace(-3, 3, 7)) if is_real else LogisticRegression(max_iter=200)
-    )
+    linear = linear_model.LogisticRegression(max_iter=200)
+    boosting = ensemble.HistGradientBoostingClassifier
+    if is_real:
+        linear, boosting = linear_model.RidgeCV(np.logspace(-3, 3, 7)), ensemble.HistGradientBoostingRegressor
+    estimators = {
+        "majority": dummy.DummyClassifier(),
+        "mean": dummy.DummyRegressor(),
+        "tfidf": make_pipeline(TfidfVectorizer(max_features=50_000), linear),
+        "linear": make_pipeline(StandardScaler(), linear),
+        "gradient_boosting": boosting(random_state=0),
+    }
+    if not several:
+        return estimators[name]
+    return (MultiOutputRegressor if is_real else OneVsRestClassifier)(estimators[name])
 
 
 def advise(config: DictConfig, record: RunRecord) -> str:
     """What to type next, by what the run has measured."""
     epochs, best = value_of(config, "trainer.max_epochs"), record.best.get("epoch")
     lr = value_of(config, "optimizer.lr")
-    if isinstance(best, int) and isinstance(epochs, int) and epochs > 0:
-        if best >= epochs:
-            by_recipe = int(value_of(config, "spec.max_epochs") or 0)
-            longer = "auto" if by_recipe > epochs else 2 * epochs
-            return f"the last epoch was the best: trainer.max_epochs={longer}"
-        if best <= max(2, epochs // 5) and lr:
-            more = " model.dropout=0.3" if value_of(config, "model.dropout") == 0 else ""
-            return f"the best epoch was {best} of {epochs}, then it overfits: optimizer.lr={lr / 3:.2g}{more}"
-    if advice := _other_parts(config, record.baseline):
-        return advice
+    if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:
+        return f"the last epoch was the best: trainer.max_epochs={2 * epochs}"
+    if isinstance(best, int) and isinstance(epochs, int) and best <= max(2, epochs // 5) and lr:
+        return f"the best epoch was {best} of {epochs}, then it overfits: optimizer.lr={lr / 3:.2g}"
+    counts = value_of(config, "spec.class_counts") or [0]
+    is_rare = record.baseline["score"] == "average_precision" and min(counts) < _RARE * sum(counts)
+    if is_rare and value_of(config, "data.balance") == "none":
+        return "one class is rare: data.balance=weights"
+    are_pictures = len(value_of(config, "spec.input_shape")) == 3 and record.baseline["name"] == "linear"
+    if are_pictures and value_of(config, "model.weights") is None:
+        return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr:
         return ""
     typed = [one for one in record.overrides if not one.lstrip("+").startswith("optimizer.lr=")]
     command = shlex.join(["assay", "train", "-m", *typed])
     return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
-
-
-def _other_parts(config: DictConfig, baseline: dict[str, Any]) -> str:
-    """What suits the classes, or the kind of model that is ahead."""
-    counts = value_of(config, "spec.class_counts") or [0]
-    is_rare = baseline["score"] == "average_precision" and min(counts) < _RARE * sum(counts)
-    if is_rare and value_of(config, "data.balance") == "none":
-        return "one class is rare: data.balance=weights"
-    is_plain = value_of(config, "model._target_") == "assay.model.mlp.MLP" and not value_of(
-        config, "model.waves"
-    )
-    if is_plain and baseline["name"] == "gradient_boosting":
-        return "it may follow numbers in steps and turns: model=table_mlp"
-    are_pictures = len(value_of(config, "spec.input_shape")) == 3 and baseline["name"] == "linear"
-    if are_pictures and value_of(config, "model.weights") is None:
-        return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
-    return ""
