@@ -20,7 +20,7 @@ from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import seal_yaml
 from assay.record.run_record import RunRecord
-from assay.run.continuation import reattach_loggers, threads_of
+from assay.run.execute import reattach_loggers, threads_of
 from assay.run.resume import Change, change
 from assay.run.saved_config import as_written, interpolations, judged_config, read_config
 

@@ -37,8 +37,8 @@ from assay.record import predictions_file
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, finite, now
 from assay.record.secrets import redact_tree
-from assay.run.continuation import threads_of
 from assay.run.encoder_file import read_encoder
+from assay.run.execute import threads_of
 from assay.run.kept_predictions import gathered, predictions_of, warnings_of
 from assay.run.load import checkpoint_path, must_fit, weights_of
 from assay.run.resume import choose_device, parsed_overrides, set_value

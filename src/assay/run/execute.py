@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from omegaconf import open_dict
 
 from assay.build.assembly import notes_on_hyper_parameters
 from assay.build.model import notes_on_model
@@ -33,6 +34,7 @@ from assay.data.training_statistics import target_statistics
 from assay.errors import AssayError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV
+from assay.loop.carried_state import ChangedArguments
 from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
@@ -44,18 +46,18 @@ from assay.record.run_record import now
 from assay.record.secrets import redact_tree
 from assay.run import kept_predictions
 from assay.run.baseline import add_baseline
-from assay.run.continuation import configure_resume, logger_ids, restore_micro_batch, verify_data_hash
 from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
 from assay.run.result import say_start
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import lightning as L
     from lightning.pytorch.callbacks import Callback
+    from omegaconf import DictConfig
 
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
@@ -342,3 +344,92 @@ def _parameters(module: torch.nn.Module) -> dict[str, int]:
         "parameters": sum(p.numel() for p in every),
         "trainable_parameters": sum(p.numel() for p in every if p.requires_grad),
     }
+
+
+# -- what a run that goes on takes over from before ---------------------------------------------------------
+
+_IDS: Final[dict[str, dict[str, str | None]]] = {
+    "MLFlowLogger": {"run_id": None},
+    "WandbLogger": {"id": None, "resume": "allow"},
+}
+"""Arguments by which a logger goes on with a run it knows; None stands for the id."""
+_MOST_THREADS: Final = 1024
+_ID: Final = re.compile(r"[\w-]{1,128}", re.ASCII)
+
+
+def configure_resume(assembly: Assembly, record: RunRecord, run_dir: Path) -> Path | None:
+    """Have the trainer go on from where the last entry of `resumed` says."""
+    if not record.resumed:
+        return None
+    last = record.resumed[-1]
+    if not last["checkpoint"]:
+        for logger in assembly.trainer.loggers:
+            if isinstance(logger, RunCSV):
+                logger.rewind(None)
+        return None
+    changed: dict[str, Any] = last["changed"]
+    arguments = {
+        key.removeprefix("optimizer."): (old, new)
+        for key, (old, new) in changed.items()
+        if key.startswith("optimizer.")
+    }
+    schedule = any(key.startswith("scheduler.") for key in changed)
+    changed_arguments = ChangedArguments(arguments, new_schedule=schedule, stop=last["stop"])
+    assembly.trainer.fit_loop.changed = changed_arguments  # type: ignore[attr-defined]  # ours
+    return run_dir / "checkpoints" / str(last["checkpoint"])
+
+
+def verify_data_hash(assembly: Assembly, record: RunRecord) -> str:
+    """Digest of the data, which must be the one that the run began with, where that is known."""
+    digest = getattr(assembly.datamodule, "digest", None)
+    found: str = digest() if digest is not None else ""
+    if record.data_sha256 not in ("", found):
+        raise AssayError(
+            "the data is not what the run began with: its SHA-256 is another one",
+            hint="bring the data back, or train anew",
+        )
+    return found
+
+
+def restore_micro_batch(trainer: L.Trainer, record: RunRecord, run_dir: Path) -> None:
+    """Take steps in the pieces that the run took them in, and note what changes at once."""
+    micro_batch = getattr(getattr(trainer.fit_loop, "epoch_loop", None), "micro_batch", None)
+    if micro_batch is None:
+        return
+    known = {int(batch): size for batch, size in record.micro_batch.items() if batch.isdecimal() and size > 0}
+
+    def note() -> None:
+        record.micro_batch = {str(batch): size for batch, size in sorted(micro_batch.sizes.items())}
+        record.save(run_dir)  # now: a run that is killed says nothing later
+
+    micro_batch.sizes, micro_batch.on_change = known, note
+
+
+def logger_ids(trainer: L.Trainer) -> dict[str, str]:
+    """Under which id other loggers know the run, by their class."""
+    known = (logger for logger in trainer.loggers if type(logger).__name__ in _IDS)
+    return {type(logger).__name__: str(logger.version) for logger in known}
+
+
+def reattach_loggers(config: DictConfig, record: RunRecord) -> None:
+    """Have other loggers go on with what they have of the run."""
+    for node in (config.get("logger") or {}).values():
+        kind = str(node.get("_target_")).rpartition(".")[2]
+        with open_dict(config):
+            if kind in _IDS and _ID.fullmatch(record.loggers.get(kind, "")):
+                for name, value in _IDS[kind].items():
+                    node[name] = record.loggers[kind] if value is None else value
+            elif kind == "TensorBoardLogger":  # its files only grow; what comes later is hidden
+                node.purge_step = record.resumed[-1]["from_step"] + 1
+
+
+@contextmanager
+def threads_of(record: RunRecord) -> Iterator[None]:
+    """Compute with as many threads as the run began with: sums depend on how they are divided."""
+    before, then = torch.get_num_threads(), record.machine.get("threads")
+    if isinstance(then, int) and 0 < then <= _MOST_THREADS:
+        torch.set_num_threads(then)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

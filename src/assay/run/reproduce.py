@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from omegaconf import open_dict
-
 from assay.analysis.run_differences import causes, differences
-from assay.config.yaml_file import load_mapping
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
 from assay.process.children import kill, received, start, wait
@@ -28,9 +25,8 @@ from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord
 from assay.run.reproduce_process import CODE, REFUSED
 from assay.run.saved_config import judged_config
-from assay.targets.allowed_targets import check_targets
 from assay.targets.objects import missing
-from assay.targets.trust import KEY, typed_packages
+from assay.targets.trust import typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -94,7 +90,10 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:
         raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
-    _check_config(run_dir, typed_packages(overrides))
+    try:  # what the run's process would refuse, before its code is brought back and torch is imported
+        judged_config(run_dir, typed_packages(overrides), must_be_whole=True)
+    except AssayError as error:
+        raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
     with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
         again = scratch / run_dir.name
         environment = _environment(record)
@@ -164,9 +163,7 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     here = Path.cwd()
     if record.git is None:
-        if _needs_own_code(run_dir):
-            raise AssayError("the run's code is not known: it was run outside a git repository")
-        return _Plan(notes=["the run was outside a git repository; its parts are assay's and torch's own"])
+        return _Plan(notes=["the run was outside a git repository: the code that lies here was run"])
     if not record.git.get("patch_complete"):
         raise AssayError(
             "the run's code cannot be brought back: changes were too large for code.patch, or held secrets"
@@ -190,25 +187,6 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     if Path(folder).is_absolute() or ".." in Path(folder).parts:
         raise AssayError(f"{run_dir / 'record.json'} is damaged: its code lies in {folder!r:.80}")
     return _Plan(root, commit, own_patch, folder)
-
-
-def _needs_own_code(run_dir: Path) -> bool:
-    config = load_mapping(run_dir / "config.yaml")
-    with open_dict(config):
-        config[KEY] = []
-    try:
-        check_targets(config)
-    except ConfigError:
-        return True
-    return False
-
-
-def _check_config(run_dir: Path, trusted: Sequence[str]) -> None:
-    """Refuse what the run's process would refuse, before its code is brought back and torch is imported."""
-    try:
-        judged_config(run_dir, trusted, must_be_whole=True)
-    except AssayError as error:
-        raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
 
 
 def _foreign(plan: _Plan) -> str:
@@ -251,12 +229,10 @@ def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted:
             (code,) = wait([process], came)
         finally:
             kill(process)
-    if came and came[0].name != "SIGINT":
+    if came:
         stopped = AssayError(f"stopped by {came[0].name}")
         stopped.exit_code = exit_code_of(came[0].name)
         raise stopped
-    if came:
-        raise KeyboardInterrupt
     refused = again.parent / REFUSED
     if refused.is_file():
         told = json.loads(refused.read_text(encoding="utf-8"))
@@ -264,8 +240,6 @@ def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted:
     if not (again / "record.json").is_file():
         raise AssayError(f"the run could not be repeated: its process ended with code {code}")
     made = RunRecord.load(again)
-    if made.status == "interrupted":
-        raise KeyboardInterrupt
     if made.status != "finished":
         raise AssayError(f"the run cannot be reproduced: {made.reason or 'its process died'}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -21,6 +22,7 @@ from assay.checkpoint.checkpoint_file import read
 from assay.checkpoint.select_checkpoint import newest_valid
 from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean
+from assay.config.serialize import config_fingerprint, fingerprint
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
 from assay.config.yaml_file import load_yaml
@@ -40,19 +42,21 @@ from assay.record.provenance import (
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
-from assay.run.continuation import threads_of
+from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
+from assay.run.result import say_warnings
 from assay.run.saved_config import as_written, interpolations, read_config
-from assay.run.train import continue_run, result_of
+from assay.run.train import prove, result_of, run_parts, write_run
 from assay.targets.external_values import check_outside
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hydra.core.override_parser.types import Override
 
+    from assay.build.assembly import Assembly
     from assay.run.result import RunResult
 
 
@@ -266,8 +270,31 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     console = Console(highlight=False, soft_wrap=True)
     for note in entry["notes"]:
         console.print(note, markup=False)
-    again = _begun_again(record, entry)
-    return continue_run(job.config, again, patch=patch, raise_errors=raise_errors)
+    return _continue(job.config, _begun_again(record, entry), patch, raise_errors=raise_errors)
+
+
+def _continue(config: DictConfig, record: RunRecord, patch: str, *, raise_errors: bool) -> RunResult:
+    directory, entry = RunDirectory(Path(config.run_dir)), record.resumed[-1]
+    proof = prove(config, entry["overrides"])
+    say_warnings(proof.report.warnings)
+    written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
+    before = as_written(config, written)
+    record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
+    record.config_fingerprint = config_fingerprint(before)
+    reattach_loggers(config, record)
+    # `code.patch` stays what the run began with.
+    earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed[:-1])]
+    patches = {f"code.{len(record.resumed) + 1}.patch": patch}
+    patches = patches if entry.get("patch_sha256") not in earlier else {}
+
+    @contextmanager
+    def opened(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:
+        if assembly is not None:
+            verify_data_hash(assembly, record)
+        write_run(directory, plain, record, patches, hint="make room, then `assay resume` the run")
+        yield record
+
+    return run_parts(config, proof, opened, raise_errors=raise_errors)
 
 
 def _adds(job: Change) -> bool:

@@ -8,6 +8,7 @@ import logging
 import os
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,10 +43,9 @@ from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.record.secrets import redact_tree
 from assay.run import ranks
-from assay.run.continuation import reattach_loggers, verify_data_hash
 from assay.run.execute import execute, fit_and_test, stop_on_signals
 from assay.run.result import RunResult, say_warnings
-from assay.run.saved_config import as_written, interpolations, read_config
+from assay.run.saved_config import interpolations, read_config
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import TARGET, given, in_sight, kind_of, kinds, place
 
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 _PLAIN: Final = (bool, int, float, str, type(None))
-_ROOM: Final = "make room, then `assay resume` the run"
 
 
 def train(
@@ -225,40 +224,14 @@ def run_job(
             hint="train on one device, or name the class: +callbacks.mine._target_=my_package.MyCallback",
         )
 
-    def opened(assembly: Assembly | None) -> AbstractContextManager[RunRecord]:
-        plain = known(config) if assembly is None else assembly.plain
-        return create_run(Path(config.run_dir), config, overrides, chosen, plain=plain, **kept)
-
-    return _run(config, proof, opened, callbacks=callbacks, raise_errors=raise_errors)
+    opened = partial(_create_run, config, overrides, chosen, kept)
+    return run_parts(config, proof, opened, callbacks=callbacks, raise_errors=raise_errors)
 
 
-def continue_run(config: DictConfig, record: RunRecord, *, patch: str, raise_errors: bool) -> RunResult:
-    """Go on with a run in its own directory."""
-    run_dir = Path(config.run_dir)
-    proof = prove(config, record.resumed[-1]["overrides"])
-    say_warnings(proof.report.warnings)
-    changed = record.resumed[-1]["changed"]
-    before = as_written(config, {k: text for k, text in record.interpolations.items() if k not in changed})
-    record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
-    record.config_fingerprint = config_fingerprint(before)
-    reattach_loggers(config, record)
-
-    @contextmanager
-    def opened(assembly: Assembly | None) -> Iterator[RunRecord]:
-        if assembly is not None:
-            verify_data_hash(assembly, record)
-        with _refusal(run_dir, hint=_ROOM):
-            plain = known(config) if assembly is None else assembly.plain
-            _write_again(RunDirectory(run_dir), plain, record, patch)
-        yield record
-
-    return _run(config, proof, opened, raise_errors=raise_errors)
-
-
-def _run(
+def run_parts(
     config: DictConfig,
     proof: Proof,
-    opened: Callable[[Assembly | None], AbstractContextManager[RunRecord]],
+    opened: Callable[[Mapping[str, Any], Assembly | None], AbstractContextManager[RunRecord]],
     *,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
@@ -267,7 +240,7 @@ def _run(
     run_dir, report, processes = Path(config.run_dir), proof.report, num_local_processes(config)
     if processes > 1:
         build(config, "data").prepare_data()  # once, before several processes need it
-        with opened(None):
+        with opened(known(config), None):
             _launch(config, processes, report.warnings)
         return result_of(run_dir)
     with quiet():
@@ -275,7 +248,7 @@ def _run(
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         _add(callbacks, assembly)
-        with opened(assembly) as record:
+        with opened(assembly.plain, assembly) as record:
             execute(
                 *(assembly, record, run_dir),
                 raise_errors=raise_errors,
@@ -306,16 +279,16 @@ def _all_callbacks(assembly: Assembly) -> list[Callback]:
 
 
 @contextmanager
-def create_run(
-    run_dir: Path,
+def _create_run(
     config: DictConfig,
     overrides: Sequence[str],
     chosen: Mapping[str, Any],
-    *,
+    kept: Mapping[str, Any],
     plain: Mapping[str, Any],
-    **kept: Any,
+    _: Assembly | None,
 ) -> Iterator[RunRecord]:
     """Make the run directory (config, overrides, patch, a record that says `running`); be its only writer."""
+    run_dir = Path(config.run_dir)
     segment, patch = segment_here(gpu_names(), torch.get_num_threads())
     if config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), segment["git"], patch)
@@ -329,7 +302,6 @@ def create_run(
             status="running",
             started=now(),
             seed=int(config.seed),
-            fold=config.get("fold"),
             fingerprint=fingerprint(config),
             config_fingerprint=config_fingerprint(config),
             overrides=list(overrides),
@@ -340,43 +312,30 @@ def create_run(
             **segment,
             **kept,
         )
-        with _refusal(run_dir, hint="hydra.run.dir=SOMEWHERE/ELSE"):
-            write_config(directory, plain)
-            _write_overrides(directory, record)
-            if patch:
-                directory.write("code.patch", patch)
-            record.save(run_dir)
-            os.close(appending(directory.log))  # messages name it, however early a process of the run dies
+        write_run(directory, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE")
+        os.close(appending(directory.log))  # messages name it, however early a process of the run dies
         yield record
 
 
-def _write_again(directory: RunDirectory, plain: Mapping[str, Any], record: RunRecord, patch: str) -> None:
-    """What a run is from here on; `code.patch` stays what it began with."""
-    earlier = [record.patch_sha256, *(entry.get("patch_sha256") for entry in record.resumed[:-1])]
-    if patch and record.resumed[-1].get("patch_sha256") not in earlier:
-        directory.write(f"code.{len(record.resumed) + 1}.patch", patch)
-    write_config(directory, plain)
-    _write_overrides(directory, record)
-    record.save(directory.path)
-
-
-@contextmanager
-def _refusal(run_dir: Path, *, hint: str) -> Iterator[None]:
+def write_run(
+    directory: RunDirectory,
+    plain: Mapping[str, Any],
+    record: RunRecord,
+    patches: Mapping[str, str],
+    hint: str,
+) -> None:
+    """Write what a run is, without secrets; the record comes last."""
     try:
-        yield
+        directory.write(directory.config.name, to_yaml(redact_tree(plain)))
+        directory.write("overrides.yaml", to_yaml(redact_tree(record.overrides)))
+        for name, patch in patches.items():
+            if patch:
+                directory.write(name, patch)
+        record.save(directory.path)
     except OSError as error:
         raise AssayError(
-            f"the run directory {run_dir} cannot be written: {error.strerror}", hint=hint
+            f"the run directory {directory.path} cannot be written: {error.strerror}", hint=hint
         ) from error
-
-
-def write_config(directory: RunDirectory, plain: Mapping[str, Any]) -> None:
-    """Write `config.yaml`, without secrets."""
-    directory.write(directory.config.name, to_yaml(redact_tree(plain)))
-
-
-def _write_overrides(directory: RunDirectory, record: RunRecord) -> None:
-    directory.write("overrides.yaml", to_yaml(redact_tree(record.overrides)))
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
@@ -388,7 +347,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
         with writing(run_dir, shared=True), quiet():
             assembly = _assembled(config, prepare=False)
             if first:
-                write_config(RunDirectory(run_dir), assembly.plain)
+                write_run(RunDirectory(run_dir), assembly.plain, record, {}, hint="")
                 execute(assembly, record, run_dir, raise_errors=False)
             else:
                 with stop_on_signals(assembly):
