@@ -240,7 +240,7 @@ def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_S
 
 def _estimator(name: str, *, is_real: bool, several: bool) -> Any:
     """Of scikit-learn, which takes a second to import."""
-    from sklearn import dummy, ensemble, linear_model  # type: ignore[import-untyped]  # it has no stubs
+    from sklearn import dummy, ensemble, linear_model
     from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]  # no stubs
     from sklearn.multiclass import OneVsRestClassifier  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.multioutput import MultiOutputRegressor  # type: ignore[import-untyped]  # it has no stubs
