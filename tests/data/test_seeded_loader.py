@@ -259,15 +259,3 @@ def test_stopped_in_its_first_epoch_a_stream_begins_anew(train: Train) -> None:
     stopped, before = run(train, *job("stream"), callbacks=(Told(2),))
     assert len(before) == 3
     assert len(resumed(stopped.run_dir)) == 3 * WHOLE_EPOCHS["stream"]
-
-
-def test_another_order_than_before_is_refused(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped, _ = run(train, *job("batch_sampler"), callbacks=(Told(3),))
-    pairs = import_module("own_project.shuffled").Pairs
-    monkeypatch.setattr(pairs, "__iter__", lambda _: iter([[n, n + 1] for n in range(0, 22, 2)]))
-    with (
-        chdir(stopped.run_dir.parent),
-        unchanged_process(),
-        pytest.raises(Exception, match="gives another order than when the run was stopped"),
-    ):
-        resume(stopped.run_dir, trusted_packages=["own_project"])

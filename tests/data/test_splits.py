@@ -124,8 +124,6 @@ def test_parts_of_the_sources_own() -> None:
     rows, notes = cut(OWN, group="patient")
     assert len(rows["test"]) == 5
     assert "in train (90.0 % of" in notes
-    rows, notes = cut(OWN, time="day")
-    assert "own test subset begins at 1, before the training subset ends (59)" in notes
     with pytest.raises(
         DataError, match=r"data\.split\.column=split: .* test samples, and the source has such of its own"
     ):

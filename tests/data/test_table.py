@@ -350,8 +350,6 @@ def test_classes_are_numbered_as_scikit_learn_does() -> None:
         targets = TableTargets("multiclass", ["kind"], frame[["kind"]])
         assert targets.class_names == names
         assert targets.encode(frame).tolist() == LabelEncoder().fit_transform(frame["kind"]).tolist()
-    alike = TableTargets("multiclass", ["kind"], pd.DataFrame({"kind": ["a", "A ", "b"] * 5}))
-    assert alike.notes == ["classes that differ only in blanks or capital letters: 'a', 'A '"]
 
 
 def test_several_heads_hold_what_each_column_is() -> None:

@@ -115,8 +115,14 @@ class _Pairs:
             ) from error
         if isinstance(sample, Mapping):
             names = list(sample)
-            inputs = self._value(sample, "input_key", self._input_key or names[0])
-            target = self._value(sample, "target_key", self._target_key or names[min(1, len(names) - 1)])
+            try:
+                inputs = sample[self._input_key or names[0]]
+                target = sample[self._target_key or names[min(1, len(names) - 1)]]
+            except KeyError as error:
+                raise DataError(
+                    f"{self._key}: sample {index} has no key {error}",
+                    hint=f"data.source.input_key and target_key: choose from {', '.join(map(str, sample))}",
+                ) from error
         elif isinstance(sample, tuple | list) and len(sample) > 1:
             inputs, target = sample[0], sample[1]
         else:
@@ -128,15 +134,6 @@ class _Pairs:
         if isinstance(inputs, Image):
             return F.pil_to_tensor(inputs), target
         return (torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs), target
-
-    @staticmethod
-    def _value(sample: Mapping[str, Any], option: str, key: str) -> Any:
-        if key not in sample:
-            raise DataError(
-                f"data.source.{option}={key}: a sample has no such key",
-                hint=f"choose from: {', '.join(map(str, sample))}",
-            )
-        return sample[key]
 
 
 def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:

@@ -181,7 +181,7 @@ def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
     return subsets.to_numpy(dtype=np.str_)
 
 
-def divide(
+def divide(  # noqa: PLR0912 - a branch for each key of data.split
     whole: Data, given: Mapping[str, Data], split: Split, labels: Rows | None
 ) -> tuple[dict[str, Rows], list[str]]:
     """Divide samples into train, val and test."""
@@ -189,8 +189,10 @@ def divide(
     rows = {subset: np.arange(len(data.targets)) for subset, data in {**given, "train": whole}.items()}
     if split.column is not None:
         rows |= _rows_by_column(whole, given, split.column)
-    groups = None if split.group is None else _find_groups(whole, given, split.group, notes)
-    times = None if split.time is None else _find_times(whole, given, split.time, notes)
+    groups = None if split.group is None else _find_groups(whole, given, split.group)
+    key, times = "data.split.time", None
+    if split.time is not None:
+        times = times_of(values_of(whole, key, split.time), key, split.time)
     fixed = set(given)  # subsets of the source's own
     if split.folds:
         if "test" in rows:
@@ -258,43 +260,20 @@ def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[s
     return {subset: own for subset, own in rows.items() if len(own)}
 
 
-def _find_groups(whole: Data, given: Mapping[str, Data], name: str, notes: list[str]) -> Rows:
+def _find_groups(whole: Data, given: Mapping[str, Data], name: str) -> Rows:
     """Number the groups; those of subsets that the source has of its own may not be among them."""
     key = "data.split.group"
     values = values_of(whole, key, name)
-    for subset, own in _values_of_own(given, key, name, notes).items():
-        if shared := sorted(set(map(str, values)) & set(map(str, own))):
+    for subset, data in given.items():
+        if name not in data.split_values and (isinstance(data, Unfitted) or not data.names):
+            continue
+        if shared := sorted(set(map(str, values)) & set(map(str, values_of(data, key, name)))):
             raise DataError(
                 f"{key}={name}: {len(shared)} groups are in the source's {subset} subset and in its training "
                 f"subset, such as {shared[0]!r}",
                 hint=f"give all samples as one file and no {subset} subset, or {key}=null",
             )
     return np.asarray(pd.factorize(values)[0], dtype=np.int64)
-
-
-def _find_times(whole: Data, given: Mapping[str, Data], name: str, notes: list[str]) -> pd.Series[Any]:
-    key = "data.split.time"
-    times = times_of(values_of(whole, key, name), key, name)
-    for subset, own in _values_of_own(given, key, name, notes).items():
-        if (begin := times_of(own, key, name).min()) <= times.max():
-            notes.append(
-                f"{key}={name}: the source's own {subset} subset begins at {_time_text(begin)}, before the "
-                f"training subset ends ({_time_text(times.max())})"
-            )
-    return times
-
-
-def _values_of_own(
-    given: Mapping[str, Data], key: str, name: str, notes: list[str]
-) -> dict[str, pd.Series[Any]]:
-    """Of each subset that the source has of its own, where it has them."""
-    values = {}
-    for subset, data in given.items():
-        if name in data.split_values or (not isinstance(data, Unfitted) and data.names):
-            values[subset] = values_of(data, key, name)
-        else:
-            notes.append(f"{key}={name}: the source's own {subset} subset does not have it")
-    return values
 
 
 def _time_text(time: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import zlib
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -24,7 +23,6 @@ from torch.utils.data import (
 
 from assay.data.loaders import leave_signals
 from assay.data.transforms import seed_generators
-from assay.errors import DataError
 from assay.splitmix import mix
 from assay.torch_internals import end_workers, tree_map
 
@@ -110,8 +108,6 @@ class SeededLoader:
         self._overfit = getattr(trainer, "overfit_batches", 0) > 0
         self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
         self._generators = _generators(loader)
-        self._digests: dict[int, int] = {}
-        self._expected: Mapping[str, int] = {}
         reason = self._why_not_exact()
         self.exact = not reason
         if reason:
@@ -195,11 +191,7 @@ class SeededLoader:
     def batches(self) -> Iterator[list[Any]]:
         """What is left of the epoch: indices of each batch, each with the seed of its sample's draws."""
         epoch, turn, start = self._position()
-        digest, self._digests = 0, {}
         for number, indices in enumerate(self._epoch(epoch, turn)):
-            digest = self._digests[number + 1] = zlib.crc32(repr(indices).encode(), digest)
-            if number + 1 == start:
-                self._check_order(epoch, turn, start, digest)
             if number >= start:
                 key = self._seed, self._rank, epoch, turn, number
                 yield [((*key, place), index) for place, index in enumerate(indices)]
@@ -239,27 +231,13 @@ class SeededLoader:
             elements = islice(cycle(elements), -(-len(elements) // self._world) * self._world)
         return list(islice(elements, self._rank, None, self._world))
 
-    # -- what is kept in a checkpoint, to see whether the order is still the same
-
     def state_dict(self) -> dict[str, int]:
-        """Where the loader is in its epoch, and a checksum of the indices so far."""
-        epoch, turn, start = self._position()
-        return {"epoch": epoch, "turn": turn, "batches": start, "checksum": self._digests.get(start, 0)}
+        """Nothing, as the position follows from the trainer's progress."""
+        return {}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Keep what the order is to be compared with."""
-        self._expected = dict(state)
-
-    def _check_order(self, epoch: int, turn: int, start: int, digest: int) -> None:
-        expected, self._expected = self._expected, {}
-        if [expected.get(name) for name in ("epoch", "turn", "batches")] != [epoch, turn, start]:
-            return
-        if expected["checksum"] != digest:
-            raise DataError(
-                "data: the sampler gives another order than when the run was stopped: some samples of this "
-                "epoch would be trained twice, and others never",
-                hint="give its generator a fixed seed, and bring the data set back to what it was",
-            )
+        """Nothing to take up."""
+        del state
 
     # -- how it is read
 

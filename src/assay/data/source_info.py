@@ -67,7 +67,7 @@ def _find_table_task(source: dict[str, Any]) -> str:
     try:
         frame = read_table(
             str(source["path"]),
-            separator=_one(source.get("separator", "auto")),
+            separator=str(source.get("separator", "auto")),
             na_values=source.get("na_values") or (),
             columns=names,
             **options,
@@ -133,14 +133,6 @@ def _find_folder_task(source: dict[str, Any]) -> str:
 
 def _folders_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
-
-
-def _one(separator: Any) -> str:
-    """A regular expression, which pandas would take, may never end."""
-    text = str(separator)
-    if len(text) != 1 and text not in (r"\s+", "auto"):
-        raise ValueError(text)
-    return text
 
 
 _TABLES: Final = SourceInfo(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -15,7 +14,6 @@ from assay.data.samples import Unfitted
 from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import as_dates, find_format, is_number, kind_of, split_hints
 from assay.data.tabular.feature_choice import (
-    NAMED,
     Asked,
     Features,
     choose_features,
@@ -53,7 +51,7 @@ class TableTargets:
             columns = self._names[:1]
         elif self._task.has_heads:
             columns = [name for name in self._names if not is_real(every[name], name)[0]]
-        self._classes = {name: self._find_classes(every[name], name) for name in columns}
+        self._classes = {name: self._find_classes(every[name]) for name in columns}
         self.class_names = self._output_names()
 
     def _output_names(self) -> tuple[str, ...]:
@@ -77,13 +75,8 @@ class TableTargets:
         self.notes.append(f"predicted side by side: {', '.join(kinds)}")
         return tuple(outputs)
 
-    def _find_classes(self, column: pd.Series[Any], name: str) -> list[Any]:
+    def _find_classes(self, column: pd.Series[Any]) -> list[Any]:
         values: list[Any] = column.unique().tolist()
-        folded = pd.Series([" ".join(str(value).split()).casefold() for value in values])
-        if (alike := folded.duplicated(keep=False)).any():
-            of = f" of {name}" if len(self._names) > 1 else ""
-            same = ", ".join(repr(values[at]) for at in np.flatnonzero(alike)[:NAMED])
-            self.notes.append(f"classes{of} that differ only in blanks or capital letters: {same}")
         return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
 
     def encode(self, frame: pd.DataFrame) -> Tensor:
@@ -194,19 +187,6 @@ class Table:
     ) -> None:
         if task != "auto":
             task_of(task)
-        # pandas would take a regular expression as the separator, and it may never end.
-        if len(separator) != 1 and separator not in (r"\s+", AUTO):
-            raise ValueError(
-                rf"separator={separator!r}: expected one character, \s+ for white space, or auto"
-            )
-        if decimal != AUTO and (len(decimal) != 1 or decimal == separator):
-            raise ValueError(f"decimal={decimal!r}: expected a character other than the separator")
-        if max_categories is not None and max_categories < 1:
-            raise ValueError(f"max_categories={max_categories}: expected 1 or more, or null")
-        try:
-            codecs.lookup(encoding)
-        except LookupError as error:
-            raise ValueError(f"encoding={encoding!r}: expected a name such as utf-8 or latin-1") from error
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         self.targets = [] if target is None else _names("target", target)
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
@@ -316,9 +296,11 @@ class Table:
         missing = {name: found for name in chosen.names if (found := _missing(frame[name])).any()}
         if not missing:
             return
-        filled = [
-            f"{name} ({int(found.sum()):,}, {_filled_with(frame[name])})" for name, found in missing.items()
-        ]
+        middle = {
+            name: "median" if is_number(frame[name]) or frame[name].dtype.kind == "M" else "most frequent"
+            for name in missing
+        }
+        filled = [f"{name} ({int(found.sum()):,}, {middle[name]})" for name, found in missing.items()]
         rows = int(np.logical_or.reduce(list(missing.values())).sum())
         self._note(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
@@ -384,10 +366,6 @@ def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Seq
     for name in categories:
         if name in frame and is_number(frame[name]):
             frame[name] = category_texts(frame[name]).reindex(frame.index)
-
-
-def _filled_with(column: pd.Series[Any]) -> str:
-    return "median" if is_number(column) or column.dtype.kind == "M" else "most frequent"
 
 
 def _row_names(frame: pd.DataFrame) -> Sequence[str]:

@@ -130,11 +130,7 @@ class TextEncoder:
         if not self._lengths:
             return ()
         lengths = np.concatenate(self._lengths)
-        low, middle, high = np.percentile(lengths, (5, 50, 95))
-        told = [
-            f"{len(lengths):,} texts have {middle:.0f} tokens in the median, nine of ten from {low:.0f} to "
-            f"{high:.0f}"
-        ]
+        told = [f"{len(lengths):,} texts have {np.median(lengths):.0f} tokens in the median"]
         if cut := int((lengths > self.max_length).sum()):
             told.append(
                 f"data.source.max_length={self.max_length}: {cut:,} texts "
@@ -144,10 +140,6 @@ class TextEncoder:
             told.append(
                 f"texts become the {self.vocab_size:,} tokens of {self._source}; data.source.vocab_size and "
                 "lowercase do not count"
-            )
-        elif self.vocab_size < (asked := self._options["vocab_size"]):
-            told.append(
-                f"data.source.vocab_size={asked}: the training texts have only {self.vocab_size:,} tokens"
             )
         return tuple(told)
 

@@ -148,8 +148,8 @@ _FEW_FILES: Final = 10
 class TextFiles:
     """Texts as windows of L tokens; what is to be predicted is each next token.
 
-    All texts of a subset are joined in the order of their names, id 0 after each. Windows do not overlap in
-    validation and test, so that each token counts once; what is left over at the end of each is less than a
+    All texts of a subset are joined in the order of their names, id 0 after each. Windows do not overlap, so
+    that each token counts once; what is left over at the end of each is less than a
     window. The tokens are held once, in two bytes each (four beyond 32,768 kinds), and inputs and targets
     are views of them.
 
@@ -165,7 +165,6 @@ class TextFiles:
         val: Share of validation.
         test: Share of the test subset.
         seed: Of the draw of files.
-        stride: Tokens from the start of a training window to that of the next; None for L.
         on_bad: What to do about files that are not UTF-8: `error`, or `skip` to leave them out.
 
     Attributes:
@@ -194,7 +193,6 @@ class TextFiles:
         val: float = 0.1,
         test: float = 0.1,
         seed: int = 0,
-        stride: int | None = None,
         on_bad: Literal["error", "skip"] = "error",
     ) -> None:
         if tokens == "bpe":
@@ -206,10 +204,8 @@ class TextFiles:
             )
         if context_length < 1:
             raise ValueError(f"data.source.context_length={context_length}: expected 1 or more")
-        if stride is not None and not 1 <= stride <= context_length:
-            raise ValueError(f"data.source.stride={stride}: expected 1 to {context_length}, a whole window")
         self._root, self._pattern = None if root is None else Path(root), pattern
-        self._length, self._stride = context_length, stride or context_length
+        self._length = context_length
         self._tokens, self._vocab_size = tokens, vocab_size or _VOCAB_SIZE
         self._split_by, self._shares, self._seed = split_by, {"val": val, "test": test}, seed
         self._skips = on_bad == "skip"
@@ -290,8 +286,8 @@ class TextFiles:
         end = torch.full((1,), END, dtype=kind)
         tokens = torch.cat([part for one in encoded for part in (one, end)])
         starts = [0, *accumulate(len(one) + 1 for one in encoded)]
-        length, stride = self._length, self._stride if subset == "train" else self._length
-        count = 1 + (len(tokens) - 1 - length) // stride
+        length = self._length
+        count = (len(tokens) - 1) // length
         if count < 1:
             raise DataError(
                 f"data.source.context_length={length}: the {subset} subset has {len(tokens):,} tokens; a "
@@ -299,12 +295,12 @@ class TextFiles:
                 hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or a larger share "
                 "(data.split)",
             )
-        sizes, steps = (count, length), (stride, 1)
+        sizes, steps = (count, length), (length, 1)
         return Samples(
             tokens.as_strided(sizes, steps),
             tokens.as_strided(sizes, steps, 1),
-            identity=f"{digest} {codec.to_json()} {length} {stride}",
-            names=_Windows([one.name for one in texts], starts, count, stride),
+            identity=f"{digest} {codec.to_json()} {length}",
+            names=_Windows([one.name for one in texts], starts, count, length),
             vocab_size=codec.vocab_size,
             token_bytes=run_lengths(codec.token_bytes),
         )
@@ -323,21 +319,10 @@ def _encoded(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
 
 
 def _said(subsets: Mapping[str, Sequence[Text]], how: str) -> list[str]:
-    """How much text each subset has, and what stands in more than one."""
+    """How much text each subset has."""
     sizes = {subset: f"{sum(len(one.text) for one in some):,}" for subset, some in subsets.items()}
     told = ", ".join(f"{subset} {size}" for subset, size in sizes.items())
-    notes = [f"characters of text: {told}" + (f" (split by {how})" if len(subsets) > 1 else "")]
-    train = {one.text for one in subsets.get("train", ())}
-    same = {
-        subset: [one.name for one in subsets.get(subset, ()) if one.text in train] for subset in _SUBSETS[1:]
-    }
-    notes += [
-        f"{counted(len(names), 'file')} of the {subset} subset, such as {names[0]}, have the text of a "
-        "training file"
-        for subset, names in same.items()
-        if names
-    ]
-    return notes
+    return [f"characters of text: {told}" + (f" (split by {how})" if len(subsets) > 1 else "")]
 
 
 @final

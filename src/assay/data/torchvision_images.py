@@ -69,15 +69,10 @@ class TorchvisionImages:
         try:
             return self._dataset(self._root, train=train, download=download)
         except _FAILURES as error:
-            what = "cannot be downloaded to" if download else "was not found, or is damaged, in"
-            hint = (
-                "put the files there by hand, or set data.source.root to a folder that has them"
-                if download or self._download
-                else "data.source.download=true, or set data.source.root to a folder that has the files"
-            )
             reason = " ".join(str(error).split())
             raise DataError(
-                f"data.source.root={self._root}: {self._name()} {what} this folder: {reason}", hint=hint
+                f"data.source.root={self._root}: {self._name()} is not there and whole: {reason}",
+                hint="data.source.download=true, or set data.source.root to a folder that has the files",
             ) from error
 
     def _name(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import difflib
 import json
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 
 AUTO: Final = "auto"
+_PARQUET: Final = (".parquet", ".pq")
 SEPARATORS: Final = ";\t|,"
 """The comma comes last: texts hold it more often than the others."""
 _PLAIN: Final = {"separator": ",", "decimal": "."}
@@ -178,14 +178,20 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        name = "UTF-8" if encoding == "utf-8" else encoding
-        utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        other = "utf-16" if utf_16 else "latin-1" if encoding == "utf-8" else "utf-8"
         raise DataError(
-            f"{key} is not text in {name}: {error.reason}",
-            hint=f"save it as UTF-8, or data.source.encoding={other}",
+            f"{key} is not text in {encoding}: {error.reason}",
+            hint="save it as UTF-8, or data.source.encoding=latin-1 (or utf-16)",
         ) from error
-    except (ValueError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError, ImportError) as error:
+    except (
+        ValueError,
+        LookupError,
+        OSError,
+        EOFError,
+        BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        ImportError,
+    ) as error:
         what = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
 
@@ -221,9 +227,7 @@ def _read_csv(
 ) -> pd.DataFrame:
     header = _header(path, dialect["separator"], dialect["encoding"])
     _check_unique(header, key)
-    if len(header) == 1:
-        check_separator(header, key, dialect["separator"])
-    with _explain_widths(path, key, header, dialect):
+    with _explain_widths(path, key, dialect):
         frame: pd.DataFrame = pd.read_csv(
             path,
             usecols=None if columns is None else lambda name: str(name) in columns,
@@ -250,14 +254,11 @@ def _csv_options(dialect: Mapping[str, str], na_values: Sequence[str], texts: Se
 
 
 @contextmanager
-def _explain_widths(
-    path: str | Path, key: str, header: Sequence[str], dialect: Mapping[str, str]
-) -> Iterator[None]:
+def _explain_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
             yield
     except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
-        check_separator(header, key, dialect["separator"])
         _check_widths(path, key, dialect)
         raise ValueError(str(error)) from error
 
@@ -275,18 +276,14 @@ def _read_excel(
     with warnings.catch_warnings(), pd.ExcelFile(path, engine="openpyxl") as book:
         warnings.simplefilter("ignore", UserWarning)  # of what a sheet has beside its cells
         names = [str(name) for name in book.sheet_names]
-        if sheet not in names and (sheet is not None or len(names) > 1):
-            told = f"{key} has {len(names)} sheets"
-            if sheet is not None:
-                told = f"data.source.sheet={sheet}: {path} has no such sheet"
-            raise DataError(f"{told}: {', '.join(names[:10])}", hint=override("data.source.sheet", names[0]))
+        if sheet is None and len(names) > 1:
+            message = f"{key} has {len(names)} sheets: {', '.join(names[:10])}"
+            raise DataError(message, hint=override("data.source.sheet", names[0]))
         options: Any = {"na_values": list(na_values), "dtype": dict.fromkeys(texts, str)}
         try:
             frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **options)
-            header = pd.read_excel(book, sheet_name=sheet or names[0], header=None, nrows=1, dtype=str)
         except (KeyError, TypeError, SyntaxError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
-        _check_unique(header.iloc[:1].stack(), key)
         return frame
 
 
@@ -307,16 +304,6 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
             key = option if option.startswith("data.") else f"data.source.{option}"
             raise DataError(
                 f"{key}: {path} has no column {name!r}{meant}", hint=f"columns: {', '.join(known[:20])}{more}"
-            )
-
-
-def check_separator(names: Sequence[str], key: str, separator: str) -> None:
-    """Refuse a header in which another sign stands more often than what it was split by."""
-    for sign in SEPARATORS:
-        if sign != separator and sum(str(name).count(sign) for name in names) >= len(names):
-            raise DataError(
-                f"{key} looks separated by {sign!r}, not by {separator!r}",
-                hint=override("data.source.separator", sign),
             )
 
 
@@ -365,11 +352,6 @@ def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
     return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether a file is read as Parquet, by its name."""
-    return path.name.lower().endswith((".parquet", ".pq"))
-
-
 def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """How a table is read, with what was found in place of `auto`."""
     with _explain_errors(str(path)):
@@ -381,7 +363,7 @@ def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **o
     with _explain_errors(str(path)):
         if is_json_lines(path):
             return list(next(_json_records(path, errors="replace"), {}))
-        if is_parquet(path):
+        if path.name.lower().endswith(_PARQUET):
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
             return [str(name) for name in pq.read_schema(path).names]
@@ -410,8 +392,6 @@ def table_chunks(
     try:
         encoder.check_columns(names)
     except DataError as error:
-        if is_csv(path):
-            check_separator(names, str(path), separator)
         raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
     texts = text_columns(encoder)
     with _explain_errors(str(path)):
@@ -423,8 +403,8 @@ def table_chunks(
         elif is_csv(path):
             dialect = {"separator": separator, "decimal": decimal, "encoding": encoding}
             options = _csv_options(dialect, na_values, texts)
-            yield from _numbered(_frames_of_csv(path, names, dialect, chunksize=size, **options))
-        elif is_parquet(path):
+            yield from _numbered(_frames_of_csv(path, dialect, chunksize=size, **options))
+        elif path.name.lower().endswith(_PARQUET):
             yield from _numbered(_frames_of_parquet(path, wanted, size))
         else:
             frame = _read_whole(path, str(path), sheet=sheet, na_values=na_values, texts=texts)
@@ -442,13 +422,11 @@ def text_columns(encoder: ColumnEncoder) -> list[str]:
     return texts + [column.name for column in categories if not set(column.codes) <= {"True", "False"}]
 
 
-def _frames_of_csv(
-    path: Path, header: Sequence[str], dialect: Mapping[str, str], **options: Any
-) -> Iterator[pd.DataFrame]:
+def _frames_of_csv(path: Path, dialect: Mapping[str, str], **options: Any) -> Iterator[pd.DataFrame]:
     key, is_checked = str(path), False
     with pd.read_csv(path, encoding_errors="replace", **options) as reader:
         while True:
-            with _explain_widths(path, key, header, dialect):
+            with _explain_widths(path, key, dialect):
                 frame = next(reader, None)
             if frame is None:
                 return
