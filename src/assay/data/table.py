@@ -187,6 +187,8 @@ class Table:
     ) -> None:
         if task != "auto":
             task_of(task)
+        if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
+            raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         self.targets = [] if target is None else _names("target", target)
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):

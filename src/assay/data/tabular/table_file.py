@@ -40,6 +40,7 @@ _MOST: Final = 0.8
 """Of a column of numbers; the others may stand for a missing value."""
 _COMMA_NUMBER: Final = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 _THOUSANDS: Final = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
+_FAILURES: Final = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error, lzma.LZMAError)
 csv.field_size_limit(1 << 30)  # texts are longer than the 131,072 characters that the module allows
 
 
@@ -182,16 +183,7 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
             f"{key} is not text in {encoding}: {error.reason}",
             hint="save it as UTF-8, or data.source.encoding=latin-1 (or utf-16)",
         ) from error
-    except (
-        ValueError,
-        LookupError,
-        OSError,
-        EOFError,
-        BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        ImportError,
-    ) as error:
+    except (*_FAILURES, ImportError) as error:
         what = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
 
