@@ -17,7 +17,6 @@ from assay.report.page import (
     Cards,
     Cell,
     Code,
-    Facts,
     Figures,
     Note,
     Page,
@@ -39,7 +38,6 @@ BLOCKS = (
     Table(
         [HOSTILE, "b"], [[HOSTILE, Cell(HOSTILE, 1.0, "bad", "a/b.html", HOSTILE)]], HOSTILE, filtered=True
     ),
-    Facts([(HOSTILE, HOSTILE), ("b", Cell(HOSTILE, title=HOSTILE))]),
     Pictures(HOSTILE, [Picture(b"\x89PNG", HOSTILE, '" onerror="alert(1)', "bad")], HOSTILE),
     Code(HOSTILE, HOSTILE),
     Code(HOSTILE, HOSTILE, folded=True),
@@ -86,7 +84,7 @@ def test_no_text_becomes_an_element_an_attribute_or_a_script() -> None:
 
 def test_no_text_reverses_the_letters_around_it() -> None:
     turned = "cat\u202egnp.exe\x1b\x00"
-    section = Section("one", turned, [Facts([(turned, Cell(turned, title=turned))]), Code(turned)])
+    section = Section("one", turned, [Table(["a"], [[Cell(turned, title=turned)]]), Code(turned)])
     drawn = Figure("curve", turned, (Line(turned, np.arange(2), np.arange(2)),))
     text = render(Page("run", turned, [section, Section("two", "Two", [Figures([drawn])])]))
     found = re.search(r'<script type="application/json">(.*?)</script>', text, re.DOTALL)

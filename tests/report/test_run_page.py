@@ -13,12 +13,7 @@ from assay.record import predictions_file, samples_file
 from assay.record.run_record import RunRecord
 from assay.record.samples_file import KeptSample
 from assay.report.page import Cards, Note, Page, Pictures, Table, render
-from assay.report.run_page import run_page
-from assay.report.run_parts import (
-    at_epoch,
-    curve_figures,
-    read_values,
-)
+from assay.report.run_page import at_epoch, curve_figures, read_values, run_page
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -56,7 +51,7 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
     assert "where the loss is highest" in worst.caption
     assert len(worst.pictures) == len(drawn.pictures) == 24
     assert all(picture.png.startswith(b"\x89PNG") for picture in worst.pictures)
-    last, config = (block for block in blocks if isinstance(block, Table))
+    last, config, _ = (block for block in blocks if isinstance(block, Table))
     assert last.columns == ("metric", "train", "val", "test")
     shown = {row[0].text: [cell.title for cell in row[1:]] for row in last.cells}
     best = digits_run.record["best"]

@@ -66,21 +66,6 @@ class Table:
 
 @final
 @dataclass(frozen=True)
-class Facts:
-    """Names and values in two columns."""
-
-    template: ClassVar[str] = "facts.html"
-    rows: Sequence[tuple[str, Cell | str]]
-
-    @property
-    def cells(self) -> Iterator[tuple[str, Cell]]:
-        """Rows whose values are all cells."""
-        for name, value in self.rows:
-            yield name, value if isinstance(value, Cell) else Cell(value)
-
-
-@final
-@dataclass(frozen=True)
 class Cards:
     """Large numbers side by side."""
 
@@ -186,7 +171,7 @@ class Passages:
     caption: str = ""
 
 
-Block: TypeAlias = Table | Facts | Cards | Figures | Pictures | Passages | Code | Note
+Block: TypeAlias = Table | Cards | Figures | Pictures | Passages | Code | Note
 
 
 @final
@@ -277,10 +262,6 @@ def _environment() -> jinja2.Environment:
 
 def _printable(value: Any) -> Any:
     """Texts without what reverses the letters around them; what is HTML already stays as it is."""
-    if isinstance(value, dict):
-        return {name: _printable(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_printable(one) for one in value]
     return printable(value) if type(value) is str else value
 
 
@@ -328,30 +309,24 @@ def thinned(figure: Figure) -> Figure:
     marks: list[Mark] = []
     captions = [figure.caption] if figure.caption else []
     for mark in figure.marks:
-        kept: Any = None
+        kept: Any = slice(None)
         if isinstance(mark, Line) and len(mark.x) > _LINE:
-            kept = _extremes(np.asarray(mark.y, dtype=float))
+            y = np.nan_to_num(np.asarray(mark.y, dtype=float), posinf=0, neginf=0)
+            stretches = np.array_split(np.arange(len(y)), _LINE // 2)
+            ends = [(at[0], at[y[at].argmin()], at[y[at].argmax()]) for at in stretches]
+            kept = np.unique([*ends[0], *(end for _, *both in ends for end in both), len(y) - 1])
             captions.append("Long curves are drawn through the lowest and highest point of each stretch.")
         elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
             kept = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
             captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
-        marks.append(mark if kept is None else _only(mark, kept))
+        if isinstance(mark, Line | Points):
+            values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
+            few: Any = {
+                name: np.asarray(of)[kept].tolist()
+                for name, of in values.items()
+                if of is not None and len(of)
+            }
+            marks.append(replace(mark, **few))
+        else:
+            marks.append(mark)
     return replace(figure, marks=tuple(marks), caption=" ".join(dict.fromkeys(captions)))
-
-
-def _extremes(values: Any) -> Any:
-    """First and last point, and the lowest and highest of each stretch; a gap stays one."""
-    chosen = {0, len(values) - 1}
-    for stretch in np.array_split(np.arange(len(values)), _LINE // 2):
-        there = stretch[np.isfinite(values[stretch])]
-        ends = (there[values[there].argmin()], there[values[there].argmax()]) if len(there) else stretch[:1]
-        chosen |= set(map(int, ends))
-    return np.asarray(sorted(chosen))
-
-
-def _only(mark: Mark, kept: Any) -> Mark:
-    values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
-    changed: Any = {
-        name: [of[at] for at in kept] for name, of in values.items() if of is not None and len(of)
-    }
-    return replace(mark, **changed)
