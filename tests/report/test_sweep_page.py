@@ -179,7 +179,7 @@ def of_fold(folder: Path, name: int, fold: int) -> None:
     """Fold f has ten samples, f of which are wrong."""
     run_dir = folder / str(name)
     metrics = {"test/accuracy": 1 - fold / 10, "val/loss": 0.5}
-    make_run(run_dir, f"fold={fold}", config={"data": {"split": {"folds": 3}}}, metrics=metrics)
+    make_run(run_dir, f"fold={fold}", config={"data": {"split": {"folds": 3}}}, metrics=metrics, fold=fold)
     right = np.arange(10) >= fold
     outputs = np.stack([right, ~right], axis=1).astype(np.float32)
     keys = tuple(f"{fold}-{row}" for row in range(10))

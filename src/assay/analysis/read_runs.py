@@ -19,7 +19,7 @@ from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -62,8 +62,6 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
             if len(row) != len(header):
                 raise ValueError(f"{len(row)} cells, and {len(header)} were expected")
             epoch, step = (int(cell) if cell else None for cell in row[:2])
-            if max(abs(epoch or 0), abs(step or 0)) >= 1 << 63:
-                raise ValueError("its epoch or step is too large a number")
             for name, cell in zip(header[2:], row[2:], strict=True):
                 if cell:
                     curve = curves.setdefault(name, Curve())
@@ -256,27 +254,20 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    parts = list(_parts(read_runs(_listed(path))))
-    columns = [
-        (run, metric, *row)
-        for run, metric, curve in parts
-        for row in zip(curve.epochs, curve.steps, curve.values, strict=True)
-    ]
-    frame = pd.DataFrame(columns, columns=["run", "metric", "epoch", "step", "value"])
-    for name, values in (("run", (run for run, *_ in parts)), ("metric", (metric for _, metric, _ in parts))):
-        frame[name] = pd.Categorical(frame[name], categories=list(dict.fromkeys(values)))
-    frame = frame.astype({"epoch": "Int64", "step": "int64", "value": "float64"})
-    return frame[["run", "epoch", "step", "metric", "value"]]
-
-
-def _parts(found: list[Run]) -> Iterator[tuple[str, str, Any]]:
-    for run in found:
+    frames = []
+    for run in read_runs(_listed(path)):
         try:
-            own = read_curves(run.path)
+            curves = read_curves(run.path)
         except AssayError as error:
-            warnings.warn(f"left out: {error.message}", stacklevel=4)
+            warnings.warn(f"left out: {error.message}", stacklevel=2)
             continue
-        yield from ((str(run.path), metric, curve) for metric, curve in own.items())
+        for metric, curve in curves.items():
+            columns = {"epoch": curve.epochs, "step": curve.steps, "metric": metric, "value": curve.values}
+            frames.append(pd.DataFrame({"run": str(run.path), **columns}).astype({"epoch": "Int64"}))
+    empty = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
+    frame = pd.concat(frames, ignore_index=True) if frames else empty
+    kinds = {"run": "category", "metric": "category", "epoch": "Int64", "step": "int64", "value": "float64"}
+    return frame.astype(kinds)
 
 
 def _field(run: Run, name: str) -> Any:

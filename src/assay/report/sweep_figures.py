@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from statistics import fmean
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,38 +30,6 @@ _IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
 """Ends of keys whose values are compared by their ratios, however few they are."""
 
 
-@final
-@dataclass(frozen=True)
-class Column:
-    """One key in which configurations differ."""
-
-    key: str
-    values: tuple[float | str, ...]
-    is_log: bool = False
-
-    @property
-    def is_number(self) -> bool:
-        """Whether every value is one."""
-        return all(isinstance(value, float) for value in self.values)
-
-
-def columns_of(rows: Sequence[Row]) -> list[Column]:
-    """The keys in which some configurations differ, in the order in which they appear."""
-    keys = list(dict.fromkeys(key for row in rows for key in row.values))
-    columns = [_column(key, [row.values.get(key) for row in rows]) for key in keys]
-    return [column for column in columns if len(set(column.values)) > 1]
-
-
-def _column(key: str, texts: Sequence[str | None]) -> Column:
-    there = [text for text in texts if text is not None]
-    finite = all(reads_as_number(text) and math.isfinite(float(text)) for text in there)
-    if not there or not finite or len(there) < len(texts):
-        return Column(key, tuple(MISSING if text is None else text for text in texts))
-    values = tuple(float(text) for text in there)
-    is_log = key.endswith(_IN_DECADES) or is_logarithmic(values)
-    return Column(key, values, min(values) > 0 and is_log)
-
-
 _MOST: Final = 10
 """Parameters with a figure."""
 _MOST_BARS: Final = 30
@@ -70,8 +38,9 @@ _MOST_BARS: Final = 30
 def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
     """The importance of the parameters, and the score over each."""
     scored = [(row, row.scores[aim.name].mean) for row in rows if row.finished and aim.name in row.scores]
-    columns = columns_of([row for row, _ in scored])
-    if len(scored) < 2 or not columns:
+    typed = dict.fromkeys(key for row, _ in scored for key in row.values)
+    keys = [key for key in typed if len({row.values.get(key) for row, _ in scored}) > 1]
+    if len(scored) < 2 or not keys:
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
     shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
@@ -79,17 +48,15 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
     figures = []
     if shares:
         order = [key for key, _ in shares]
-        columns.sort(key=lambda column: order.index(column.key))
+        keys.sort(key=order.index)
         bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
-        title = "Importance of parameters"
+        label = "share of the importance"
         figures.append(
-            Figure(
-                "importance", title, (bars,), y_label="share of the importance", shares="y", caption=message
-            )
+            Figure("importance", "Importance of parameters", (bars,), "", label, shares="y", caption=message)
         )
-    if len(columns) > _MOST:
-        notes.append(f"The first {_MOST} of {len(columns)} parameters.")
-    figures += [_slice(column, scored, aim, number) for number, column in enumerate(columns[:_MOST], 1)]
+    if len(keys) > _MOST:
+        notes.append(f"The first {_MOST} of {len(keys)} parameters.")
+    figures += [_slice(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)]
     return figures, notes
 
 
@@ -128,42 +95,34 @@ def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, sec
     return front
 
 
-def _slice(column: Column, scored: Sequence[tuple[Row, float]], aim: Objective, number: int) -> Figure:
+def _slice(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
     mark: Points | Bars
-    if column.is_number:
-        texts = [f"{row.label}\n{aim.name} {format_score(aim.name, mean)}" for row, mean in scored]
-        x = [float(value) for value in column.values]
-        mark, caption = Points("", x, [mean for _, mean in scored], texts), ""
+    texts, means = [row.values.get(key) or MISSING for row, _ in scored], [mean for _, mean in scored]
+    log, caption = "", ""
+    if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
+        x = [float(text) for text in texts]
+        log = "x" * (min(x) > 0 and (key.endswith(_IN_DECADES) or is_logarithmic(x)))
+        labels = [f"{row.label}\n{aim.name} {format_score(aim.name, mean)}" for row, mean in scored]
+        mark = Points("", x, means, labels)
     else:
         together: dict[str, list[float]] = {}
-        for value, (_, mean) in zip(column.values, scored, strict=True):
-            together.setdefault(str(value), []).append(mean)  # the best configuration first
+        for text, mean in zip(texts, means, strict=True):
+            together.setdefault(text, []).append(mean)  # the best configuration first
         words = list(together)[:_MOST_BARS]
-        means = [float(np.mean(together[word])) for word in words]
-        low, high = ([end(together[word]) for word in words] for end in (min, max))
-        texts = [
+        low, high, middle = ([end(together[word]) for word in words] for end in (min, max, fmean))
+        labels = [
             f"{word}: mean {format_score(aim.name, mean)} of {len(together[word])}"
-            for word, mean in zip(words, means, strict=True)
+            for word, mean in zip(words, middle, strict=True)
         ]
-        mark = Bars("", words, means, low, high, texts)
+        mark = Bars("", words, middle, low, high, labels)
         caption = "Mean of the configurations with each value; from the lowest to the highest."
         caption += f" The best {len(words)} of {len(together)} values." if len(words) < len(together) else ""
-    return Figure(
-        f"slice_{number}",
-        column.key,
-        (mark,),
-        column.key,
-        aim.name,
-        log="x" * column.is_log,
-        shares="y" * is_share(aim.name),
-        caption=caption,
-    )
+    shares = "y" * is_share(aim.name)
+    return Figure(name, key, (mark,), key, aim.name, log=log, shares=shares, caption=caption)
 
 
 _CURVES: Final = 16
 """Configurations drawn."""
-_POINTS: Final = 120
-"""Points of one line; more than a screen is wide enough to show apart, and 1.5 MB for the whole page."""
 _METRICS: Final = 4
 _FAR: Final = 100
 """Interquartile ranges off at which a value, such as the loss of a run that diverged, is out of sight."""
@@ -224,21 +183,13 @@ def _curves(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -
 
 
 def line_of(label: str, curves: Sequence[Curve]) -> Line | None:
-    """The mean of several runs' curves; where they were logged at other steps, straight lines lie between."""
-    whole = []
-    for curve in curves:
-        last = dict(zip(curve.steps, curve.values, strict=True))  # the last value at each step
-        points = np.array([(step, last[step]) for step in sorted(last) if math.isfinite(last[step])])
-        whole += [points.T.astype(float)] if len(points) else []
-    if not whole:
+    """The mean of several runs' curves at each step, of those that were logged there."""
+    import pandas as pd
+
+    steps = [step for curve in curves for step in curve.steps]
+    values = pd.Series([value for curve in curves for value in curve.values], index=steps, dtype=float)
+    found = values[np.isfinite(values)].groupby(level=0).agg(["mean", "min", "max"])
+    if found.empty:
         return None
-    steps = np.unique(np.concatenate([x for x, _ in whole]))
-    if len(steps) > _POINTS:
-        steps = steps[np.unique(np.linspace(0, len(steps) - 1, _POINTS).round().astype(int))]
-    values = np.stack([np.interp(steps, x, y, left=np.nan, right=np.nan) for x, y in whole])
-    some = ~np.isnan(values).all(axis=0)  # two runs may have been logged at no common time
-    steps, values = steps[some], values[:, some]
-    mean = np.nanmean(values, axis=0)
-    if len(whole) < 2:
-        return Line(label, steps, mean)
-    return Line(label, steps, mean, np.nanmin(values, axis=0), np.nanmax(values, axis=0))
+    x, mean, low, high = found.index.to_numpy(), *found.to_numpy().T
+    return Line(label, x, mean) if len(curves) < 2 else Line(label, x, mean, low, high)
