@@ -207,14 +207,6 @@ class Module(L.LightningModule):
         loss: Tensor = self.loss(outputs, targets)
         return loss
 
-    def running_metrics(self) -> dict[str, float]:
-        """Training loss and metrics of the epoch so far, on this rank; waits for the device."""
-        return self.train_tracker.peek()
-
-    def forget_step(self) -> None:
-        """Let the step under way count for nothing: neither its loss nor its predictions."""
-        self._step.forget()
-
     def on_train_start(self) -> None:
         """Freeze what is frozen in the epoch that training begins or goes on in."""
         self.on_train_epoch_start()

@@ -292,17 +292,17 @@ def test_frozen_without_gradient_and_unchanged_by_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "targets", "message"),
+    ("model", "targets"),
     [
-        (nn.Linear(5, 1), torch.zeros(4, dtype=torch.int64), r"one logit per class \[B,C\], got \[4, 1\]"),
-        (nn.Linear(5, 3), torch.full((4,), 7), "knows 3, but a target is 7"),
-        (nn.Linear(5, 3), torch.ones(4, 3), r"that sum to 1, got targets \[4, 3\]; use augment=none"),
-        (nn.Linear(5, 3), torch.randn(4, 1), r"got targets \[4, 1\]; use augment=none"),
-        (nn.Linear(5, 3), torch.randn(4), r"got targets \[4\]; use augment=none"),
+        (nn.Linear(5, 1), torch.zeros(4, dtype=torch.int64)),
+        (nn.Linear(5, 3), torch.full((4,), 7)),
+        (nn.Linear(5, 3), torch.ones(4, 3)),
+        (nn.Linear(5, 3), torch.randn(4, 1)),
+        (nn.Linear(5, 3), torch.randn(4)),
     ],
 )
-def test_refuses_what_are_no_classes(model: nn.Module, targets: Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_refuses_what_are_no_classes(model: nn.Module, targets: Tensor) -> None:
+    with pytest.raises(ValueError, match="a teacher that returns one logit per class"):
         Teacher(model)(torch.randn(4, 5), targets)
 
 

@@ -25,7 +25,7 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 GOES = {
     "multiclass": {"cross_entropy", "dice", "dice_cross_entropy", "focal", "ldam", "kl_div", "triplet"},
-    "multilabel": {"bce", "bce_with_logits"},
+    "multilabel": {"bce_with_logits"},
     "regression": {"mse", "l1", "huber"},
     "language_modelling": {"cross_entropy", "dice", "dice_cross_entropy", "focal", "ldam", "kl_div"},
     "multitask": {"multitask"},
@@ -33,7 +33,7 @@ GOES = {
     "reconstruction": {"mse", "l1", "huber"},
     "self_supervised": {"nt_xent"},
 }
-GOES["binary"] = GOES["multiclass"] | {"bce", "bce_with_logits"}
+GOES["binary"] = GOES["multiclass"] | {"bce_with_logits"}
 """By what a loss says of itself; that of masks alone is refused for classes when it is tried."""
 LOSSES = {
     option.name: str(OmegaConf.select(OmegaConf.load(option.path), "_target_"))

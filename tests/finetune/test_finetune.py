@@ -144,21 +144,6 @@ def test_layer_by_layer_from_the_head_down() -> None:
     assert gradual.last_change(model) == 10
 
 
-def test_a_schedule_by_names() -> None:
-    model, gradual = resnet18(num_classes=2), Gradual(schedule={1: "layer4", 3: ["layer3", r"layer2\.1"]})
-    gradual.prepare(model)
-    assert trained(model) == {"fc", "layer4", "layer3", "layer2"}  # the others never are
-    assert not model.layer2[0].conv1.weight.requires_grad
-    for epoch, expected in [(0, {"fc"}), (1, {"fc", "layer4"}), (3, {"fc", "layer4", "layer3", "layer2"})]:
-        gradual.begin_epoch(model, epoch)
-        assert trained(model) == expected
-        gradual.trained(model, 3 - epoch)
-        assert trained(model) == expected
-    assert len(gradual.trained(model, 9)) == len([p for p in model.parameters() if p.requires_grad])
-    assert not model.train().bn1.training
-    assert gradual.last_change(model) == 3
-
-
 def test_an_optimizer_leaves_alone_what_is_frozen_for_now() -> None:
     torch.manual_seed(0)
     model: Any = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
@@ -181,10 +166,6 @@ def test_an_optimizer_leaves_alone_what_is_frozen_for_now() -> None:
 def test_says_what_is_wrong() -> None:
     with pytest.raises(ValueError, match=r"finetune\.every_n_epochs must be 1 or more, got 0"):
         Gradual(0)
-    with pytest.raises(ValueError, match=r"finetune\.schedule has the key 'layer4'; an epoch was expected"):
-        Gradual(schedule={"layer4": "2"})  # type: ignore[dict-item]  # the mistake a config can hold
-    with pytest.raises(ValueError, match=r"finetune\.schedule\.2\[0\]='layer9' is found in no name .*layer"):
-        Gradual(schedule={2: "layer9"}).prepare(resnet18())
 
 
 class Attention(nn.Module):

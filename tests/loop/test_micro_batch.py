@@ -183,4 +183,3 @@ def test_a_loss_that_is_not_finite_is_told_as_of_the_whole_batch(train: Train) -
         for size in (7, "null")
     ]
     assert told[0] == told[1]
-    assert "the first output that is not finite is that of" in told[0]

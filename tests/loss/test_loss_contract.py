@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from assay.loss.bce import BCE
 from assay.loss.bce_with_logits import BCEWithLogits
 from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.dice import Dice
@@ -59,7 +58,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 
 
-EVERY = {**MULTICLASS, **OTHERS, "bce": BCE}
+EVERY = {**MULTICLASS, **OTHERS}
 
 
 def targets_for(loss: Any, generator: torch.Generator) -> list[Tensor]:
@@ -72,10 +71,6 @@ def targets_for(loss: Any, generator: torch.Generator) -> list[Tensor]:
     hard = torch.randint(2 if loss.kind == "embedding" else C, (B,), generator=generator)
     soft = torch.rand(B, C, generator=generator)
     return [hard] if loss.kind == "embedding" else [hard, soft / soft.sum(1, keepdim=True)]
-
-
-def outputs_for(loss: Any, outputs: Tensor) -> Tensor:
-    return outputs.sigmoid() if isinstance(loss, BCE) else outputs
 
 
 @pytest.mark.parametrize("name", MULTICLASS)
@@ -96,7 +91,7 @@ def test_a_one_hot_row_is_its_class_index(name: str, seed: int, num_samples: int
 def test_slopes_are_those_of_the_loss(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     loss = EVERY[name]().double()
-    outputs = outputs_for(loss, torch.randn(B, C, generator=generator, dtype=torch.float64)).requires_grad_()
+    outputs = torch.randn(B, C, generator=generator, dtype=torch.float64).requires_grad_()
     for targets in targets_for(loss, generator):
         assert torch.autograd.gradcheck(lambda o, t=targets: loss(o, t), (outputs,))
 
@@ -125,7 +120,7 @@ def test_large_outputs_give_finite_losses_and_slopes(name: str, values: list[flo
 def test_half_precision_is_widened(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     loss = EVERY[name]()
-    wide = outputs_for(loss, torch.randn(B, C, generator=generator))
+    wide = torch.randn(B, C, generator=generator)
     for targets in targets_for(loss, generator):
         for dtype in (torch.bfloat16, torch.float16):
             half = wide.to(dtype).requires_grad_()
@@ -161,10 +156,10 @@ def test_fake_tensors_pass_forwards_and_backwards(name: str, inside: bool) -> No
     [
         (torch.zeros(4, 1), torch.zeros(4).long(), "bce_with_logits"),
         (torch.zeros(4), torch.zeros(4).long(), "one logit per class"),
-        (torch.zeros(4, 3), torch.zeros(4), "hard targets must be integers"),
-        (torch.zeros(4, 3), torch.zeros(4, 2), "soft targets"),
-        (torch.zeros(4, 3), torch.zeros(4, 3).long(), "one class index a sample"),
-        (torch.zeros(4, 3), torch.zeros(5).long(), "one class index a sample"),
+        (torch.zeros(4, 3), torch.zeros(4), "expected class indices"),
+        (torch.zeros(4, 3), torch.zeros(4, 2), "expected class indices"),
+        (torch.zeros(4, 3), torch.zeros(4, 3).long(), "expected class indices"),
+        (torch.zeros(4, 3), torch.zeros(5).long(), "expected class indices"),
         (torch.zeros(4, 3).long(), torch.zeros(4).long(), "floats"),
     ],
 )
@@ -186,7 +181,6 @@ WEIGHT = [1.0, 2.0, 5.0]
 
 
 LOSSES: dict[str, tuple[nn.Module, Tensor]] = {
-    "bce": (BCE(), YES),
     "bce_with_logits": (BCEWithLogits(3.0), YES),
     "cross_entropy": (CrossEntropy(label_smoothing=0.1), CLASSES),
     "focal": (Focal(), CLASSES),

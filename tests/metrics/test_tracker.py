@@ -98,19 +98,6 @@ def test_sums_are_reduced_on_the_device_of_the_ranks(
     assert {metric.device for metric in after.metrics.values(copy_state=False)} == {torch.device("meta")}
 
 
-def test_a_look_changes_nothing() -> None:
-    given = steps(UNEVEN)
-    looked_at, left_alone = Tracker(collection(), "val"), fed(given)
-    for number, step in enumerate(given, 1):
-        looked_at.update(*step)
-        seen = looked_at.peek()
-        assert seen.keys() == {"loss", "accuracy", "f1"}, "scalars alone"
-        mean = np.average([float(one[0]) for one in given[:number]], weights=UNEVEN[:number])
-        assert seen["loss"] == pytest.approx(mean, rel=1e-6)
-    for name, value in left_alone.compute().items():
-        assert torch.equal(looked_at.compute()[name], value), name
-
-
 @pytest.mark.parametrize("at", [0, 3, 64, 70])
 def test_taken_up_from_a_file_it_is_the_same_to_the_bit(at: int) -> None:
     given = steps(UNEVEN)

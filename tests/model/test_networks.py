@@ -259,10 +259,10 @@ def test_attention_is_torch_s_own_encoder() -> None:
             8, 2, 32, activation="gelu", batch_first=True, norm_first=True, dtype=torch.float64
         ).eval()
         names = {
-            "self_attn.in_proj_": "qkv.",
-            "self_attn.out_proj.": "out.",
-            "linear1.": "mlp.0.",
-            "linear2.": "mlp.2.",
+            "self_attn.in_proj_": "query_key_value.",
+            "self_attn.out_proj.": "attention_project.",
+            "linear1.": "widen.",
+            "linear2.": "mlp_project.",
             "norm1.": "attention_norm.",
             "norm2.": "mlp_norm.",
         }
@@ -314,11 +314,11 @@ def test_it_says_what_the_gpt_2_of_transformers_says() -> None:
         at = f"transformer.h.{number}"
         weights |= {
             f"{at}.ln_1": block.attention_norm,
-            f"{at}.attn.c_attn": block.attention.query_key_value,
-            f"{at}.attn.c_proj": block.attention.project,
+            f"{at}.attn.c_attn": block.query_key_value,
+            f"{at}.attn.c_proj": block.attention_project,
             f"{at}.ln_2": block.mlp_norm,
-            f"{at}.mlp.c_fc": block.mlp.widen,
-            f"{at}.mlp.c_proj": block.mlp.project,
+            f"{at}.mlp.c_fc": block.widen,
+            f"{at}.mlp.c_proj": block.mlp_project,
         }
     with torch.no_grad():
         for name, layer in weights.items():
@@ -359,12 +359,15 @@ def test_weights_start_as_those_of_gpt_2() -> None:
 GPT_SIZES = {"vocab_size": 11, "context_length": 7, **SIZES}
 TEXTS = {"vocab_size": 50, "num_outputs": 3, "max_length": 16}
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
-    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "relu"}, r"use torch\.nn\.ReLU$"),
-    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Linear"}, "not an activation"),
-    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Threshold"}, "without arguments"),
-    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "os.system"}, "not an activation"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "relu"}, "expected one of torch"),
+    (
+        MLP,
+        {"input_shape": [4], "num_outputs": 2, "activation": "torch.nn.Linear"},
+        "expected one of torch",
+    ),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "os.system"}, "expected one of torch"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "norm": "group"}, "null, batch or layer"),
-    (MLP, {"input_shape": [4], "num_outputs": 2, "dropout": 1.0}, r"\[0, 1\)"),
+    (MLP, {"input_shape": [4], "num_outputs": 2, "dropout": 1.5}, "dropout probability"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "hidden": [0]}, "at least 1"),
     (MLP, {"input_shape": [4], "num_outputs": 0}, "at least 1"),
     (Autoencoder, {"input_shape": [4], "latent_size": 0}, r"use model\.latent_size=8"),
@@ -379,11 +382,10 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (BagOfEmbeddings, {"vocab_size": 0, "num_outputs": 2}, "takes texts.*model=small_cnn takes pictures"),
     (TextTransformer, {**TEXTS, "width": 10}, "width=10"),
     (TextTransformer, {**TEXTS, "depth": 0}, "depth=0"),
-    (GPT, {**GPT_SIZES, "embedding_size": 30}, "not a multiple of .*, which is 4; .*embedding_size=32"),
-    (GPT, {**GPT_SIZES, "embedding_size": 2}, "use model.embedding_size=4"),
-    (GPT, {**GPT_SIZES, "num_heads": 0}, "model.num_heads must be at least 1, got 0"),
-    (GPT, {**GPT_SIZES, "vocab_size": 0}, "this data has none; use data=text_files"),
-    (GPT, {**GPT_SIZES, "dropout": 1.0}, r"model.dropout must be in \[0, 1\), got 1.0"),
+    (GPT, {**GPT_SIZES, "embedding_size": 30}, "embedding_size=30: expected"),
+    (GPT, {**GPT_SIZES, "num_heads": 0}, "num_heads=0"),
+    (GPT, {**GPT_SIZES, "vocab_size": 0}, "as data=text_files gives them"),
+    (GPT, {**GPT_SIZES, "dropout": 1.5}, "dropout probability"),
 ]
 
 
@@ -393,13 +395,6 @@ def test_says_what_is_wrong(make: Any, options: dict[str, Any], message: str) ->
         make(**options)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (torch.zeros(2, 7), "takes token ids"),
-        (torch.zeros(2, 8, dtype=torch.long), "model.context_length is 7, and a sample has 8 tokens"),
-    ],
-)
-def test_what_a_gpt_does_not_take(inputs: torch.Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        made()(inputs)
+def test_texts_that_are_too_long_for_a_gpt() -> None:
+    with pytest.raises(ValueError, match=r"model.context_length is 7, and a sample has 8 tokens"):
+        made()(torch.zeros(2, 8, dtype=torch.long))

@@ -104,16 +104,14 @@ def test_anything_else_that_does_not_fit_is_named(tmp_path: Path) -> None:
     state = network().state_dict()
     path = tmp_path / "weights.pt"
     without = {key: value for key, value in state.items() if key != "1.running_mean"}
-    with pytest.raises(ValueError, match=r"do not fit Sequential: missing: 1\.running_mean;"):
+    with pytest.raises(ValueError, match=r"do not fit: .*Missing key.*\"1\.running_mean\".*;"):
         load_pretrained_weights(network(), save(path, without))
     without = {key: value for key, value in state.items() if not key.startswith("3.")}
-    with pytest.raises(ValueError, match=r"missing: 3\.weight, 3\.bias;"):
+    with pytest.raises(ValueError, match=r"Missing key.*\"3\.weight\", \"3\.bias\""):
         load_pretrained_weights(network(), save(path, without))
-    with pytest.raises(ValueError, match=r"unexpected: 9\.weight;"):
+    with pytest.raises(ValueError, match=r"Unexpected key.*\"9\.weight\""):
         load_pretrained_weights(network(), save(path, {**state, "9.weight": torch.ones(1)}))
-    with pytest.raises(
-        ValueError, match=r"of another shape: 0\.weight \[4, 3, 3, 3\] for \[8, 3, 3, 3\], 0\.bias"
-    ):
+    with pytest.raises(ValueError, match=r"size mismatch for 0\.weight.*0\.bias"):
         load_pretrained_weights(network(width=8), str(save(path, state)))
 
 
@@ -149,16 +147,8 @@ def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     for content in contents:
         with pytest.raises(ValueError, match="holds no state dict"):
             load_pretrained_weights(network(), save(tmp_path / "weights.pt", content))
-    with pytest.raises(ValueError, match="entries that are no tensors: epoch;"):
+    with pytest.raises(ValueError, match="entries that are no tensors: epoch"):
         load_pretrained_weights(network(), save(tmp_path / "weights.pt", {"epoch": 3}))
-
-
-def test_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "weights.safetensors"
-    path.touch()
-    monkeypatch.setitem(__import__("sys").modules, "safetensors.torch", None)
-    with pytest.raises(ValueError, match="pip install safetensors"):
-        load_pretrained_weights(network(), str(path))
 
 
 def test_safetensors_that_is_installed(tmp_path: Path) -> None:
@@ -173,7 +163,7 @@ def test_on_the_meta_device_the_names_are_judged_all_the_same(tmp_path: Path) ->
     path = save(tmp_path / "weights.pt", network().state_dict())
     with torch.device("meta"):
         load_pretrained_weights(network(), path)
-        with pytest.raises(ValueError, match="of another shape"):
+        with pytest.raises(ValueError, match="size mismatch"):
             load_pretrained_weights(network(width=8), path)
 
 
@@ -239,8 +229,7 @@ def test_without_network_it_says_which_file_to_put_where(cache: Path) -> None:
 
 def test_a_folder_its_files_and_a_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "auto_map": {"AutoModel": "a.B"}, "_x": 1}')
-    (tmp_path / "model.safetensors.index.json").touch()
-    with pytest.raises(ConfigError, match="several files"):
+    with pytest.raises(ConfigError, match=r"has no model\.safetensors"):
         weights_file(str(tmp_path))
     (tmp_path / "pytorch_model.bin").touch()
     assert weights_file(str(tmp_path)) == tmp_path / "pytorch_model.bin"

@@ -164,11 +164,10 @@ def test_a_rule_that_takes_nothing_names_what_is_close() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"match": "a", "weigth_decay": 0}, "unknown key 'weigth_decay'; use weight_decay"),
+        ({"match": "a", "weigth_decay": 0}, "unknown key 'weigth_decay'; expected .*weight_decay"),
         ({"lr": 0.1}, "no condition"),
         ({"match": None, "max_ndim": None, "lr": 0.1}, "no condition"),
         ({"match": "a", "lr": 0.1, "lr_scale": 0.1}, "both lr and lr_scale"),
-        ({"match": "("}, "not a regular expression"),
         ({"match": "a", "name": "default"}, "more than one group called default"),
     ],
 )

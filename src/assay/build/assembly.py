@@ -10,7 +10,7 @@ import lightning as L
 import torch
 from omegaconf import DictConfig, open_dict
 
-from assay.build.compatibility import check_fit, check_parts, num_outputs
+from assay.build.compatibility import check_fit, check_model, num_outputs
 from assay.build.datamodule import describe, open_data, own_batches
 from assay.build.model import build_model
 from assay.build.monitor_mode import mode_argument
@@ -52,7 +52,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
     augment = build(config, "augment")
-    check_parts(config, model, augment)
+    check_model(config, model)
     module = module_of(
         config,
         *(model, loss),

@@ -82,13 +82,10 @@ def _check_tokens(config: DictConfig) -> None:
         )
 
 
-def check_parts(config: DictConfig, model: nn.Module | None, augment: Any) -> None:
-    """Refuse a model or an augmentation with which the data's task would learn nothing."""
-    task = task_of(config.spec.task)
-    if model is not None and (problem := task.model_problem(model)):
+def check_model(config: DictConfig, model: nn.Module | None) -> None:
+    """Refuse a model with which the data's task would learn nothing."""
+    if model is not None and (problem := task_of(config.spec.task).model_problem(model)):
         raise ConfigError(problem[0], key="model", hint=problem[1])
-    if augment is not None and (problem := task.augment_problem(augment)):
-        raise ConfigError(problem[0], key="augment", hint=problem[1])
 
 
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:

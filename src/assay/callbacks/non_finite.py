@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
 
 import torch
@@ -14,7 +13,6 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import override
 
-from assay.callbacks.seed_each_step import SeedEachStep
 from assay.errors import NonFiniteError
 from assay.torch_internals import mark_non_finite
 
@@ -69,26 +67,6 @@ def spoilt_rows(batch: Any) -> list[int]:
     return sorted(found)
 
 
-def first_output(trainer: L.Trainer, module: L.LightningModule, batch: Any, batch_idx: int) -> str:
-    """The first module whose output is not finite when a batch is run again."""
-    if not module.automatic_optimization:
-        return ""  # its step would train
-    names, found = {part: name for name, part in module.named_modules()}, [""]
-
-    def look(part: nn.Module, _: Any, output: Any) -> None:
-        if names.get(part) and not found[-1] and not is_finite(output):
-            found.append(f"{names[part]} ({type(part).__name__})")
-
-    handles = [part.register_forward_hook(look) for part in names]
-    stance = torch.compiler.set_stance("force_eager")
-    # Whatever goes wrong here, the message about the step must come out.
-    with suppress(Exception), torch.no_grad(), trainer.precision_plugin.train_step_context(), stance:
-        module.training_step(batch, batch_idx)
-    for handle in handles:
-        handle.remove()
-    return found[-1]
-
-
 def gradients(module: nn.Module) -> list[str]:
     """Names of the parameters whose gradient is not finite, those near the output first."""
     named = [(name, one.grad) for name, one in module.named_parameters() if one.grad is not None]
@@ -125,13 +103,12 @@ class _Step(NamedTuple):
 class NonFinite(Callback):
     """Stops a run at a NaN or an infinity in the loss, a gradient or a metric, before a checkpoint holds it.
 
-    The message names the batch and its samples, and the first module whose output was not finite: found by
-    running the batch again, with the same random numbers, so that a step which is well costs two small
-    reductions alone.
+    The message names the batch and its samples, and those among them that are not finite already. What
+    operation a NaN came from, `debug=anomaly` finds out.
 
     On the CPU both are looked at before the optimizer moves the weights. On an accelerator looking waits for
     the device, so that the numbers of `every_n_steps` steps stay there and are looked at together, and before
-    a checkpoint is saved; the weights have moved on by then, and the module is no longer to be found.
+    a checkpoint is saved; the weights have moved on by then.
 
     Gradients under fp16's loss scaling are not looked at: its scaler leaves such steps out by design. A value
     that is not finite in validation stops the run as well.
@@ -183,7 +160,6 @@ class NonFinite(Callback):
             self._together
             and trainer.accumulate_grad_batches == 1
             and (loss.dtype, loss.device) == (torch.float32, self._one.device)
-            and not torch.is_anomaly_enabled()  # which would say less
         ):
             self._loss = loss.detach()
         else:
@@ -263,8 +239,7 @@ class NonFinite(Callback):
         for step, loss, spoilt in zip(pending, *torch.stack([losses, marks]).tolist(), strict=True):
             if spoilt or not math.isfinite(loss):
                 what = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
-                once = "callbacks.non_finite.every_n_steps=1 names the module as well"
-                raise _error(f"{what} in {_where(trainer, step)}", once)
+                raise _error(f"{what} in {_where(trainer, step)}")
 
     def _fail(self, trainer: L.Trainer, module: L.LightningModule, what: str) -> NoReturn:
         number, batch, batch_idx = self._batch
@@ -272,16 +247,8 @@ class NonFinite(Callback):
         if not what:
             names = gradients(module)
             raise _error(f"the gradient of {_few(names)} is not finite in {_where(trainer, step)}")
-        if callable(forget := getattr(module, "forget_step", None)):
-            forget()  # so that the batch is augmented anew, after the generators are seeded
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
-            if isinstance(callback, SeedEachStep):
-                callback.on_train_batch_start(trainer, module, batch, batch_idx)
         spoilt = spoilt_rows(batch)
-        if spoilt:
-            first = "; the inputs are not finite already"
-        elif first := first_output(trainer, module, batch, batch_idx):
-            first = f"; the first output that is not finite is that of {first}"
+        first = "; the inputs are not finite already" if spoilt else ""
         raise _error(f"{what} in {_where(trainer, step, spoilt)}{first}")
 
 
@@ -316,6 +283,6 @@ def _look_at_metrics(trainer: L.Trainer) -> None:
             raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
 
 
-def _error(message: str, also: str = "") -> NonFiniteError:
+def _error(message: str) -> NonFiniteError:
     ways = "lower optimizer.lr, or set trainer.gradient_clip_val=1.0"
-    return NonFiniteError(message, hint=f"{ways}; {also}" if also else ways)
+    return NonFiniteError(message, hint=f"{ways}; debug=anomaly names the operation")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rich.progress_bar import ProgressBar as Bar
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
@@ -25,20 +23,6 @@ def number(value: float) -> str:
     if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
         return f"{value:.4f}"
     return number_text(value)
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds as on a clock."""
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
-
-
-def rate(steps_per_second: float) -> str:
-    """Steps a second, or seconds a step where that is more than one."""
-    if steps_per_second >= 1.0:
-        return f"{steps_per_second:,.{0 if steps_per_second >= 1000 else 1}f} steps/s"
-    return f"{1 / steps_per_second:,.1f} s/step"
 
 
 def epoch(trainer: L.Trainer, number: int) -> str:
@@ -91,17 +75,3 @@ def line(
         return text
     shorter = dict(list(groups[longest].items())[:-1])
     return line(label, seconds, {**groups, longest: shorter}, width)
-
-
-def with_bar(label: str, text: Text, done: float, total: float, width: int) -> Table | Text:
-    """The live line: label, bar where there is room for one, and numbers, cut to a width."""
-    name = Text(label, style="bold")
-    room = width - name.cell_len - text.cell_len - 6
-    if room < 8:
-        return Text.assemble(name, "  ", text, no_wrap=True, overflow="ellipsis")
-    known = 0 < total < math.inf
-    grid = Table.grid(padding=(0, 2))
-    size = min(room, 40)
-    bar = Bar(total if known else None, done, size, not known, complete_style="cyan", pulse_style="cyan")
-    grid.add_row(name, bar, text)
-    return grid

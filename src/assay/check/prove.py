@@ -15,8 +15,8 @@ from torch import nn
 from assay.build.assembly import notes_on_hyper_parameters
 from assay.build.compatibility import (
     check_fit,
+    check_model,
     check_outputs,
-    check_parts,
     num_outputs,
     pretrained_inputs,
 )
@@ -194,7 +194,7 @@ class Prover:
         model, finetune = self._once("model", model_of, lambda: model_on_meta(config, precision))
         check_fine_tuning(config, finetune)
         doubts = warnings_of(config, finetune, model)
-        check_parts(config, model, None)
+        check_model(config, model)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise ConfigError(
                 "has no trainable parameter", key="model", hint="unfreeze some, or choose another model"
@@ -344,8 +344,7 @@ def _trial(config: DictConfig, loss: nn.Module) -> Trial:
     for entry in list(walk(config.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
-    check_parts(config, None, augment := build(config, "augment"))
-    return try_parts(config, loss, build_metrics(config), augment)
+    return try_parts(config, loss, build_metrics(config), build(config, "augment"))
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:

@@ -188,11 +188,10 @@ class DataModule(L.LightningDataModule):
             check_forms(first, trained, {name: self._first(name, "eval") for name in splits.with_own_data()})
             typed = given_for(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
-            mean, std, value_range = input_statistics(
+            mean, std = input_statistics(
                 self.subset("train", "eval"),
                 first,
                 scale or typed,
-                ranged=splits.task.reconstructs and not (declared and first.is_floating_point()),
                 seed=self.split.seed,
                 num_workers=self._num_workers,
             )
@@ -207,7 +206,6 @@ class DataModule(L.LightningDataModule):
             target_mean=target_mean,
             target_std=target_std,
             train_shape=() if trained.shape[1:] == first.shape[1:] else tuple(trained.shape[1:]),
-            value_range=value_range,
             image_size=getattr(self.source, "image_size", None),
         )
 

@@ -59,8 +59,6 @@ class Spec:
             reconstruction, a value per channel or feature; empty: not at all.
         target_std: As `target_mean`.
         image_size: Height and width that the source scales pictures to; None where it does not.
-        value_range: Lowest and highest value of the inputs of a reconstruction, bytes as 0 to 1; empty where
-            nobody has looked.
     """
 
     task: str
@@ -82,7 +80,6 @@ class Spec:
     std: tuple[float, ...] = field(default=(), repr=False)
     target_mean: tuple[float, ...] = field(default=(), repr=False)
     target_std: tuple[float, ...] = field(default=(), repr=False)
-    value_range: tuple[float, ...] = field(default=(), repr=False)
     image_size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:

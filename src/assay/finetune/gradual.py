@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.finetune.interface import FineTuning, freezable, hold_statistics, names_that_match
+from assay.finetune.interface import FineTuning, freezable, hold_statistics
 from assay.layer_depth import distances_from_head
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import nn
 
@@ -24,56 +24,31 @@ class Gradual(FineTuning):
 
     Args:
         every_n_epochs: Epochs from one layer to the next; `assay.layer_depth` says what a layer is.
-        schedule: In place of that: from which epoch (counted from 0) which parameters are trained, as regular
-            expressions searched in their names; what is not named stays frozen throughout.
 
     Raises:
-        ValueError: `every_n_epochs` or an epoch is out of its range; from `prepare`, where an expression
-            matches nothing.
+        ValueError: `every_n_epochs` is below 1.
     """
 
-    def __init__(
-        self, every_n_epochs: int = 1, schedule: Mapping[int, str | Sequence[str]] | None = None
-    ) -> None:
+    def __init__(self, every_n_epochs: int = 1) -> None:
         if every_n_epochs < 1:
             raise ValueError(f"finetune.every_n_epochs must be 1 or more, got {every_n_epochs}; use 1")
         self._every = every_n_epochs
-        self._schedule: dict[int, list[str]] = {}
-        for epoch, patterns in (schedule or {}).items():
-            if not str(epoch).isdigit():
-                raise ValueError(
-                    f"finetune.schedule has the key {epoch!r}; an epoch was expected, counted from 0: "
-                    "finetune.schedule={2: [layer4], 4: [layer3]}"
-                )
-            self._schedule[int(epoch)] = [patterns] if isinstance(patterns, str) else list(patterns)
         self._first_epoch: dict[str, int] = {}
         """Of each parameter that is frozen at first: the epoch from which it is trained."""
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Find out when each parameter is trained; freeze what never is."""
-        names = freezable(model)
-        first: dict[str, int] = {}
-        if self._schedule:
-            for epoch, patterns in sorted(self._schedule.items()):
-                for name in names_that_match(patterns, names, f"finetune.schedule.{epoch}"):
-                    first.setdefault(name, epoch)
-            never = set(names) - first.keys()
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(parameter.requires_grad and name not in never)
-        else:
-            distances = distances_from_head(model)
-            of_module = {name.rpartition(".")[0]: distance for name, distance in distances.items()}
-            for name in names:
-                first[name] = self._every * _distance(name, distances, of_module)
-        self._first_epoch = {name: first.get(name, _NEVER) for name in names}
-        hold_statistics(model, [name for name in names if self._first_epoch[name] == _NEVER])
+        """Find out when each parameter is trained."""
+        distances = distances_from_head(model)
+        of_module = {name.rpartition(".")[0]: distance for name, distance in distances.items()}
+        for name in freezable(model):
+            self._first_epoch[name] = self._every * _distance(name, distances, of_module)
 
     @override
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
         frozen = {name for name, first in self._first_epoch.items() if first > epoch}
         for name, parameter in model.named_parameters():
-            if self._first_epoch.get(name, _NEVER) != _NEVER:
+            if name in self._first_epoch:
                 parameter.requires_grad_(name not in frozen)
         hold_statistics(model, frozen)
 
@@ -89,10 +64,7 @@ class Gradual(FineTuning):
     @override
     def last_change(self, model: nn.Module) -> int:
         del model
-        return max((first for first in self._first_epoch.values() if first != _NEVER), default=0)
-
-
-_NEVER = 10**9
+        return max(self._first_epoch.values(), default=0)
 
 
 def _distance(name: str, distances: Mapping[str, int], of_module: Mapping[str, int]) -> int:

@@ -47,15 +47,12 @@ class BCEWithLogits(nn.Module):
         elif pos_weight is None:
             weights = [1.0]
         elif isinstance(pos_weight, str):
-            msg = f"pos_weight must be null, balanced, a number or a list of numbers, got {pos_weight!r}."
-            raise ValueError(msg)
+            raise ValueError(f"pos_weight must be null, balanced, or numbers, got {pos_weight!r}")
         else:
-            weights = [
-                float(w) for w in ([pos_weight] if isinstance(pos_weight, int | float) else pos_weight)
-            ]
+            several = [pos_weight] if isinstance(pos_weight, int | float) else pos_weight
+            weights = [float(weight) for weight in several]
         if not weights or not all(math.isfinite(weight) and weight > 0 for weight in weights):
-            msg = f"pos_weight must be numbers above 0, got {weights}."
-            raise ValueError(msg)
+            raise ValueError(f"pos_weight must be numbers above 0, got {weights}.")
         self.weighted = pos_weight is not None
         self.register_buffer("pos_weight", torch.tensor(weights), persistent=False)
 
@@ -66,8 +63,9 @@ class BCEWithLogits(nn.Module):
             return F.binary_cross_entropy_with_logits(logits, targets)
         num_labels = 1 if logits.ndim == 1 else logits.shape[1]
         if self.pos_weight.shape[0] not in (1, num_labels):
-            msg = f"pos_weight has {self.pos_weight.shape[0]} numbers, the model returns {num_labels} logits."
-            raise ValueError(msg)
+            raise ValueError(
+                f"pos_weight has {self.pos_weight.shape[0]} numbers, the model returns {num_labels} logits."
+            )
         return F.binary_cross_entropy_with_logits(
             logits, targets, pos_weight=self.pos_weight.to(logits.dtype)
         )
@@ -79,25 +77,22 @@ class BCEWithLogits(nn.Module):
 
 def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | None, task: str) -> list[float]:
     if class_counts is None:
-        msg = "pos_weight=balanced needs class_counts: leave loss.class_counts at ${spec.class_counts}."
-        raise ValueError(msg)
-    if task_of(task).by_class:
-        balance = [(class_counts[0], class_counts[1])] if len(class_counts) == 2 else []
-    else:
-        balance = [(num_train - count, count) for count in class_counts] if num_train is not None else []
-    if not balance:
-        msg = (
-            "pos_weight=balanced needs a binary task with two class_counts or a multilabel task with "
-            f"num_train, got task {task} with {len(class_counts)} class_counts and num_train {num_train}: "
-            "set loss.pos_weight to a number."
+        raise ValueError(
+            "pos_weight=balanced needs class_counts: leave loss.class_counts at ${spec.class_counts}."
         )
-        raise ValueError(msg)
+    if not task_of(task).by_class and num_train is not None:
+        balance = [(num_train - count, count) for count in class_counts]
+    elif task_of(task).by_class and len(class_counts) == 2:
+        balance = [(class_counts[0], class_counts[1])]
+    else:
+        raise ValueError(
+            "pos_weight=balanced needs a binary task with two class_counts or a multilabel task with "
+            f"num_train, got task {task} with {len(class_counts)} class_counts and num_train {num_train}"
+        )
     for label, (n_neg, n_pos) in enumerate(balance):
         if n_neg < 1 or n_pos < 1:
-            msg = (
-                f"pos_weight=balanced cannot weigh label {label}: it has {n_pos} positive and "
-                f"{n_neg} negative training samples. Remove the label, give it both, or set loss.pos_weight "
-                "to numbers."
+            raise ValueError(
+                f"pos_weight=balanced cannot weigh label {label}: it has {n_pos} positive and {n_neg} "
+                "negative training samples; set loss.pos_weight to numbers"
             )
-            raise ValueError(msg)
     return [n_neg / n_pos for n_neg, n_pos in balance]

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import override
 
-from assay.loss.targets import ClassWeight, class_targets, softmax, total_weight
+from assay.loss.targets import WeightedLoss, class_targets, total_weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @final
-class CrossEntropy(nn.Module):
+class CrossEntropy(WeightedLoss):
     """Cross-entropy of a softmax, normalised by Σ q·w.
 
     `torch.nn.CrossEntropyLoss` divides a weighted loss by the sum of weights if targets are hard, by the
@@ -31,8 +32,6 @@ class CrossEntropy(nn.Module):
         ValueError: If an argument is out of range, or a class to balance is empty.
     """
 
-    kind: ClassVar[str] = "multiclass"
-
     def __init__(
         self,
         label_smoothing: float = 0.0,
@@ -40,16 +39,14 @@ class CrossEntropy(nn.Module):
         class_counts: Sequence[int] | None = None,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
+        super().__init__(class_weight, class_counts)
         if not 0 <= label_smoothing < 1:
-            msg = f"label_smoothing must lie in [0, 1), got {label_smoothing}."
-            raise ValueError(msg)
+            raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}.")
         self.label_smoothing = label_smoothing
         self.ignore_index = ignore_index
-        self.class_weight = ClassWeight(class_weight, class_counts)
 
+    @override
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
         logits, targets = class_targets(outputs, targets, pixels=True)
         weight, soft = self.class_weight.of(logits), targets.is_floating_point()
         smoothed: Any = {"label_smoothing": self.label_smoothing}
@@ -66,16 +63,3 @@ class CrossEntropy(nn.Module):
             counted = targets != self.ignore_index
             shares = weight[torch.where(counted, targets, 0)] * counted
         return F.cross_entropy(logits, targets, weight, reduction="sum", **smoothed) / total_weight(shares)
-
-    @property
-    def mean_over_samples(self) -> bool:
-        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
-        return not self.class_weight.weighs
-
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        """Softmax over the classes: float `[B, C, ...]`."""
-        return softmax(outputs)
-
-    def set_class_weight(self, weight: Tensor | None) -> None:
-        """Weigh the classes anew from now on, see `ClassWeight.set`."""
-        self.class_weight.set(weight)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import override
 
-from assay.loss.targets import ClassWeight, class_targets, softmax
+from assay.loss.targets import WeightedLoss, class_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ _LARGEST_GAMMA = 20
 
 
 @final
-class Focal(nn.Module):
+class Focal(WeightedLoss):
     """Cross-entropy that turns away from easy samples: -α_y (1 - p_y)^γ log p_y over a softmax.
 
     For a soft target q it is Σ_k q_k FL(z, k); a batch is normalised by Σ q·α. `gamma=0` is cross-entropy.
@@ -32,8 +33,6 @@ class Focal(nn.Module):
         ValueError: If an argument is out of range, or a class to balance is empty.
     """
 
-    kind: ClassVar[str] = "multiclass"
-
     def __init__(
         self,
         gamma: float = 2.0,
@@ -41,15 +40,13 @@ class Focal(nn.Module):
         class_counts: Sequence[int] | None = None,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
+        super().__init__(class_weight, class_counts)
         if not 0 <= gamma <= _LARGEST_GAMMA:
-            msg = f"gamma must be from 0 to {_LARGEST_GAMMA}, got {gamma}; use loss.gamma=2.0"
-            raise ValueError(msg)
+            raise ValueError(f"gamma must be from 0 to {_LARGEST_GAMMA}, got {gamma}; use loss.gamma=2.0")
         self.gamma, self.ignore_index = gamma, ignore_index
-        self.class_weight = ClassWeight(class_weight, class_counts)
 
+    @override
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
         logits, targets = class_targets(outputs, targets, pixels=True)
         log_p = F.log_softmax(logits, dim=1)
         if not targets.is_floating_point():
@@ -58,16 +55,3 @@ class Focal(nn.Module):
         # Above 0, for a power below 1 has no finite slope at 0.
         miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
         return self.class_weight.mean(-(miss**self.gamma) * log_p, targets, logits, self.ignore_index)
-
-    @property
-    def mean_over_samples(self) -> bool:
-        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
-        return not self.class_weight.weighs
-
-    def probabilities(self, outputs: Tensor) -> Tensor:
-        """Softmax over the classes: float `[B, C, ...]`."""
-        return softmax(outputs)
-
-    def set_class_weight(self, weight: Tensor | None) -> None:
-        """Weigh the classes anew from now on, see `ClassWeight.set`."""
-        self.class_weight.set(weight)

@@ -29,8 +29,7 @@ class KLDiv(nn.Module):
     def __init__(self, temperature: float = 2.0) -> None:
         super().__init__()
         if not temperature > 0:
-            msg = f"temperature must be above 0, got {temperature}."
-            raise ValueError(msg)
+            raise ValueError(f"temperature must be above 0, got {temperature}.")
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:

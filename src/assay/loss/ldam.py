@@ -1,19 +1,20 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import override
 
-from assay.loss.targets import ClassWeight, at_least_float32, class_targets, softmax
+from assay.loss.targets import WeightedLoss, at_least_float32, class_targets, softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @final
-class LDAM(nn.Module):
+class LDAM(WeightedLoss):
     """Cross-entropy with a wider margin for a rarer class: CE(s·(z − m_y·onehot_y), y), m_j ∝ n_j^(-1/4).
 
     For a soft target q it is Σ_k q_k LDAM(z, k), in O(B·C); a batch is normalised by Σ q·w. From Cao et al.
@@ -30,7 +31,6 @@ class LDAM(nn.Module):
         ValueError: If an argument is out of range, or a class is empty.
     """
 
-    kind: ClassVar[str] = "multiclass"
     margins: Tensor
 
     def __init__(
@@ -40,29 +40,27 @@ class LDAM(nn.Module):
         scale: float = 30.0,
         class_weight: str | Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(class_weight, class_counts)
         if not (max_margin > 0 and scale > 0):
-            msg = f"max_margin and scale must be above 0, got {max_margin} and {scale}."
-            raise ValueError(msg)
+            raise ValueError(f"max_margin and scale must be above 0, got {max_margin} and {scale}.")
         for index, count in enumerate(class_counts):
             if count < 1:
-                msg = (
+                raise ValueError(
                     f"ldam has no margin for class {index}: it has no training sample. "
                     "Remove the class, give it samples, or use loss=cross_entropy."
                 )
-                raise ValueError(msg)
         self.scale = scale
         rarest = min(class_counts)
         margins = [max_margin * (rarest / count) ** 0.25 for count in class_counts]
         self.register_buffer("margins", torch.tensor(margins), persistent=False)
-        self.class_weight = ClassWeight(class_weight, class_counts)
 
+    @override
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
         logits, targets = class_targets(outputs, targets)
         if logits.shape[1] != self.margins.shape[0]:
-            msg = f"ldam knows {self.margins.shape[0]} classes, the model returns {logits.shape[1]} logits."
-            raise ValueError(msg)
+            raise ValueError(
+                f"ldam knows {self.margins.shape[0]} classes, the model returns {logits.shape[1]} logits."
+            )
         scaled = self.scale * logits
         # The largest moves to 0: rounding is then that of differences, not of the logits' common height.
         scaled = scaled - scaled.detach().amax(dim=1, keepdim=True)
@@ -76,18 +74,10 @@ class LDAM(nn.Module):
             )
         return self.class_weight.mean(losses, targets, logits)
 
-    @property
-    def mean_over_samples(self) -> bool:
-        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
-        return not self.class_weight.weighs
-
+    @override
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax of the scaled logits, without margins: float `[B, C]`."""
         return softmax(self.scale * at_least_float32(outputs))
-
-    def set_class_weight(self, weight: Tensor | None) -> None:
-        """Weigh the classes anew from now on, see `ClassWeight.set`."""
-        self.class_weight.set(weight)
 
 
 def _loss_of_every_class(scaled: Tensor, shift: Tensor) -> Tensor:

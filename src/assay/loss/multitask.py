@@ -50,12 +50,12 @@ class Multitask(nn.Module):
         names = [head.name for head in self.heads]
         for option, given in (("losses", losses or {}), ("weights", weights or {})):
             if unknown := [name for name in given if name not in names]:
-                msg = f"{option}: {unknown[0]!r} is not a target; they are {', '.join(names)}."
-                raise ValueError(msg)
+                raise ValueError(f"{option}: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
         self.weights = {name: float((weights or {}).get(name, 1.0)) for name in names}
         if wrong := [name for name, weight in self.weights.items() if not 0 <= weight < float("inf")]:
-            msg = f"weights.{wrong[0]} must be a number of at least 0, got {self.weights[wrong[0]]}."
-            raise ValueError(msg)
+            raise ValueError(
+                f"weights.{wrong[0]} must be a number of at least 0, got {self.weights[wrong[0]]}."
+            )
         self.losses = nn.ModuleList(_loss(head, (losses or {}).get(head.name)) for head in self.heads)
         self.mean, self.std = ([float(value) for value in given] for given in (target_mean, target_std))
 
@@ -98,6 +98,7 @@ def _loss(head: Head, given: nn.Module | None) -> nn.Module:
     if (kind in LOGIT_KINDS & Multiclass.loss_kinds) != bool(head.class_names):
         wanted = "one over classes, such as assay.loss.cross_entropy.CrossEntropy"
         wanted = wanted if head.class_names else "one of numbers, such as torch.nn.HuberLoss"
-        msg = f"losses.{head.name}: {type(given).__name__} does not suit this target; {wanted} was expected."
-        raise ValueError(msg)
+        raise ValueError(
+            f"losses.{head.name}: {type(given).__name__} does not suit this target; {wanted} was expected."
+        )
     return given

@@ -35,18 +35,16 @@ class NTXent(nn.Module):
     def __init__(self, temperature: float = 0.5) -> None:
         super().__init__()
         if not temperature > 0:
-            msg = f"temperature must be above 0, got {temperature}."
-            raise ValueError(msg)
+            raise ValueError(f"temperature must be above 0, got {temperature}.")
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over the pairs of a batch."""
         if outputs.ndim != 2 or targets.shape != outputs.shape[:1] or targets.is_floating_point():
-            msg = (
+            raise ValueError(
                 f"nt_xent needs views [B, D] and the sample that each is of, [B], got outputs "
                 f"{list(outputs.shape)} and {targets.dtype} {list(targets.shape)}: use augment=two_views."
             )
-            raise ValueError(msg)
         if self.training and len(outputs) < 3:
             raise ConfigError(
                 "a batch of one sample has no other to tell it from",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, final
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 def at_least_float32(values: Tensor) -> Tensor:
     """Widen bfloat16 and float16 to float32; leave float32 and float64 as they are."""
     if not values.is_floating_point():
-        msg = f"a loss needs the model's outputs as floats, got {values.dtype}: let the model return logits."
-        raise ValueError(msg)
+        raise ValueError(
+            f"a loss needs the model's outputs as floats, got {values.dtype}: let the model return logits."
+        )
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 
@@ -55,35 +57,27 @@ def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> 
     if usual and logits.shape[1] > 1:  # in each step, so it is found out in few words
         return logits, targets
     if logits.ndim < 2 or (logits.ndim > 2 and not pixels) or logits.shape[1] < 2:
-        msg = (
+        raise ValueError(
             f"a loss over classes needs one logit per class, [B, C] with C at least 2, got outputs "
             f"{list(outputs.shape)}: for one logit per sample use loss=bce_with_logits."
         )
-        raise ValueError(msg)
-    if targets.is_floating_point():
-        if targets.shape != logits.shape:
-            msg = (
-                f"soft targets {list(targets.shape)} do not fit outputs {list(outputs.shape)}: both must be "
-                "[B, C]; hard targets must be integers [B]; for floats to regress use loss=mse."
-            )
-            raise ValueError(msg)
-        return logits, targets.to(logits.dtype)
-    if targets.shape != logits.shape[:1] + logits.shape[2:]:
-        msg = (
-            f"hard targets {list(targets.shape)} do not fit outputs {list(outputs.shape)}: expected one "
-            f"class index a {'pixel' if logits.ndim > 2 else 'sample'}, "
-            f"{[*logits.shape[:1], *logits.shape[2:]]}; for several labels a sample use loss=bce_with_logits."
+    soft, indices = targets.is_floating_point(), [*logits.shape[:1], *logits.shape[2:]]
+    if list(targets.shape) != (list(logits.shape) if soft else indices):
+        raise ValueError(
+            f"targets {targets.dtype} {list(targets.shape)} do not fit outputs {list(outputs.shape)}: "
+            f"expected class indices {indices} or probabilities {list(logits.shape)}; for floats to regress "
+            "use loss=mse, for several labels a sample loss=bce_with_logits"
         )
-        raise ValueError(msg)
-    return logits, targets.long()
+    return logits, targets.to(logits.dtype) if soft else targets.long()
 
 
 def one_label(outputs: Tensor) -> Tensor:
     """Bring outputs of one label from `[B, 1]` to `[B]`, widened to float32; leave `[B, L]` in its shape."""
     values = at_least_float32(outputs)
     if values.ndim not in (1, 2):
-        msg = f"a binary loss needs one output per label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
-        raise ValueError(msg)
+        raise ValueError(
+            f"a binary loss needs one output per label, [B], [B, 1] or [B, L], got {list(outputs.shape)}."
+        )
     return values.squeeze(1) if values.ndim == 2 and values.shape[1] == 1 else values
 
 
@@ -96,12 +90,11 @@ def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         elif targets.shape[1] == 2 and targets.is_floating_point():
             targets = targets[:, 1]
     if targets.shape != values.shape:
-        msg = (
+        raise ValueError(
             f"targets {targets.dtype} {list(targets.shape)} do not fit outputs {list(outputs.shape)}: one "
             "logit takes [B] (or soft floats [B, 2]), L logits take [B, L]; for classes that exclude each "
             "other use loss=cross_entropy."
         )
-        raise ValueError(msg)
     return values, targets.to(values.dtype)
 
 
@@ -113,11 +106,10 @@ def balanced_weights(class_counts: Sequence[int]) -> list[float]:
     """
     for index, count in enumerate(class_counts):
         if count < 1:
-            msg = (
+            raise ValueError(
                 f"class_weight=balanced cannot weigh class {index}: it has no training sample. "
                 "Remove the class, give it samples, or set loss.class_weight to a list of numbers."
             )
-            raise ValueError(msg)
     total, num_classes = sum(class_counts), len(class_counts)
     return [total / (num_classes * count) for count in class_counts]
 
@@ -144,17 +136,20 @@ class ClassWeight(nn.Module):
             return
         if class_weight == "balanced":
             if class_counts is None:
-                msg = "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
-                raise ValueError(msg)
+                raise ValueError(
+                    "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
+                )
             weights = balanced_weights(class_counts)
         elif isinstance(class_weight, str):
-            msg = f"class_weight must be null, balanced or a list of numbers, got {class_weight!r}."
-            raise ValueError(msg)
+            raise ValueError(
+                f"class_weight must be null, balanced or a list of numbers, got {class_weight!r}."
+            )
         else:
             weights = [float(weight) for weight in class_weight]
             if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
-                msg = f"class_weight must hold numbers of at least 0, one of them above 0, got {weights}."
-                raise ValueError(msg)
+                raise ValueError(
+                    f"class_weight must hold numbers of at least 0, one of them above 0, got {weights}."
+                )
         self.set(torch.tensor(weights))
 
     @property
@@ -178,11 +173,10 @@ class ClassWeight(nn.Module):
         if self._uniform:
             return None
         if self.value.shape[0] != logits.shape[1]:
-            msg = (
+            raise ValueError(
                 f"class_weight has {self.value.shape[0]} numbers, the model returns {logits.shape[1]} "
                 "logits: give one weight per class."
             )
-            raise ValueError(msg)
         return self.value.to(logits.dtype)
 
     def mean(self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100) -> Tensor:
@@ -203,6 +197,35 @@ class ClassWeight(nn.Module):
             counted = targets != ignore_index
             shares = weight[torch.where(counted, targets, 0)] * counted
         return (losses * shares).sum() / total_weight(shares)
+
+
+class WeightedLoss(nn.Module, ABC):
+    """A loss over classes that may count differently: what cross-entropy and its relatives share."""
+
+    kind: ClassVar[str] = "multiclass"
+
+    def __init__(
+        self, class_weight: str | Sequence[float] | None, class_counts: Sequence[int] | None
+    ) -> None:
+        super().__init__()
+        self.class_weight = ClassWeight(class_weight, class_counts)
+
+    @abstractmethod
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
+
+    @property
+    def mean_over_samples(self) -> bool:
+        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
+        return not self.class_weight.weighs
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax over the classes: float `[B, C, ...]`."""
+        return softmax(outputs)
+
+    def set_class_weight(self, weight: Tensor | None) -> None:
+        """Weigh the classes anew from now on, see `ClassWeight.set`."""
+        self.class_weight.set(weight)
 
 
 def total_weight(shares: Tensor) -> Tensor:

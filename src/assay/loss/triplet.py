@@ -31,25 +31,22 @@ class Triplet(nn.Module):
     def __init__(self, margin: float | Literal["soft"] = "soft", normalize: bool = False) -> None:
         super().__init__()
         if margin != "soft" and not (isinstance(margin, int | float) and margin >= 0):
-            msg = f"margin must be a number of at least 0, or soft, got {margin!r}."
-            raise ValueError(msg)
+            raise ValueError(f"margin must be a number of at least 0, or soft, got {margin!r}.")
         self.margin = margin
         self.normalize = normalize
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the loss over the anchors of a batch; a `ValueError` where shapes or dtypes do not fit."""
         if targets.is_floating_point():
-            msg = (
+            raise ValueError(
                 "triplet needs integer labels; mixup and cutmix make soft ones: "
                 "use augment=none or flip_crop."
             )
-            raise ValueError(msg)
         if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
-            msg = (
+            raise ValueError(
                 f"triplet needs embeddings [B, D] and one label per sample, [B], got outputs "
                 f"{list(outputs.shape)} and targets {list(targets.shape)}."
             )
-            raise ValueError(msg)
         points = self.probabilities(outputs)
         positive, negative, valid = _hardest(points.detach(), targets)
         # Distances of the mined pairs alone: exact, O(B·D), with slope 0, not NaN, where two points coincide.

@@ -46,11 +46,10 @@ class LinearProbe(Metric):
     ) -> None:
         super().__init__()
         if min(1 if num_per_class is None else num_per_class, max_samples, max_iter) < 1:
-            msg = (
+            raise ValueError(
                 f"num_per_class={num_per_class}, max_samples={max_samples}, max_iter={max_iter}: numbers of "
                 "at least 1 were expected."
             )
-            raise ValueError(msg)
         self.num_per_class, self.max_samples = num_per_class, max_samples
         self.max_iter, self.seed = max_iter, seed
         self._fitted_on: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None
@@ -75,11 +74,10 @@ class LinearProbe(Metric):
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Keep a batch to be judged on."""
         if preds.ndim != 2 or target.is_floating_point() or target.shape != preds.shape[:1]:
-            msg = (
+            raise ValueError(
                 f"a linear probe needs features [B, D] and integer labels [B], got {list(preds.shape)} and "
                 f"{target.dtype} {list(target.shape)}: without labels use metrics=none."
             )
-            raise ValueError(msg)
         self.features.append(preds.detach())
         self.labels.append(target)
 

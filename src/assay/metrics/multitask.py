@@ -34,8 +34,7 @@ class Multitask(MetricCollection):
         heads, given = heads_of(output_names), metrics or {}
         names = [head.name for head in heads]
         if unknown := [name for name in given if name not in names]:
-            msg = f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}."
-            raise ValueError(msg)
+            raise ValueError(f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
         own = {head.name: given.get(head.name) or _default(len(head.class_names)) for head in heads}
         keys = metric_keys(names)
         # Without groups: torchmetrics would take two heads' metrics of equal state for one.

@@ -35,8 +35,7 @@ class R2(Metric):
     def __init__(self, num_targets: int = 1) -> None:
         super().__init__()
         if num_targets < 1:
-            msg = f"num_targets must be at least 1, got {num_targets}: R² is for regression."
-            raise ValueError(msg)
+            raise ValueError(f"num_targets must be at least 1, got {num_targets}: R² is for regression.")
         self.num_targets = num_targets
         for name in ("sum_target", "sum_squared_target", "sum_squared_error"):
             self.add_state(name, default=torch.zeros(num_targets), dist_reduce_fx="sum")
@@ -45,11 +44,10 @@ class R2(Metric):
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add a batch."""
         if preds.shape != target.shape or target.shape[1:].numel() != self.num_targets:
-            msg = (
+            raise ValueError(
                 f"R² needs predictions and targets [B, {self.num_targets}], got {list(preds.shape)} and "
                 f"{list(target.shape)}."
             )
-            raise ValueError(msg)
         dtype = torch.float32 if target.device.type == "mps" else torch.float64
         target = target.reshape(-1, self.num_targets).to(dtype)
         error = target - preds.reshape(-1, self.num_targets).to(dtype)

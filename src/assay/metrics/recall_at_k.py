@@ -35,8 +35,7 @@ class RecallAtK(Metric):
     def __init__(self, k: int = 1) -> None:
         super().__init__()
         if k < 1:
-            msg = f"k must be at least 1, got {k}."
-            raise ValueError(msg)
+            raise ValueError(f"k must be at least 1, got {k}.")
         self.k = k
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
@@ -44,11 +43,10 @@ class RecallAtK(Metric):
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Keep a batch."""
         if preds.ndim != 2 or target.is_floating_point() or target.shape != preds.shape[:1]:
-            msg = (
+            raise ValueError(
                 f"retrieval needs embeddings [B, D] and integer labels [B], got {list(preds.shape)} and "
                 f"{target.dtype} {list(target.shape)}: use it with loss=triplet on labelled data."
             )
-            raise ValueError(msg)
         self.embeddings.append(preds.detach())
         self.labels.append(target)
 

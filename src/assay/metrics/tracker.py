@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
@@ -110,22 +109,6 @@ class Tracker:
             return {}
         computed: dict[str, Any] = self.metrics.compute() if len(self.metrics) else {}
         return {f"{self.stage}/loss": (pair[0] / pair[1]).float(), **computed}
-
-    def peek(self) -> dict[str, float]:
-        """The scalar values so far on this rank alone, without their prefix; waits for the device."""
-        # Of a copy: sums in other blocks differ in the last bits, and this is called by the clock.
-        seen = copy.copy(self)
-        seen.metrics = copy.deepcopy(self.metrics)
-        seen.flush()
-        if seen._loss_sum is None:
-            return {}
-        values = {"loss": float(seen._loss_sum / seen._count)}
-        for name, metric in seen.metrics.items(keep_base=True, copy_state=False):
-            metric.sync_on_compute = False
-            value = metric.compute()
-            if is_scalar(value):
-                values[str(name).removeprefix(f"{self.stage}/")] = float(value)
-        return values
 
     def _move_metrics(self, device: torch.device) -> None:
         if device != self._device:  # states that are lists are as long as the epoch

@@ -22,11 +22,11 @@ def image_shape(input_shape: Sequence[int], model: str, *, minimum: int = 1) -> 
     return int(channels), int(height), int(width)
 
 
-def check_vocabulary(model: str, vocab_size: int) -> None:
+def check_vocabulary(model: str, vocab_size: int, data: str = "text_table") -> None:
     """Refuse data whose inputs are not token ids."""
     if vocab_size < 1:
         raise ValueError(
-            f"vocab_size={vocab_size}: model={model} takes texts, as data=text_table gives them; this data "
+            f"vocab_size={vocab_size}: model={model} takes texts, as data={data} gives them; this data "
             "has none: model=small_cnn takes pictures, model=mlp numbers"
         )
 

@@ -5,6 +5,8 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from assay.model.checks import check_vocabulary
+
 
 @final
 class GPT(nn.Module):
@@ -29,8 +31,8 @@ class GPT(nn.Module):
         bias: Of linear layers and layer norms; GPT-2 has them.
 
     Raises:
-        ValueError: A size is below 1, `embedding_size` is not a multiple of `num_heads`, `dropout` is not in
-            [0, 1), or there are no tokens.
+        ValueError: A size is below 1, `embedding_size` is not a multiple of `num_heads`, or there are no
+            tokens.
     """
 
     def __init__(
@@ -45,29 +47,18 @@ class GPT(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if vocab_size < 1:
-            raise ValueError("model=gpt takes token ids, and this data has none; use data=text_files")
-        sizes = {
-            "context_length": context_length, "num_layers": num_layers,
-            "num_heads": num_heads, "embedding_size": embedding_size,
-        }  # fmt: skip
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {size}")
-        if embedding_size % num_heads:
-            fitting = max(num_heads, round(embedding_size / num_heads) * num_heads)
+        check_vocabulary("gpt", vocab_size, "text_files")
+        if min(context_length, num_layers, num_heads, embedding_size) < 1 or embedding_size % num_heads:
             raise ValueError(
-                f"model.embedding_size={embedding_size} is not a multiple of model.num_heads, which is "
-                f"{num_heads}; use model.embedding_size={fitting}"
+                f"context_length={context_length}, num_layers={num_layers}, num_heads={num_heads}, "
+                f"embedding_size={embedding_size}: expected at least 1, and a size that num_heads divides"
             )
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; use model.dropout=0.1")
         self.vocab_size, self.context_length = vocab_size, context_length
         self.tokens = nn.Embedding(vocab_size, embedding_size)
         self.positions = nn.Embedding(context_length, embedding_size)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.Sequential(
-            *(_Block(embedding_size, num_heads, dropout, bias=bias) for _ in range(num_layers))
+            *(Block(embedding_size, num_heads, dropout, bias=bias) for _ in range(num_layers))
         )
         self.norm = nn.LayerNorm(embedding_size, bias=bias)
         for name, parameter in self.named_parameters():
@@ -79,11 +70,6 @@ class GPT(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits of the next token at each position."""
-        if inputs.ndim != 2 or inputs.is_floating_point():
-            raise ValueError(
-                f"model=gpt takes token ids [B, L], got {inputs.dtype} {list(inputs.shape)}; use "
-                "data=text_files"
-            )
         length = inputs.shape[1]
         if length > self.context_length:
             raise ValueError(
@@ -96,53 +82,49 @@ class GPT(nn.Module):
 
 
 @final
-class _Block(nn.Module):
-    """Attention, then a perceptron, each added to what it is given the norm of."""
+class Block(nn.Module):
+    """Self-attention, then a perceptron with GELU, each added to what it is given the norm of.
 
-    def __init__(self, size: int, num_heads: int, dropout: float, *, bias: bool) -> None:
+    Args:
+        size: Width of what comes and goes.
+        num_heads: Of the attention.
+        dropout: As for `GPT`.
+        hidden: Width within the perceptron; None: four times `size`.
+        bias: As for `GPT`.
+        approximate: Of GELU; GPT-2 has its tanh form.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        num_heads: int,
+        dropout: float,
+        hidden: int | None = None,
+        *,
+        bias: bool = True,
+        approximate: str = "tanh",
+    ) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(size, bias=bias)
-        self.attention = _Attention(size, num_heads, dropout, bias=bias)
-        self.mlp_norm = nn.LayerNorm(size, bias=bias)
-        self.mlp = _MLP(size, dropout, bias=bias)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        hidden = hidden + self.attention(self.attention_norm(hidden))
-        outputs: Tensor = hidden + self.mlp(self.mlp_norm(hidden))
-        return outputs
-
-
-@final
-class _Attention(nn.Module):
-    """Causal self-attention of several heads."""
-
-    def __init__(self, size: int, num_heads: int, dropout: float, *, bias: bool) -> None:
-        super().__init__()
+        hidden = hidden or 4 * size
         self.num_heads, self.drop_probability = num_heads, dropout
+        self.attention_norm = nn.LayerNorm(size, bias=bias)
         self.query_key_value = nn.Linear(size, 3 * size, bias=bias)
-        self.project = nn.Linear(size, size, bias=bias)
+        self.attention_project = nn.Linear(size, size, bias=bias)
+        self.mlp_norm = nn.LayerNorm(size, bias=bias)
+        self.widen = nn.Linear(size, hidden, bias=bias)
+        self.activation = nn.GELU(approximate)
+        self.mlp_project = nn.Linear(hidden, size, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        heads = self.query_key_value(hidden).unflatten(-1, (3, self.num_heads, -1))
+    def forward(self, hidden: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Each place sees those before it, or those that `seen` names."""
+        heads = self.query_key_value(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
         drop = self.drop_probability if self.training else 0.0
-        attended = F.scaled_dot_product_attention(query, key, value, dropout_p=drop, is_causal=True)
-        projected: Tensor = self.dropout(self.project(attended.transpose(1, 2).flatten(-2)))
-        return projected
-
-
-@final
-class _MLP(nn.Module):
-    """A hidden layer four times as wide, with the tanh form of GELU that GPT-2 has."""
-
-    def __init__(self, size: int, dropout: float, *, bias: bool) -> None:
-        super().__init__()
-        self.widen = nn.Linear(size, 4 * size, bias=bias)
-        self.project = nn.Linear(4 * size, size, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        widened = F.gelu(self.widen(hidden), approximate="tanh")
-        projected: Tensor = self.dropout(self.project(widened))
-        return projected
+        attended = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=seen, dropout_p=drop, is_causal=seen is None
+        )
+        hidden = hidden + self.dropout(self.attention_project(attended.transpose(1, 2).flatten(-2)))
+        widened = self.activation(self.widen(self.mlp_norm(hidden)))
+        outputs: Tensor = hidden + self.dropout(self.mlp_project(widened))
+        return outputs

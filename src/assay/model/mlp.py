@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import math
 from typing import TYPE_CHECKING, Final, Literal, final
 
@@ -82,14 +80,17 @@ class MLP(nn.Module):
                 f"every width of model=mlp must be at least 1, got input_shape={list(input_shape)}, "
                 f"hidden={list(hidden)}, num_outputs={num_outputs}; use model.hidden=[256,256]"
             )
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; use model.dropout=0.1")
         if norm is not None and norm not in _NORMS:
             raise ValueError(f"model.norm must be null, batch or layer, got {norm!r}; use model.norm=batch")
         if clip is not None and not clip > 0:
             raise ValueError(f"model.clip must be above 0, got {clip}; use model.clip=4.0, or null")
         self.clip = clip
-        make_activation = _activation(activation)
+        short = activation.removeprefix("torch.nn.")
+        if short not in nn.modules.activation.__all__:
+            raise ValueError(
+                f"model.activation={activation}: expected one of torch.nn, such as torch.nn.GELU"
+            )
+        make_activation: Callable[[], nn.Module] = getattr(nn, short)
         layers: list[nn.Module] = [nn.Flatten()]
         width = math.prod(input_shape)
         if waves > 0:
@@ -112,26 +113,3 @@ class MLP(nn.Module):
             inputs = inputs * (1 + (inputs / self.clip).square()).rsqrt()
         outputs: Tensor = self.layers(inputs)
         return outputs
-
-
-def _activation(name: str) -> Callable[[], nn.Module]:
-    """Find an activation of torch.nn that needs no argument."""
-    known = {
-        cls.__name__: cls
-        for cls in (getattr(nn, public) for public in nn.modules.activation.__all__)
-        if all(
-            parameter.default is not inspect.Parameter.empty
-            or parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-            for parameter in inspect.signature(cls).parameters.values()
-        )
-    }
-    short = name.removeprefix("torch.nn.")
-    if short not in known:
-        by_lower_case = {key.lower(): key for key in known}
-        close = difflib.get_close_matches(short.lower(), by_lower_case, n=1, cutoff=0.5)
-        raise ValueError(
-            f"model.activation={name} is not an activation of torch.nn that works without arguments; "
-            f"use torch.nn.{by_lower_case[close[0]] if close else 'ReLU'}"
-        )
-    found: type[nn.Module] = known[short]
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import logging
 import pickle
 from collections import OrderedDict
@@ -101,34 +100,29 @@ def load_pretrained_weights(
     skipped = {
         key for key in own.keys() | entries.keys() if any(key.startswith(f"{layer}.") for layer in dropped)
     }
-    problems = {
-        "missing": [key for key in own if key not in entries and key not in skipped and not _is_counter(key)],
-        "unexpected": [key for key in entries if key not in own and key not in skipped],
-        "of another shape": [
-            f"{key} {list(entries[key].shape)} for {list(own[key].shape)}"
-            for key in own
-            if key in differing and key not in skipped
-        ],
-    }
-    if any(problems.values()):
-        found = "; ".join(f"{what}: {_listed(keys)}" for what, keys in problems.items() if keys)
+    counters = {key for key in own if key.endswith(".num_batches_tracked")}  # older files lack them
+    kept = OrderedDict((key, own[key]) for key in own if key in skipped | counters)
+    for key in entries.keys() - skipped:
+        kept[key] = entries[key].to(own[key].device) if key in own else entries[key]
+    # Some classes ask in which version of themselves the entries are; their names and shapes fit this one.
+    kept._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
+    try:
+        network.load_state_dict(kept)
+    except RuntimeError as error:
+        lora = any(".parametrizations." in key for key in entries.keys() - own.keys())
         raise ValueError(
-            f"the weights in {path} do not fit {type(network).__name__}: {found}; "
+            f"the weights in {path} do not fit: {' '.join(str(error).split()):.500}; "
             + (
                 "they were trained with finetune=lora: "
                 f"`assay export {path} --format safetensors` merges them"
-                if any(".parametrizations." in key for key in problems["unexpected"])
+                if lora
                 else "choose the model they were trained with, or model.weights=null"
             )
-        )
-    kept = OrderedDict((key, value) for key, value in entries.items() if key not in skipped)
-    # Some classes ask in which version of themselves the entries are; their names and shapes fit this one.
-    kept._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
-    if not any(tensor.is_meta for tensor in own.values()):  # on the meta device there is nothing to fill
-        network.load_state_dict(kept, strict=False)
+        ) from None
     left_out += sorted(skipped & entries.keys())
     _log.info(
-        "%s: %d tensors loaded, left out: %s", file, len(kept), _listed(left_out) if left_out else "nothing"
+        "%s: %d tensors loaded, left out: %s",
+        *(file, len(entries.keys() - skipped), _listed(left_out) if left_out else "nothing"),
     )
     return tuple(dropped)
 
@@ -165,13 +159,9 @@ def _read(path: Path) -> Mapping[str, Any]:
             "file, or of a run directory"
         )
     if path.suffix == ".safetensors":
-        try:
-            safetensors = importlib.import_module("safetensors.torch")
-        except ImportError as error:
-            raise ValueError(
-                f"reading {path} needs the package safetensors; type `pip install safetensors`"
-            ) from error
-        loaded = safetensors.load_file(path, device="cpu")
+        from safetensors.torch import load_file
+
+        loaded: Any = load_file(path, device="cpu")
     else:
         try:
             loaded = torch.load(path, map_location="cpu", weights_only=True)
@@ -200,28 +190,15 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
                 left_out += [key for key in loaded if not key.startswith(wrapper)]
                 loaded, wrapped = inside, True
                 break
-    return _tensors(loaded), left_out
-
-
-def _tensors(entries: Mapping[str, Any]) -> dict[str, Tensor]:
-    others = [key for key, value in entries.items() if not isinstance(value, Tensor)]
-    if others:
-        raise ValueError(
-            f"the weights hold entries that are no tensors: {_listed(others)}; "
-            "save a state dict as torch.save(model.state_dict(), path)"
-        )
-    return dict(entries)
+    if others := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
+        raise ValueError(f"the weights hold entries that are no tensors: {_listed(others)}")
+    return dict(loaded), left_out
 
 
 def _head(network: nn.Module) -> str | None:
     return next(
         (name for name, module in reversed([*network.named_modules()]) if isinstance(module, nn.Linear)), None
     )
-
-
-def _is_counter(key: str) -> bool:
-    """Tell a batch norm's step counter: files written before torch 0.4.1 lack it, nothing reads it."""
-    return key.endswith(".num_batches_tracked")
 
 
 def _listed(keys: list[str]) -> str:

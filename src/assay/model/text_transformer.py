@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, final
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from assay.model.checks import check_vocabulary
+from assay.model.gpt import Block
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,9 @@ class TextTransformer(nn.Module):
             nn.init.normal_(embedding.weight, std=0.02)
         self.dropout = nn.Dropout(dropout)
         hidden = max(1, round(width * mlp_ratio))
-        self.layers = nn.ModuleList(_Layer(width, num_heads, hidden, dropout) for _ in range(depth))
+        self.layers = nn.ModuleList(
+            Block(width, num_heads, dropout, hidden, approximate="none") for _ in range(depth)
+        )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_outputs)
 
@@ -76,22 +78,3 @@ class TextTransformer(nn.Module):
         mean = (self.norm(values) * weights).sum(1) / weights.sum(1).clamp(min=1)
         outputs: Tensor = self.head(self.dropout(mean))
         return outputs
-
-
-class _Layer(nn.Module):
-    def __init__(self, width: int, num_heads: int, hidden: int, dropout: float) -> None:
-        super().__init__()
-        self._num_heads, self._dropout = num_heads, dropout
-        self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, values: Tensor, seen: Tensor) -> Tensor:
-        heads = self.qkv(self.attention_norm(values)).unflatten(-1, (3, self._num_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        dropout = self._dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=dropout)
-        values = values + self.dropout(self.out(mixed.transpose(1, 2).flatten(2)))
-        done: Tensor = values + self.dropout(self.mlp(self.mlp_norm(values)))
-        return done

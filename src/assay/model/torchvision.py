@@ -179,9 +179,7 @@ def _fit_to_images(
         raise ValueError(f"{family} has no stem for small images; use model.small_images=auto")
     if small_images == "auto":
         small_images = has_small_stem and min(height, width) <= SMALL_IMAGE
-    stem = _adapt_stem(network, channels, min(height, width), bool(small_images))
-    _check_size(network, height, width)
-    return stem
+    return _adapt_stem(network, channels, min(height, width), bool(small_images))
 
 
 def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> str | None:
@@ -231,16 +229,3 @@ def _initialise(convolution: nn.Conv2d, network: nn.Module) -> None:
         nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     if convolution.bias is not None:
         nn.init.zeros_(convolution.bias)
-
-
-def _check_size(network: nn.Module, height: int, width: int) -> None:
-    """Raise ValueError where the first forward would fail on the size of the image."""
-    if isinstance(network, ConvNeXt):
-        stem = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
-        smallest = 8 * stem.stride[0]  # three times halved after the stem
-        if min(height, width) < smallest:
-            raise ValueError(
-                f"ConvNeXt with patches of {stem.stride[0]}x{stem.stride[0]} pixels takes images of "
-                f"{smallest}x{smallest} or more, the data has {height}x{width}; use "
-                + ("model=small_cnn" if smallest == 8 else "model.small_images=true")
-            )

@@ -62,7 +62,7 @@ class FromInputs(Task):
         return EmbeddingPredictions(outputs)
 
 
-_LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCEWithLogitsLoss")
+_LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
 """torch's that compare values of the inputs' shape, one with one."""
 
 
@@ -112,17 +112,7 @@ class Reconstruction(FromInputs):
         of_torch = getattr(loss, "__module__", "").startswith("torch.nn.modules.loss")
         if of_torch and name not in _LOSSES:
             return f"{name} does not compare inputs with their reconstruction", self.suits
-        if name != "BCEWithLogitsLoss":
-            return None
-        low, high = _range_of(spec)
-        if low >= -1e-6 and high <= 1 + 1e-6:
-            return None
-        return (
-            f"{name} compares values from 0 to 1; as the model sees them the inputs go from {low:.4g} to "
-            f"{high:.4g}",
-            "data.transform.normalize=null for bytes; for numbers from 0 to 16: "
-            "data.transform.normalize={mean:[0],std:[16]}; or loss=mse",
-        )
+        return None
 
     @override
     def model_problem(self, model: Any) -> tuple[str, str] | None:
@@ -135,43 +125,7 @@ class Reconstruction(FromInputs):
         )
 
     @override
-    def augment_problem(self, augment: Any) -> tuple[str, str] | None:
-        chain = [augment, *getattr(augment, "transforms", ())]
-        moving = [type(one).__name__ for one in chain if _moves(type(one))]
-        if not moving:
-            return None
-        return (
-            f"{moving[0]} moves what is in the inputs, and not in the targets, the inputs before it",
-            "augment=noise, or data.transform.train, which comes before both",
-        )
-
-    @override
-    def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
-        import torch
-
-        if isinstance(loss, torch.nn.BCEWithLogitsLoss):
-            return torch.sigmoid
-        return super().probabilities(loss)
-
-    @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.embedding_figures import Reconstructions
 
         return Reconstructions()
-
-
-def _moves(kind: type) -> bool:
-    """Whether a transform moves pixels, or mixes samples."""
-    module, name = kind.__module__, kind.__name__
-    return (
-        name in ("FlipCrop", "RandomAffine", "CutMix", "MixUp")
-        or module == "torchvision.transforms.v2._geometry"
-    )
-
-
-def _range_of(spec: Mapping[str, Any]) -> tuple[float, float]:
-    """Lowest and highest value as the loss sees it; 0 to 1 where the data was not read."""
-    low, high = spec.get("value_range") or (0.0, 1.0)
-    mean, std = spec.get("mean") or [0.0], spec.get("std") or [1.0]
-    pairs = [(m, s or 1.0) for m, s in zip(mean, std, strict=True)]
-    return min((low - m) / s for m, s in pairs), max((high - m) / s for m, s in pairs)

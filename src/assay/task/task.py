@@ -288,10 +288,6 @@ class Task(ABC):
         """
         return None
 
-    def augment_problem(self, augment: Any) -> tuple[str, str] | None:
-        """Why an augmentation cannot be used, and what to type; None where nothing is known against it."""
-        return None
-
     def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
         """What makes predictions of outputs, sample by sample; None where they are predictions already."""
         if self.takes_logits:

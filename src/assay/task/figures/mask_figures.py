@@ -88,11 +88,10 @@ class Masks(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        names, num_samples = predictions.class_names, len(predictions.keys)
+        names = predictions.class_names
         matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
         samples = f"the pixels of {samples_of(predictions)}"
-        are, claimed, hits = matrix.sum(1), matrix.sum(0), matrix.diagonal()
-        return count_warnings(are, claimed, hits, names, samples, num_independent=num_samples)
+        return count_warnings(matrix.sum(1), matrix.sum(0), names, samples)
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
