@@ -21,10 +21,7 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.cli.documents import SCHEMA_VERSION, Document, plain
-from assay.cli.verb import (
-    Json,
-    reported,
-)
+from assay.cli.verb import reported, verb
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import replacing, temporary_folder
 
@@ -45,11 +42,7 @@ def only_verb(body: Any) -> int:
     """What a verb prints on the real descriptors."""
     own = typer.Typer()
 
-    @own.command()
-    def verb(as_json: Json = False) -> None:
-        with reported(False, as_json=as_json) as document:
-            body(document)
-
+    own.command()(verb(body))
     with pytest.raises(SystemExit) as ended:
         own(["--json"])
     assert isinstance(ended.value.code, int)

@@ -18,7 +18,7 @@ def test_it_says_where_the_page_is_and_what_comes_next(digits_run: Trained, tmp_
     said = CliRunner().invoke(app, ["report", str(digits_run.run_dir), "--out", str(page)])
     assert said.exit_code == 0
     assert said.stdout.startswith(f"page  {page}  (")
-    assert f"next  assay predict {digits_run.run_dir} ARRAY_Nx1x8x8.npy" in said.stdout
+    assert f"next  assay predict {digits_run.run_dir} INPUT" in said.stdout
     assert f"assay compare {digits_run.run_dir.parent}" in said.stdout
 
 

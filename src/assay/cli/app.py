@@ -16,7 +16,7 @@ from assay.cli.inspect import check, configs, data, diff, explain, info
 from assay.cli.results import best, compare, ls, report, rm
 from assay.cli.train import reproduce, resume, train
 from assay.cli.use import evaluate, export, predict
-from assay.cli.verb import overrides_help
+from assay.cli.verb import overrides_help, verb
 from assay.terminal import make_printable
 
 if TYPE_CHECKING:
@@ -92,23 +92,12 @@ def _root(
         typer.echo(context.get_help())
 
 
-app.command(epilog=overrides_help())(train)
-app.command(epilog=overrides_help())(check)
-app.command(epilog=overrides_help())(data)
-app.command()(configs)
-app.command()(explain)
-app.command()(diff)
-app.command()(resume)
-app.command()(reproduce)
-app.command()(ls)
-app.command()(compare)
-app.command()(best)
-app.command()(report)
-app.command("eval")(evaluate)
-app.command()(predict)
-app.command()(export)
-app.command()(rm)
-app.command()(info)
+for _verb in (
+    *(train, check, data, configs, explain, diff, resume, reproduce, ls, compare, best, report),
+    *(evaluate, predict, export, rm, info),
+):
+    _epilog = overrides_help() if _verb in (train, check, data) else None
+    app.command("eval" if _verb is evaluate else None, epilog=_epilog)(verb(_verb))
 
 
 def main() -> None:

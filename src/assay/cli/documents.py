@@ -74,6 +74,8 @@ class Problem:
 class Document:
     """What a verb prints under `--json`, gathered until its end."""
 
+    as_json: bool = False
+    debug: bool = False
     body: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
     next: Sequence[str] = ()
@@ -98,9 +100,9 @@ class Document:
 
 
 @contextmanager
-def printed_document(as_json: bool) -> Iterator[Document]:
+def printed_document(as_json: bool, debug: bool = False) -> Iterator[Document]:
     """Point standard output at standard error in this block, and print one document where it ends."""
-    document = Document()
+    document = Document(as_json, debug)
     if not as_json:
         yield document
         return

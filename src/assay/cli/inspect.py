@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.verb import ConfigDir, Debug, Json, Overrides, check_ending, loading, reported, say
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import ConfigDir, Overrides, check_ending, loading, say
 from assay.errors import ConfigError
 from assay.terminal import Console
 
 
 def check(
+    document: Document,
     overrides: Overrides = None,
     *,
     multirun: Annotated[bool, typer.Option("--multirun", "-m", help="Check every job of a sweep.")] = False,
@@ -21,138 +23,126 @@ def check(
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the learning rate into an image.")
     ] = None,
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
-    with reported(debug, typed, config_dir, as_json=as_json) as document:
-        if plot is not None and multirun:
-            raise ConfigError("this draws the learning rate of one job", key="--plot", hint="leave out -m")
-        check_ending("--plot", plot, ".png", ".svg", ".pdf")
-        console = Console(highlight=False, soft_wrap=True)
-        if multirun:
-            from assay.sweep.session import check as check_sweep
+    if plot is not None and multirun:
+        raise ConfigError("this draws the learning rate of one job", key="--plot", hint="leave out -m")
+    check_ending("--plot", plot, ".png", ".svg", ".pdf")
+    console = Console(highlight=False, soft_wrap=True)
+    if multirun:
+        from assay.sweep.session import check as check_sweep
 
-            reports = check_sweep(typed, config_dir)
-            from assay.check.report import show_sweep
+        reports = check_sweep(typed, config_dir)
+        from assay.check.report import show_sweep
 
-            document.say("check_sweep", {"jobs": reports})
-            if not as_json:
-                show_sweep(console, reports)
-            return
-        with loading():
-            from assay.check.checker import Checker
-            from assay.check.report import save_curve, show_job
+        document.say("check_sweep", {"jobs": reports})
+        if not document.as_json:
+            show_sweep(console, reports)
+        return
+    with loading():
+        from assay.check.checker import Checker
+        from assay.check.report import save_curve, show_job
 
-            checker = Checker(config_dir, curve=plot is not None or not as_json)
-            job = checker.job(typed)
-            import assay.check.prove  # noqa: F401 - torch and Lightning, which take seconds
+        checker = Checker(config_dir, curve=plot is not None or not document.as_json)
+        job = checker.job(typed)
+        import assay.check.prove  # noqa: F401 - torch and Lightning, which take seconds
 
-        report = checker.report(job)
-        document.say("check", report)
-        if not as_json:
-            show_job(console, report)
-        if plot is not None:
-            save_curve(report, plot)
+    report = checker.report(job)
+    document.say("check", report)
+    if not document.as_json:
+        show_job(console, report)
+    if plot is not None:
+        save_curve(report, plot)
 
 
 def data(
+    document: Document,
     overrides: Overrides = None,
     *,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write an HTML page with samples, too.")
     ] = None,
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Look at the data of an experiment before it is trained."""
     typed = overrides or []
-    with reported(debug, typed, config_dir, as_json=as_json) as document:
-        check_ending("--out", out, ".html")
-        with loading():
-            from assay.check.checker import Checker
+    check_ending("--out", out, ".html")
+    with loading():
+        from assay.check.checker import Checker
 
-            job = Checker(config_dir).job(typed)
-            from assay.report.data_page import look, print_survey
-        survey = look(job, out)
-        document.say("data", survey)
-        document.next = [f"assay train {shlex.join(job.overrides)}"]
-        if as_json:
-            return
-        print_survey(Console(highlight=False), survey)
-        page = str(out or "--out data.html writes one, with samples")
-        say(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
+        job = Checker(config_dir).job(typed)
+        from assay.report.data_page import look, print_survey
+    survey = look(job, out)
+    document.say("data", survey)
+    document.next = [f"assay train {shlex.join(job.overrides)}"]
+    if document.as_json:
+        return
+    print_survey(Console(highlight=False), survey)
+    page = str(out or "--out data.html writes one, with samples")
+    say(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
 
 
 def configs(
+    document: Document,
     group: Annotated[str, typer.Argument(metavar="GROUP", hidden=True)] = "",
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """The options of every group, or of one, in a line each."""
-    with reported(debug, as_json=as_json) as document:
-        from assay.compose.listing import listed, show
+    from assay.compose.listing import listed, show
 
-        options = listed(group, config_dir)
-        if as_json:
-            document.say("configs", {"options": options})
-        else:
-            show(options)
+    options = listed(group, config_dir)
+    if document.as_json:
+        document.say("configs", {"options": options})
+    else:
+        show(options)
 
 
 def explain(
+    document: Document,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key, a node, or a group.")],
     overrides: Overrides = None,
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Where a value comes from: who set it, and what that overrode."""
-    with reported(debug, overrides or [], config_dir, as_json=as_json) as document:
-        from assay.compose import origin
+    from assay.compose import origin
 
-        found = origin.explain(key, overrides or [], config_dir)
-        if as_json:
-            document.say("explain", found)
-        else:
-            origin.say(Console(highlight=False, soft_wrap=True), found)
+    found = origin.explain(key, overrides or [], config_dir)
+    if document.as_json:
+        document.say("explain", found)
+    else:
+        origin.say(Console(highlight=False, soft_wrap=True), found)
 
 
 def diff(
+    document: Document,
     first: Annotated[str, typer.Argument(metavar="A", help="A run directory, a YAML file, or overrides.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another; '' is the default config.")],
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """What differs between runs, config files or quoted overrides.
 
     Where a run writes to does not count. The exit code is 0 whether they differ or not.
     """
-    with reported(debug, as_json=as_json) as document:
-        from assay.report.difference import difference, show
+    from assay.report.difference import difference, show
 
-        found = difference(first, second, config_dir)
-        if not as_json:
-            show(found)
-            return
-        document.say("diff", found)
+    found = difference(first, second, config_dir)
+    if not document.as_json:
+        show(found)
+        return
+    document.say("diff", found)
 
 
-def info(as_json: Json = False, debug: Debug = False) -> None:
+def info(document: Document) -> None:
     """What this machine has, and what device=auto would choose."""
-    with reported(debug, as_json=as_json) as document:
-        from assay.report.info import machine
+    from assay.report.info import machine
 
-        sections = machine()
-        if as_json:
-            document.say("info", sections)
-            return
-        console = Console(highlight=False, soft_wrap=True)
-        for section, rows in sections.items():
-            console.print(f"[bold]{section}[/bold]")
-            for name, value in rows.items():
-                console.print(f"  {name:<14} {value}", markup=False)
+    sections = machine()
+    if document.as_json:
+        document.say("info", {name.removeprefix("device="): rows for name, rows in sections.items()})
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for section, rows in sections.items():
+        console.print(f"[bold]{section}[/bold]")
+        for name, value in rows.items():
+            console.print(f"  {name:<14} {value}", markup=False)

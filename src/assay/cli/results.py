@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.verb import Debug, Json, reported, say
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import say
 from assay.errors import AssayError
 from assay.terminal import Console, in_a_line, printable
 
 if TYPE_CHECKING:
     from assay.analysis.comparison import Ranking
-    from assay.cli.documents import Document
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Paths = Annotated[
@@ -48,25 +48,24 @@ _OUTPUTS = Path("outputs")
 
 
 def ls(
+    document: Document,
     paths: Paths = None,
     *,
     sort: Sort = "",
     where: Where = None,
     metric: Metric = None,
     form: Formats = "table",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Every run in a line: what differs, its scores, how it ended.
 
     The newest comes last.
     """
     choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
-    with reported(debug, as_json=as_json or form == "json") as document:
-        _show("ls", paths or [_OUTPUTS], choice, "json" if as_json else form, document)
+    _show("ls", paths or [_OUTPUTS], choice, "json" if document.as_json else form, document)
 
 
 def compare(
+    document: Document,
     paths: Paths = None,
     *,
     sort: Sort = "",
@@ -74,8 +73,6 @@ def compare(
     group_by: GroupBy = None,
     metric: Metric = None,
     form: Formats = "table",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """What differs between runs, and their scores.
 
@@ -84,44 +81,41 @@ def compare(
     folds, by the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
-    with reported(debug, as_json=as_json or form == "json") as document:
-        _show("compare", paths or [_OUTPUTS], choice, "json" if as_json else form, document)
+    _show("compare", paths or [_OUTPUTS], choice, "json" if document.as_json else form, document)
 
 
 def best(
+    document: Document,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A sweep, or a folder of runs.")],
     metric: Annotated[
         str, typer.Argument(metavar="METRIC", help="By default what checkpoints are kept by.")
     ] = "",
     where: Where = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Print the directory of the best run.
 
     That is the best repetition of the configuration with the best mean.
     """
-    with reported(debug, as_json=as_json) as document:
-        from assay.analysis.comparison import compare as compared
-        from assay.analysis.comparison import default_metric, ranking_of
-        from assay.analysis.read_runs import read_runs
-        from assay.report.comparison_formats import Best, best_run, to_document
+    from assay.analysis.comparison import compare as compared
+    from assay.analysis.comparison import default_metric, ranking_of
+    from assay.analysis.read_runs import read_runs
+    from assay.report.comparison_formats import Best, best_run, to_document
 
-        runs = read_runs([path])
-        ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
-        comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
-        found, ranking = best_run(comparison), comparison.ranking
-        place = shlex.quote(str(path))
-        if ranking is None:
-            raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
-        if found is None or comparison.best is None:
-            raise _no_best(path, ranking)
-        row = to_document(comparison).rows[comparison.best]
-        document.say("best", Best(found, ranking.metric, ranking.direction, row))
-        for note in comparison.notes:
-            typer.echo(in_a_line(f"note: {note}"), err=True)
-        if not as_json:
-            typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
+    runs = read_runs([path])
+    ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
+    comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
+    found, ranking = best_run(comparison), comparison.ranking
+    place = shlex.quote(str(path))
+    if ranking is None:
+        raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
+    if found is None or comparison.best is None:
+        raise _no_best(path, ranking)
+    row = to_document(comparison).rows[comparison.best]
+    document.say("best", Best(found, ranking.metric, ranking.direction, row))
+    for note in comparison.notes:
+        typer.echo(in_a_line(f"note: {note}"), err=True)
+    if not document.as_json:
+        typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
 
 
 def _no_best(path: Path, ranking: Ranking) -> AssayError:
@@ -137,30 +131,28 @@ def _no_best(path: Path, ranking: Ranking) -> AssayError:
 
 
 def rm(
+    document: Document,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Remove runs for good; asks first, never one that runs."""
-    with reported(debug, as_json=as_json) as document:
-        from assay.record.run_directory import removable, remove_run
+    from assay.record.run_directory import removable, remove_run
 
-        found = [removable(run) for run in runs]
-        for one in found:
-            in_sweep = (one.parent / "journal.jsonl").is_file()
-            note = "  (a job of a sweep, whose journal goes on counting it)" if in_sweep else ""
-            typer.echo(in_a_line(f"{one}{note}"), err=True)
-        if not yes:
-            if not sys.stdin.isatty():
-                raise AssayError(
-                    "nobody can be asked: standard input is not a terminal", hint="assay rm --yes RUN"
-                )
-            if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
-                raise AssayError("nothing was removed")
-        for one in found:
-            remove_run(one)
-        document.say("rm", {"runs": found})
+    found = [removable(run) for run in runs]
+    for one in found:
+        in_sweep = (one.parent / "journal.jsonl").is_file()
+        note = "  (a job of a sweep, whose journal goes on counting it)" if in_sweep else ""
+        typer.echo(in_a_line(f"{one}{note}"), err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise AssayError(
+                "nobody can be asked: standard input is not a terminal", hint="assay rm --yes RUN"
+            )
+        if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
+            raise AssayError("nothing was removed")
+    for one in found:
+        remove_run(one)
+    document.say("rm", {"runs": found})
 
 
 def _show(
@@ -189,6 +181,7 @@ def _show(
 
 
 def report(
+    document: Document,
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH…", help="A run, a sweep, or any folders that hold runs.")
     ],
@@ -203,33 +196,30 @@ def report(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Write one HTML page about a run, a sweep or several runs.
 
     It opens offline.
     """
-    with reported(debug, as_json=as_json) as document:
-        from assay.report.report import report as write_report
-        from assay.run.result import labelled, predicting
+    from assay.report.report import report as write_report
+    from assay.run.result import labelled, predicting
 
-        written = write_report(paths, out, png, csv)
-        document.say("report", written)
-        console = Console(highlight=False, soft_wrap=True)
-        size = written.page.stat().st_size / 1e6
-        lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
-        lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
-        lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
-        run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
-        if written.of == "run":
-            commands = [*predicting(paths[0]), f"assay compare {above}"]
-        else:
-            commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
-        lines += labelled(commands)
-        say(console, lines, 5)
-        if show:
-            import webbrowser
+    written = write_report(paths, out, png, csv)
+    document.say("report", written)
+    console = Console(highlight=False, soft_wrap=True)
+    size = written.page.stat().st_size / 1e6
+    lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
+    lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
+    lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
+    run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
+    if written.of == "run":
+        commands = [*predicting(paths[0]), f"assay compare {above}"]
+    else:
+        commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
+    lines += labelled(commands)
+    say(console, lines, 5)
+    if show:
+        import webbrowser
 
-            if not webbrowser.open(written.page.resolve().as_uri()):
-                console.print("note  no browser could be opened; open the page by hand")
+        if not webbrowser.open(written.page.resolve().as_uri()):
+            console.print("note  no browser could be opened; open the page by hand")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.verb import ConfigDir, Debug, Json, Overrides, RunDir, loading, reported
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import ConfigDir, Overrides, RunDir, loading
 from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.terminal import Console, printable
@@ -17,12 +18,12 @@ from assay.terminal import Console, printable
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from assay.cli.documents import Document
     from assay.run.result import RunResult
     from assay.sweep.summary import SweepResult
 
 
 def train(
+    document: Document,
     overrides: Overrides = None,
     *,
     multirun: Annotated[
@@ -30,106 +31,97 @@ def train(
     ] = False,
     cfg: Annotated[bool, typer.Option("--cfg", "-c", help="Print the composed config and stop.")] = False,
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Train, test and record one experiment, or a sweep of them."""
     typed = [word for word in overrides or [] if not (cfg and word == "job")]  # Hydra's --cfg job
-    with reported(debug, typed, config_dir, as_json=as_json) as document:
-        if cfg:
-            from assay.compose.compose import compose, job_config
-            from assay.sweep.session import plan
+    if cfg:
+        from assay.compose.compose import compose, job_config
+        from assay.sweep.session import plan
 
-            composed = plan(typed, config_dir) if multirun else [compose(typed, config_dir)]
-            jobs = [job_config(job) for job in composed]
-            if as_json:
-                from assay.config.serialize import written
+        composed = plan(typed, config_dir) if multirun else [compose(typed, config_dir)]
+        jobs = [job_config(job) for job in composed]
+        if document.as_json:
+            from assay.config.serialize import written
 
-                document.say("config", {"configs": [written(job) for job in jobs]})
-            else:
-                _print_configs(jobs)
-            return
-        if multirun:
-            from assay.sweep.session import start
+            document.say("config", {"configs": [written(job) for job in jobs]})
+        else:
+            _print_configs(jobs)
+        return
+    if multirun:
+        from assay.sweep.session import start
 
-            _end_sweep(document, start(typed, config_dir))
-            return
-        with loading():
-            from assay.check.checker import Checker
+        _end_sweep(document, start(typed, config_dir))
+        return
+    with loading():
+        from assay.check.checker import Checker
 
-            checker = Checker(config_dir)
-            job = checker.job(typed)
-            from assay.run.train import train_job
+        checker = Checker(config_dir)
+        job = checker.job(typed)
+        from assay.run.train import train_job
 
-        _end_run(document, train_job(job, checker.check(job), raise_errors=debug))
+    _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
 
 
 def resume(
+    document: Document,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or of a sweep.")],
-    overrides: Overrides = None,
+    changes: Overrides = None,
     *,
     failed: Annotated[bool, typer.Option("--failed", help="In a sweep, run failed jobs again too.")] = False,
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Go on with a run or a sweep, or train a finished run longer.
 
     A run ends as if it had never been interrupted, bit for bit; RUN trainer.max_epochs=20 trains on. A sweep
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
-    with reported(debug, as_json=as_json) as document:
-        if (run / "journal.jsonl").is_file():
-            from assay.sweep.session import go_on as go_on_with_sweep
+    if (run / "journal.jsonl").is_file():
+        from assay.sweep.session import go_on as go_on_with_sweep
 
-            _end_sweep(document, go_on_with_sweep(run, overrides or [], config_dir, again=failed))
-            return
-        from assay.record.run_record import RunRecord
+        _end_sweep(document, go_on_with_sweep(run, changes or [], config_dir, again=failed))
+        return
+    from assay.record.run_record import RunRecord
 
-        RunRecord.load(run)  # a mistyped directory costs no wait
-        if config_dir is not None or failed:
-            raise ConfigError(
-                f"this is for sweeps, and {run} is a run, which keeps its whole config",
-                key="--failed" if failed else "--config-dir",
-                hint=f"assay resume {shlex.quote(str(run))}",
-            )
-        with loading():
-            from assay.run.resume import resume as go_on
+    RunRecord.load(run)  # a mistyped directory costs no wait
+    if config_dir is not None or failed:
+        raise ConfigError(
+            f"this is for sweeps, and {run} is a run, which keeps its whole config",
+            key="--failed" if failed else "--config-dir",
+            hint=f"assay resume {shlex.quote(str(run))}",
+        )
+    with loading():
+        from assay.run.resume import resume as go_on
 
-        result = go_on(run, overrides or [], raise_errors=debug)
-        if result.status == "finished" and result.reason:
-            typer.echo(printable(f"{run}: {result.reason}"))
-        _end_run(document, result)
+    result = go_on(run, changes or [], raise_errors=document.debug)
+    if result.status == "finished" and result.reason:
+        typer.echo(printable(f"{run}: {result.reason}"))
+    _end_run(document, result)
 
 
 def reproduce(
+    document: Document,
     run: RunDir,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)
-    ] = None,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="trusted_packages=[…]", hidden=True)] = None,
     *,
     trust_code: Annotated[
         bool,
         typer.Option("--trust-code", help="Let code run that does not lie here: another commit, a patch."),
     ] = False,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Run a finished run again elsewhere and compare it, bit for bit.
 
     The exit code is 0 where everything is the same, and 1 otherwise. Code that is not what lies in the
     current checkout is brought back beside it; trust it only if you know whose it is.
     """
-    with reported(debug, as_json=as_json) as document:
-        from assay.run.reproduce import reproduce as run_again
-        from assay.run.reproduce import show
+    from assay.run.reproduce import reproduce as run_again
+    from assay.run.reproduce import show
 
-        result = run_again(run, overrides or [], trust_code=trust_code)
-        show(result)
-        document.say("reproduce", result)
-        if not result.identical:
-            document.fail(f"different: {result.different[0]}", code=1)
-            raise typer.Exit(1)
+    result = run_again(run, changes or [], trust_code=trust_code)
+    show(result)
+    document.say("reproduce", result)
+    if not result.identical:
+        document.fail(f"different: {result.different[0]}", code=1)
+        raise typer.Exit(1)
 
 
 def _print_configs(jobs: list[DictConfig]) -> None:

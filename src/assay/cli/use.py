@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from assay.cli.verb import Checkpoint, ConfigDir, Debug, Json, Overrides, RunDir, loading, reported, say
+from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
+from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, loading, say
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 
@@ -23,8 +24,9 @@ _SHOWN, _IN_DOCUMENT, _WIDE = 20, 1000, 1000
 
 
 def evaluate(
+    document: Document,
     run: RunDir,
-    overrides: Overrides = None,
+    changes: Overrides = None,
     *,
     checkpoint: Checkpoint = "best",
     split: Annotated[
@@ -32,30 +34,27 @@ def evaluate(
         typer.Option("--split", help="Which samples.  [default: test; of other data without one: all]"),
     ] = None,
     config_dir: ConfigDir = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Test a run's weights again, on its own data or on other data.
 
     RUN data.source.path=new.csv tests a file of new rows, RUN data=OPTION another data set. Preprocessing is
     the run's. The scores become an entry of the run's record.
     """
-    with reported(debug, as_json=as_json) as document:
-        from assay.record.run_record import RunRecord
+    from assay.record.run_record import RunRecord
 
-        RunRecord.load(run)  # a mistyped directory costs no wait
-        with loading():
-            from assay.run.evaluate import evaluate as test
+    RunRecord.load(run)  # a mistyped directory costs no wait
+    with loading():
+        from assay.run.evaluate import evaluate as test
 
-        found = test(
-            run,
-            overrides or [],
-            checkpoint=checkpoint,
-            split=split or "",
-            config_dir=config_dir,
-        )
-        _say(found)
-        document.say("eval", found)
+    found = test(
+        run,
+        changes or [],
+        checkpoint=checkpoint,
+        split=split or "",
+        config_dir=config_dir,
+    )
+    _say(found)
+    document.say("eval", found)
 
 
 def _say(found: Evaluation) -> None:
@@ -72,6 +71,7 @@ def _say(found: Evaluation) -> None:
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name
+    document: Document,
     run: RunDir,
     inputs: Annotated[
         list[Path] | None,
@@ -111,8 +111,6 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         str | None, typer.Option("--encoding", metavar="NAME", help="Of CSV and .txt files, such as latin-1.")
     ] = None,
     checkpoint: Checkpoint = "best",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Predict new samples, prepared as in the run's own evaluation.
 
@@ -120,48 +118,47 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     shown, or the first 1,000 by --json. The exit code is 1 where nothing could be
     predicted.
     """
-    with reported(debug, as_json=as_json) as document:
-        if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
-            wanted = "a whole number above 0, or auto, was expected"
-            raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
-        with loading():
-            from assay.run.load import read_predictor
-            from assay.run.predict import check_name, check_prompts, predict_texts
-            from assay.run.predict import predict as predict_inputs
-            from assay.task.generate import Sampling
+    if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
+        wanted = "a whole number above 0, or auto, was expected"
+        raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
+    with loading():
+        from assay.run.load import read_predictor
+        from assay.run.predict import check_name, check_prompts, predict_texts
+        from assay.run.predict import predict as predict_inputs
+        from assay.task.generate import Sampling
 
-            if out is not None:
-                check_name(out)
-            predictor = read_predictor(run, checkpoint)
-        console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
-        drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        drawn = {name: value for name, value in drawn.items() if value is not None}
-        check_prompts(prompt, inputs, drawn, generates=predictor.generates)
-        if encoding is not None and predictor.preprocess is not None:
-            predictor.preprocess.read_as(encoding)
-        options: Any = {
-            "out": out,
-            "top_k": top_k or 3,
-            "batch_size": None if batch_size == "auto" else int(batch_size),
-            "limit": None if out is not None else _IN_DOCUMENT if as_json else _SHOWN,
-        }
-        with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
-            if status is not None:
-                options["progress"] = lambda count: status.update(f"{count:,} samples")
-            if predictor.generates:
-                sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
-                limit = options["limit"]
-                found = predict_texts(predictor, run, prompt, inputs, sampling, out=out, limit=limit)
-            else:
-                found = predict_inputs(predictor, run, inputs, **options)
-        document.say("predict", found)
-        document.next = [f"assay export {shlex.quote(str(run))}"]
-        for note in found.notes:
-            console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
-        if found.num_failed == found.num_samples:
-            raise AssayError(f"no sample could be predicted, of {found.num_samples:,}; {found.first_error}")
-        if not as_json:
-            _say_predicted(found, [*(f"--prompt={one}" for one in prompt), *map(str, inputs)])
+        if out is not None:
+            check_name(out)
+        predictor = read_predictor(run, checkpoint)
+    console, inputs, prompt = Console(stderr=True), inputs or [], prompt or []
+    drawn = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+    drawn = {name: value for name, value in drawn.items() if value is not None}
+    check_prompts(prompt, inputs, drawn, generates=predictor.generates)
+    if encoding is not None and predictor.preprocess is not None:
+        predictor.preprocess.read_as(encoding)
+    options: Any = {
+        "out": out,
+        "top_k": top_k or 3,
+        "batch_size": None if batch_size == "auto" else int(batch_size),
+        "limit": None if out is not None else _IN_DOCUMENT if document.as_json else _SHOWN,
+    }
+    with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
+        if status is not None:
+            options["progress"] = lambda count: status.update(f"{count:,} samples")
+        if predictor.generates:
+            sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
+            limit = options["limit"]
+            found = predict_texts(predictor, run, prompt, inputs, sampling, out=out, limit=limit)
+        else:
+            found = predict_inputs(predictor, run, inputs, **options)
+    document.say("predict", found)
+    document.next = [f"assay export {shlex.quote(str(run))}"]
+    for note in found.notes:
+        console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
+    if found.num_failed == found.num_samples:
+        raise AssayError(f"no sample could be predicted, of {found.num_samples:,}; {found.first_error}")
+    if not document.as_json:
+        _say_predicted(found, [*(f"--prompt={one}" for one in prompt), *map(str, inputs)])
 
 
 def _say_predicted(found: Predicted, inputs: list[str]) -> None:
@@ -184,6 +181,7 @@ def _say_predicted(found: Predicted, inputs: list[str]) -> None:
 
 
 def export(
+    document: Document,
     run: RunDir,
     *,
     file_format: Annotated[
@@ -194,8 +192,6 @@ def export(
         typer.Option("--out", "-o", metavar="PATH", help="File or folder.  [default: RUN/export/FORMAT]"),
     ] = None,
     checkpoint: Checkpoint = "best",
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Write a run's model into a file that runs without assay.
 
@@ -203,17 +199,16 @@ def export(
     where the format can hold it (safetensors holds the weights alone). The file is compared with the original
     on the run's own test samples first; one that says something else is not kept.
     """
-    with reported(debug, as_json=as_json) as document:
-        from assay.record.run_record import RunRecord
+    from assay.record.run_record import RunRecord
 
-        RunRecord.load(run)  # a mistyped directory costs no wait
-        with loading():
-            from assay.run.export.export import export as export_run
+    RunRecord.load(run)  # a mistyped directory costs no wait
+    with loading():
+        from assay.run.export.export import export as export_run
 
-        options: Any = {"out": out, "checkpoint": checkpoint}
-        exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
-        _say_exported(exported)
-        document.say("export", exported)
+    options: Any = {"out": out, "checkpoint": checkpoint}
+    exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
+    _say_exported(exported)
+    document.say("export", exported)
 
 
 def _say_exported(exported: Exported) -> None:

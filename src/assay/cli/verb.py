@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 import textwrap
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
 
 import typer
 
@@ -18,7 +20,7 @@ from assay.record.secrets import note_given
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from assay.cli.documents import Document
 
@@ -55,11 +57,10 @@ ConfigDir = Annotated[
 ]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 Checkpoint = Annotated[Literal["best", "last"], typer.Option("--checkpoint", help="Which weights.")]
-Json = Annotated[
+_Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")
 ]
-"""The parameter is called `as_json`; see `reported`."""
-Debug = Annotated[
+_Debug = Annotated[
     bool, typer.Option("--debug", envvar="HYDRA_FULL_ERROR", help="Show the traceback of an error.")
 ]
 
@@ -85,6 +86,25 @@ def loading() -> Iterator[None]:
         yield
 
 
+def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., None]:
+    """A command of a function: with --json and --debug, and its errors told as one message."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+        for name, kind in (("as_json", _Json), ("debug", _Debug))
+    ]
+
+    @functools.wraps(function)
+    def run(*, as_json: bool, debug: bool, **given: Any) -> None:
+        as_json = as_json or given.get("form") == "json"
+        with reported(debug, given.get("overrides"), given.get("config_dir"), as_json=as_json) as document:
+            function(document, **given)
+
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    setattr(run, "__signature__", inspect.Signature([*parameters, *more]))  # noqa: B010 - mypy
+    return run
+
+
 @contextmanager
 def reported(
     debug: bool,
@@ -95,11 +115,11 @@ def reported(
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     note_given(overrides or [])
-    with _told(debug), printed_document(as_json) as document, stopped_by_signals(), _interrupts_kept():
+    with _told(debug), printed_document(as_json, debug) as document, stopped_by_signals(), _interrupts_kept():
         try:
             yield document
         except ConfigError as error:
-            if overrides is not None:
+            if overrides:
                 from assay.compose.origin import locate
 
                 locate(error, overrides, config_dir)
