@@ -23,7 +23,7 @@ from assay.record.run_lock import writing
 from assay.report.report import report
 from assay.run.evaluate import evaluate
 from assay.sweep import session
-from assay.sweep.session import check, go_on, start, wait_for
+from assay.sweep.session import go_on, start, wait_for
 from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:
@@ -126,18 +126,6 @@ def test_a_mistake_anywhere_is_found_before_the_first_job_runs(last: str) -> Non
 
 
 RANDOM = ("hydra/sweeper=random", "hydra.sweeper.num_samples=2", "optimizer.lr=interval(0.1,0.2)")
-
-
-@pytest.mark.parametrize(
-    ("subdir", "jobs"), [("${name}", ("seed=1,2",)), ("${hydra:job.override_dirname}", RANDOM)]
-)
-def test_jobs_that_share_a_directory_are_refused(subdir: str, jobs: tuple[str, ...]) -> None:
-    names = ["hydra.job.config.override_dirname.exclude_keys=[seed,optimizer.lr]"]
-    typed = [*QUICK, *HERE, *jobs, f"hydra.sweep.subdir='{subdir}'", *names]
-    for refuses in (start, check):
-        with pytest.raises(ConfigError, match=r"hydra\.sweep\.subdir: jobs 0 and 1 would both write into"):
-            refuses(typed)
-    assert not Path("sweep").exists()
 
 
 def test_a_job_whose_data_does_not_fit_is_found_before_the_first_runs() -> None:
@@ -294,6 +282,5 @@ def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: 
 def test_exit_code(statuses: list[Status], total: int, stopped: int, code: int) -> None:
     jobs = tuple(JobRecord(number, str(number), (), status=status) for number, status in enumerate(statuses))
     aims = (Objective("val/loss", "minimize"),)
-    result = SweepResult(Path("sweep"), jobs, aims, total, stopped, {1: Path("elsewhere")})
+    result = SweepResult(Path("sweep"), jobs, aims, total, stopped)
     assert result.exit_code == code
-    assert [result.run_dir(job) for job in jobs] == [Path("sweep/0"), Path("elsewhere")][: len(jobs)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra import version
@@ -36,7 +35,6 @@ from assay.config.unread_keys import (
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
-    check_below,
     check_hydra_outside,
     check_name,
     check_outside,
@@ -54,6 +52,7 @@ from assay.targets.trust import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from assay.config.hydra_internals import Hydra
 
@@ -182,8 +181,6 @@ def complete(
         check_name(config)
         if run_dir is None:
             check_place("hydra.run.dir", config.run_dir, trusted)
-        else:
-            check_below(Path(run_dir), Path(str(hydra_node.sweep.dir)), "hydra.sweep.subdir")
         check_outside(config, trusted)
         _resolve_calls(config)
 

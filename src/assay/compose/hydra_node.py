@@ -47,6 +47,7 @@ _NO_LOGGING: Final = {"version": 1, "root": None, "disable_existing_loggers": Fa
 _NOT_READ: Final[Mapping[str, Any]] = {
     "callbacks": {},
     "job.env_set": {},
+    "sweep.subdir": None,
     "job_logging": _NO_LOGGING,
     "hydra_logging": _NO_LOGGING,
 }

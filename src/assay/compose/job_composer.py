@@ -30,7 +30,6 @@ from assay.compose.recipe import DECIDE, RECIPE
 from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
 from assay.compose.task_choice import is_of_task, suited, task_to_choose
 from assay.config.hydra_internals import apply_overrides, get_overrides_dirname
-from assay.config.omegaconf_internals import child_node, raw_value
 from assay.config.serialize import fingerprint_of, written
 from assay.config.tree import split, walk
 from assay.config.unread_keys import OUR_MODULE, TOP, check_single
@@ -162,8 +161,7 @@ class JobComposer:
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
         check_replaced(self._hydra, composed, typed)
         bare = _Template(name, composed, "", choices(composed.hydra))
-        by_number = str(raw_value(child_node(composed.hydra.sweep, "subdir"))) == "${hydra.job.num}"
-        if not by_number or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
+        if not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
         plain = written(job_config(self._completed(_Request(bare, options, ()), 0)))
         text = json.dumps(plain)
@@ -178,7 +176,7 @@ class JobComposer:
             config.hydra.job.num, config.hydra.job.id = number, str(number)
             config.hydra.sweep.dir = str(self._directory)
         HydraConfig.instance().set_config(config)
-        complete(config, config.hydra, self._trusted, self._directory / str(config.hydra.sweep.subdir))
+        complete(config, config.hydra, self._trusted, self._directory / str(number))
         return config
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections.abc
 import importlib
 import inspect
-import os
 import types
 import typing
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.config_values import loss_terms, unlike_losses
 from assay.analysis.objective import check_asked_for, objectives
-from assay.check.output_paths import check_folder
 from assay.compose.compose import job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.compose.job_composer import JobComposer, compose_whole
@@ -194,24 +192,6 @@ def _search(
 
     search: Search = made(kind, values, "hydra.sweeper", others=others, **given)
     return search
-
-
-def refuse_shared(sweep: SweepDefinition, jobs: Mapping[int, Job]) -> None:
-    """Refuse jobs that would write into one directory, or into one that cannot be made."""
-    places = [(str(job.config["run_dir"]), number) for number, job in sorted(jobs.items())]
-    if not sweep.search.ahead:  # two trials may well try the same values
-        sample = next(iter(sweep.search.samples()))
-        places = [(str(sweep.composer.job(sample, number).config["run_dir"]), number) for number in (0, 1)]
-    first: dict[str, int] = {}
-    for place, number in places:
-        check_folder("hydra.sweep.subdir", place, instead="'${hydra.job.num}'")
-        other = first.setdefault(os.path.normpath(place), number)
-        if other != number:
-            raise ConfigError(
-                f"jobs {other} and {number} would both write into {place}",
-                key="hydra.sweep.subdir",
-                hint="hydra.sweep.subdir='${hydra.job.num}', perhaps with more before or after it",
-            )
 
 
 def refuse_unlike_losses(

@@ -27,7 +27,7 @@ from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import RunRecord
 from assay.run.result import say_warnings
-from assay.sweep.definition import SweepDefinition, read_definition, refuse_shared, refuse_unlike_losses
+from assay.sweep.definition import SweepDefinition, read_definition, refuse_unlike_losses
 from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
 from assay.sweep.summary import SweepResult, gathered, importance_of, say_results, write_results
@@ -162,7 +162,6 @@ def go_on(
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
         checker = stack.enter_context(_checker(sweep))
         jobs, tokens = _known_jobs(sweep, journal, again=again)
-        refuse_shared(sweep, jobs)
         checker.names(jobs)
         launcher = sweep.make_launcher()
         _recover(journal, {number: job for number, job in jobs.items() if number not in launcher.kept()})
@@ -227,7 +226,6 @@ def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job
         tokens[number], jobs[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
     if not jobs:
         jobs = {n: sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples())}
-    refuse_shared(sweep, jobs)
     checker.names(jobs)
     if any(job.config.get("enforce_clean_git") for job in jobs.values()):
         check_clean(Path.cwd())
@@ -270,7 +268,7 @@ def _known_jobs(
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
     left = [one.number for one in unfinished(journal) if one.number in jobs and one.attempts]
-    places = {number: Path(jobs[number].config["run_dir"]) for number in left}
+    places = {number: journal.path.parent / str(number) for number in left}
     wait_for(places.values())
     for number, run_dir in places.items():
         with suppress(AssayError):  # no record, or a damaged one: the attempt to go on says so
@@ -342,7 +340,6 @@ def _drive(
             objectives=tuple(sweep.objectives),
             total=len(jobs) if ahead else sweep.search.total,
             stopped=stop.exit_code,
-            run_dirs={number: Path(job.config["run_dir"]) for number, (job, _) in jobs.items()},
         )
         folds, shares = gathered(result), importance_of(result)
         with _write_errors_told(sweep.directory):

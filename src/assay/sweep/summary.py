@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from rich.markup import escape
@@ -21,7 +21,7 @@ from assay.sweep.progress import why
 from assay.targets.own_task import import_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay.analysis.objective import Objective
@@ -40,11 +40,10 @@ class SweepResult:
     objectives: tuple[Objective, ...]
     total: int
     stopped: int = 0
-    run_dirs: Mapping[int, Path] = field(default_factory=dict)
 
     def run_dir(self, job: JobRecord) -> Path:
         """Where a job writes."""
-        return self.run_dirs.get(job.number, self.directory / str(job.number))
+        return self.directory / str(job.number)
 
     @property
     def exit_code(self) -> int:

@@ -132,15 +132,6 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
         _refuse(key, str(path), "runs are written below the current directory", person)
 
 
-def check_below(run_dir: Path, directory: Path, key: str) -> None:
-    """Refuse a job of a sweep that would write outside of the sweep."""
-    inner, outer = (Path(os.path.normpath(path.absolute())) for path in (run_dir, directory))
-    if inner == outer or not inner.is_relative_to(outer):
-        raise ConfigError(
-            f"{run_dir} lies outside of the sweep in {directory}", key=key, hint=f"{key}=${{hydra.job.num}}"
-        )
-
-
 def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
     """Why a value is one for the person to say; empty where it is none."""
     why = ""
