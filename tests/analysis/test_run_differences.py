@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.making_runs import make_run
 
-from assay.analysis.run_differences import causes, differences, first_row
+from assay.analysis.run_differences import causes, differences, first_value
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
 from assay.task.prediction.predictions import StoredPredictions
@@ -40,16 +40,17 @@ def record(**fields: Any) -> RunRecord:
     [
         (TABLE, ""),
         (TABLE.replace(",9", ",8"), ""),
-        (TABLE.replace("0.25", "0.250001"), "step 2, epoch 0: train/loss 0.25 then, 0.250001 now"),
-        (TABLE.replace("0,2,0.25,\n", ""), "step 2: 2 rows then, 1 now"),
-        ("epoch,step,val/loss\n0,1,0.5\n", "step 1, epoch 0: train/loss 0.5 then, not logged now"),
-        ("", "step 1: 2 rows then, 0 now"),
+        (TABLE.replace("0.25", "0.250001"), "step 2: train/loss 0.25 then, 0.250001 now"),
+        (TABLE.replace("0,2,0.25,\n", ""), "step 2: train/loss 0.25 then, not logged now"),
+        ("epoch,step,val/loss\n0,1,0.5\n", "step 1: train/loss 0.5 then, not logged now"),
+        ("epoch,step\n", "step 1: train/loss 0.5 then, not logged now"),
     ],
 )
-def test_the_first_row(tmp_path: Path, table: str, expected: str) -> None:
-    (tmp_path / "then.csv").write_text(TABLE)
-    (tmp_path / "now.csv").write_text(table)
-    assert first_row(tmp_path / "then.csv", tmp_path / "now.csv") == expected
+def test_the_first_value(tmp_path: Path, table: str, expected: str) -> None:
+    for name, content in (("then", TABLE), ("now", table)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.csv").write_text(content)
+    assert first_value(tmp_path / "then", tmp_path / "now") == expected
 
 
 def test_scores_and_weights(tmp_path: Path) -> None:
@@ -67,7 +68,6 @@ def test_scores_and_weights(tmp_path: Path) -> None:
     [
         ({"packages": {"a": "2", "torch": "2.14"}}, "packages: torch 2.14 then, 2.15 now, a 2 then, 1 now"),
         ({"machine": {**MACHINE, "cpu": "B"}}, "CPU: B then, A now"),
-        ({"machine": {**MACHINE, "cpu_flags": ["avx2", "amx"]}}, "CPU flags: amx"),
         (
             {"machine": {**MACHINE, "environment": {"MKL_CBWR": "AVX2"}}},
             "environment: MKL_CBWR=AVX2 then,  now",

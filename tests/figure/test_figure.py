@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 import pytest
 from PIL import Image
 
@@ -18,7 +16,6 @@ from assay.figure.figure import (
     Heatmap,
     Line,
     Points,
-    to_csv,
 )
 from assay.figure.to_matplotlib import to_matplotlib
 from assay.figure.to_plotly import plain, to_plotly
@@ -59,25 +56,6 @@ EXAMPLES = (
         (Heatmap(np.array([[1, np.nan], [3, 4000]]), [HOSTILE, "same"], ["same", "same"]),),
     ),
 )
-
-
-def read(figure: Figure) -> pandas.DataFrame:
-    return pandas.read_csv(StringIO(to_csv(figure)))
-
-
-def test_numbers_read_back_equal() -> None:
-    y = np.random.default_rng(0).normal(size=50)
-    table = read(Figure("a", "", (Line(HOSTILE, np.arange(50), y), Line("b", [1], [2], [0], [3]))))
-    assert table["y"][:50].tolist() == y.tolist()
-    assert table["series"].unique().tolist() == [HOSTILE, "b"]
-    assert table.iloc[50].tolist() == ["b", 1, 2, 0, 3]
-
-
-def test_no_name_becomes_a_formula() -> None:
-    bars = Bars("@series", ["=cmd()", "b"], [-1, 2])
-    assert to_csv(Figure("a", "", (bars, bars))).splitlines()[1] == "'@series,'=cmd(),-1"
-    heatmap = Heatmap(np.eye(2, dtype=int), ["+p", "-1"], ["=q", "r"])
-    assert to_csv(Figure("a", "", (heatmap,))) == ",'+p,-1\n'=q,1,0\nr,0,1\n"
 
 
 @pytest.mark.parametrize("figure", EXAMPLES, ids=lambda figure: figure.name)

@@ -242,13 +242,10 @@ def compare(
         raise AssayError(f"--where: none of {counted(len(runs), 'run')} meets {' and '.join(where)}")
     broken = tuple(run for run in kept if run.status == "broken")
     read = [run for run in kept if run.status != "broken"]
-    key_to_sort_by = sort if sort and not _is_metric(sort, runs) else ""
-    if key_to_sort_by and read and all(value(run, sort, configs) is None for run in runs):
-        raise no_such_key(sort, runs, "--sort")
     grouped = [[run] for run in _by_start(read)] if each else _grouped(read, group_by, configs)
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     found_shared = shared_values(read, columns)
-    ranking = ranking_of(read, "" if key_to_sort_by else sort, configs)
+    ranking = ranking_of(read, sort, configs)
     shown = _metrics_shown(read, metrics, ranking)
     rows = [row_of(group, own, shown) for group, own in zip(grouped, values, strict=True)]
     in_order = list(rows)
@@ -259,8 +256,6 @@ def compare(
     test = _test(ranked, ranking) if best is not None and not each else BestTest()
     if each and not sort:
         rows = in_order
-    if key_to_sort_by:
-        rows.sort(key=lambda row: _order(value(row.runs[0], key_to_sort_by, configs)))
     return Comparison(
         tuple(columns),
         tuple(shown),
@@ -302,11 +297,6 @@ def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) ->
         if runs and all(mark[number] is None for mark in together):
             raise no_such_key(key, runs, "--group-by")
     return list(together.values())
-
-
-def _is_metric(sort: str, runs: Sequence[Run]) -> bool:
-    name = sort.removesuffix(":min").removesuffix(":max")
-    return any(run.score(name) is not None for run in runs)
 
 
 def _metrics_of(runs: Sequence[Run]) -> list[str]:
@@ -380,9 +370,3 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
 def _other_data(row: Row) -> bool:
     known: dict[str, str] = {}
     return any(known.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
-
-
-def _order(found: Any) -> tuple[bool, bool, Any]:
-    plain = plain_value(found)
-    number = isinstance(plain, int | float)
-    return found is None, not number, plain if number else str(plain)

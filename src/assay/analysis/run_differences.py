@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.analysis.read_runs import METRICS_FILE, Curve, read_curves
 from assay.errors import AssayError
 from assay.record import predictions_file
 from assay.record.provenance import differences_within, machine_changes, segments
@@ -24,7 +24,7 @@ _SHOWN = 6
 def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> list[str]:
     """What is not the same in two runs, the first step that differs before all else."""
     lines = []
-    row = first_row(run_dir / "metrics.csv", again / "metrics.csv")
+    row = first_value(run_dir, again)
     if row:
         lines.append(row)
     scores = [
@@ -40,12 +40,6 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
     if record.weights_sha256 and record.weights_sha256 != made.weights_sha256:
         then, now = record.weights_sha256[:12], made.weights_sha256[:12]
         lines.append(f"weights: SHA-256 {then} then, {now or 'none'} now")
-    elif not record.weights_sha256:
-        last = (record.files.get("checkpoints/last.ckpt"), made.files.get("checkpoints/last.ckpt"))
-        if None not in last and last[0] != last[1] and not lines:
-            lines.append(
-                "weights: the record says nothing of them, and the last checkpoints are not the same"
-            )
     return lines
 
 
@@ -64,32 +58,19 @@ def _other_predictions(run_dir: Path, again: Path) -> str:
     return f"predictions: of {changed:,} of {len(before.keys):,} samples other ones" if changed else ""
 
 
-def first_row(then: Path, now: Path) -> str:
-    """The first logged value that is not the same in two tables; empty when all are."""
-    before, after = _rows(then), _rows(now)
-    for row, new in zip(before, after, strict=False):
-        for name in {**row, **new}:
-            value, again = row.get(name, ""), new.get(name, "")
-            if value != again and not name.startswith(_OF_THE_MACHINE):
-                where = f"step {row.get('step', '?')}, epoch {row.get('epoch', '?')}"
-                return f"{where}: {name} {value or 'not logged'} then, {again or 'not logged'} now"
-    if len(before) != len(after):
-        more = (before if len(before) > len(after) else after)[min(len(before), len(after))]
-        return f"step {more.get('step', '?')}: {len(before)} rows then, {len(after)} now"
-    return ""
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [
-            {name: value for name, value in row.items() if name and value} for row in csv.DictReader(file)
-        ]
-    # Rows that a machine's load alone has made may be more or fewer.
-    return [
-        row for row in rows if any(not name.startswith((*_OF_THE_MACHINE, "epoch", "step")) for name in row)
-    ]
+def first_value(then: Path, now: Path) -> str:
+    """The first logged value that is not the same in two runs; empty when all are."""
+    before, after = (read_curves(run) if (run / METRICS_FILE).is_file() else {} for run in (then, now))
+    different = []
+    for name in dict.fromkeys((*before, *after)):
+        curves = before.get(name, Curve()), after.get(name, Curve())
+        old, new = (dict(zip(one.steps, one.values, strict=True)) for one in curves)
+        steps = [step for step in old.keys() | new.keys() if not _same(old.get(step), new.get(step))]
+        if steps and not name.startswith(_OF_THE_MACHINE):
+            step = min(steps)
+            values = f"{old.get(step, 'not logged')} then, {new.get(step, 'not logged')} now"
+            different.append((step, f"step {step}: {name} {values}"))
+    return min(different, key=lambda one: one[0])[1] if different else ""
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -1,4 +1,4 @@
-"""A figure as values, and its numbers as CSV. Drawn by `to_plotly` and `to_matplotlib`."""
+"""A figure as values. Drawn by `to_plotly` and `to_matplotlib`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import Any, TypeAlias, final
 
-import numpy as np
 from numpy.typing import NDArray
-
-from assay.quoting import spreadsheet_frame
-from assay.terminal import printable
-
-if TYPE_CHECKING:
-    import pandas
-
 
 Numbers: TypeAlias = Sequence[float] | NDArray[Any]
 """One number per point; NaN is a gap."""
@@ -158,43 +150,3 @@ def is_logarithmic(values: Sequence[float]) -> bool:
         return False
     linear, log = (middle - low) / (high - low), math.log(middle / low) / math.log(high / low)
     return abs(log - 0.5) < abs(linear - 0.5)
-
-
-def to_csv(figure: Figure) -> str:
-    """Write what a figure draws as a table."""
-    import pandas as pd
-
-    tables = [_table(mark) for mark in figure.marks]
-    if not tables:
-        return "\n"
-    table = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-    if len(tables) == 1 and "series" in table:
-        table = table.drop(columns="series")
-    return str(spreadsheet_frame(table).to_csv(index=False, lineterminator="\n"))
-
-
-def _table(mark: Mark) -> pandas.DataFrame:
-    import pandas as pd
-
-    columns: dict[str, Any]
-    match mark:
-        case Heatmap():
-            table = pd.DataFrame(np.asarray(mark.values), columns=_texts(mark.x_names))
-            table.insert(0, "", _texts(mark.y_names), allow_duplicates=True)
-            return table
-        case Bars():
-            columns = {"label": mark.labels, "value": mark.values, "low": mark.low, "high": mark.high}
-        case Line():
-            columns = {"x": mark.x, "y": mark.y, "low": mark.low, "high": mark.high}
-        case Points():
-            columns = {"x": mark.x, "y": mark.y, "text": mark.texts or None}
-    table = pd.DataFrame({printable(key): _texts(of) for key, of in columns.items() if of is not None})
-    table.insert(0, "series", printable(mark.name))
-    return table
-
-
-def _texts(values: Any) -> Any:
-    """Texts as pandas can hold them: no encoding can write a lone surrogate."""
-    if isinstance(values, np.ndarray):
-        return values
-    return [printable(value) if isinstance(value, str) else value for value in values]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 
 import psutil
 import torch
 
-from assay.record.provenance import cpu_model, usable_cores
+from assay.record.provenance import cpu_model, packages, usable_cores
 from assay.torch_internals import multiplies_bfloat16
 
 _PACKAGES = (
@@ -19,9 +18,12 @@ _PACKAGES = (
 
 def machine() -> dict[str, dict[str, str]]:
     """Sections of name and value, ready to print."""
-    memory = psutil.virtual_memory()
+    memory, installed = psutil.virtual_memory(), packages()
     return {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: installed.get(name, "not installed") for name in _PACKAGES},
+        },
         "cpu": {
             "model": cpu_model(),
             "cores": f"{psutil.cpu_count(logical=False)} physical, {usable_cores()} usable",
@@ -32,13 +34,6 @@ def machine() -> dict[str, dict[str, str]]:
         "gpu": _gpus(),
         "device=auto": auto_choice(),
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _gpus() -> dict[str, str]:

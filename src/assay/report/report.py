@@ -1,14 +1,14 @@
-"""`assay report`: the page of a run, a sweep or several runs, and its figures as pictures and numbers."""
+"""`assay report`: the page of a run, a sweep or several runs, and its figures as pictures."""
 
 from __future__ import annotations
 
+import functools
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ConfigError
-from assay.figure.figure import to_csv
 from assay.figure.to_matplotlib import to_png
 from assay.files.atomic import write_bytes
 from assay.record.run_record import FILE
@@ -19,8 +19,6 @@ from assay.report.sweep_page import is_sweep, read_contents, sweep_page
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.figure.figure import Figure
-    from assay.report.page import Page
 
 _START: Final = b"<!doctype html>\n<html lang="
 """Of every page."""
@@ -37,7 +35,6 @@ class Report:
         page: The HTML file.
         figures: Their names, in the order of the page.
         pictures: Files of figures, from `--png`.
-        tables: Files of their numbers, from `--csv`.
     """
 
     of: str
@@ -45,12 +42,9 @@ class Report:
     page: Path
     figures: Sequence[str]
     pictures: Sequence[Path] = ()
-    tables: Sequence[Path] = ()
 
 
-def report(
-    paths: Sequence[Path], out: Path | None = None, png: Path | None = None, csv: Path | None = None
-) -> Report:
+def report(paths: Sequence[Path], out: Path | None = None, png: Path | None = None) -> Report:
     """Write a report."""
     for path in paths:
         if not path.is_dir():
@@ -58,19 +52,26 @@ def report(
                 f"there is no folder {path}", hint="name a run directory, such as outputs/NAME/DATE/TIME"
             )
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
-    if file.is_dir():
-        raise ConfigError(f"{file} is a folder", key="--out", hint=f"--out {file / 'report.html'}")
+    if file.is_dir() or file.suffix != ".html":
+        raise ConfigError(
+            f"{file}: expected a name that ends in .html",
+            key="--out",
+            hint=f"--out {file.with_suffix('.html')}",
+        )
     check_replaced(file)
-    for option, folder in (("--png", png), ("--csv", csv)):
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
-    page = _page(paths, file.absolute().parent)
-    pictures = _each(page, png, ".png", to_png, "--png")
-    tables = _each(page, csv, ".csv", lambda figure: to_csv(figure).encode(), "--csv")
-    written(file, lambda: write(page, file), "--out FILE")
-    return Report(
-        page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures, tables
-    )
+    if png is not None and png.exists() and not png.is_dir():
+        raise ConfigError(f"{png} is not a folder", key="--png", hint=f"--png {png.parent}")
+    first = paths[0]
+    if len(paths) == 1 and (first / FILE).exists() and not is_sweep(first):
+        page = run_page(first)
+    else:
+        page = sweep_page(read_contents(paths), file.absolute().parent)
+    pictures = []
+    for figure in page.figures if png is not None else ():
+        pictures.append(Path(png or "", f"{figure.name}.png"))
+        written(pictures[-1], functools.partial(write_bytes, pictures[-1], to_png(figure)), "--png DIR")
+    written(file, functools.partial(write, page, file), "--out FILE")
+    return Report(page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures)
 
 
 def check_replaced(file: Path) -> None:
@@ -87,23 +88,6 @@ def check_replaced(file: Path) -> None:
             f"{file} exists and is not a report; refusing to replace it",
             hint="--out FILE writes it somewhere else",
         )
-
-
-def _page(paths: Sequence[Path], folder: Path) -> Page:
-    first = paths[0]
-    if len(paths) == 1 and (first / FILE).exists() and not is_sweep(first):
-        return run_page(first)
-    return sweep_page(read_contents(paths), folder)
-
-
-def _each(
-    page: Page, folder: Path | None, suffix: str, content: Callable[[Figure], bytes], option: str
-) -> list[Path]:
-    """Write a file per figure."""
-    files = {folder / f"{one.name}{suffix}": one for one in page.figures} if folder is not None else {}
-    for path, figure in files.items():
-        written(path, lambda: write_bytes(path, content(figure)), f"{option} DIR")  # noqa: B023 - called at once
-    return list(files)
 
 
 def written(path: Path, write_it: Callable[[], None], option: str) -> None:
