@@ -133,9 +133,19 @@ INPUTS = RNG.random((40, 2))
     ("arrays", "options", "message", "hint"),
     [
         ({"inputs": INPUTS}, {}, "data.source.targets=targets:", "there is: inputs"),
-        ({"inputs": INPUTS, "targets": LABELS.astype(str)}, {}, "the array is text; numbers", "numpy.unique"),
-        ({"inputs": INPUTS * 1j, "targets": LABELS}, {}, "inputs=inputs: the array is of type complex", ""),
-        ({"inputs": INPUTS, "targets": np.array(3)}, {}, "a single number", ""),
+        (
+            {"inputs": INPUTS, "targets": LABELS.astype(str)},
+            {},
+            "expected an array of numbers, got <U1",
+            "numpy.unique",
+        ),
+        (
+            {"inputs": INPUTS * 1j, "targets": LABELS},
+            {},
+            "inputs=inputs: expected an array of numbers, got complex",
+            "",
+        ),
+        ({"inputs": INPUTS, "targets": np.array(3)}, {}, "of shape ()", ""),
         (
             {"inputs": INPUTS, "targets": np.array([{}], object)},
             {},

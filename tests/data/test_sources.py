@@ -149,9 +149,7 @@ def test_a_regression_is_linear_up_to_the_noise() -> None:
     assert targets.std() > 0.5
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"task": "binary", "num_classes": 3}, {"num_samples": 0}, {"input_shape": [0]}, {"noise": -1}]
-)
+@pytest.mark.parametrize("wrong", [{"task": "binary", "num_classes": 3}, {"noise": -1}])
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     options: dict[str, Any] = {"task": "multiclass", "num_samples": 10, "input_shape": [4], "num_classes": 2}
     with pytest.raises(ValueError, match=r"expected|has 2 classes"):

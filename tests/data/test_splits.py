@@ -32,8 +32,8 @@ from assay.data.divide import (
     values_of,
 )
 from assay.data.samples import Samples
-from assay.data.spec import Declared, Spec, Trained
-from assay.data.splits import Splits, ask_for_columns, read_for_trained, read_splits
+from assay.data.spec import Spec, Trained
+from assay.data.splits import Splits, read_for_trained, read_splits
 from assay.data.subset import Split, hold_out, long_tail
 from assay.errors import DataError
 
@@ -442,12 +442,6 @@ def test_samples_of_another_form_are_refused_before_training(
     source = given_source({"train": shaped(1, 8, 8), "test": test}, "multiclass", ("a", "b"))
     with pytest.raises(DataError, match=message):
         data_module(source, transform=chains).setup()
-
-
-def test_declared_data_has_no_columns_to_divide_by() -> None:
-    declared: Any = Declared("regression", input_shape=(3,), num_targets=1, num_samples={"all": 9})
-    with pytest.raises(DataError, match=r"data.split.time=day: this data is declared \(data.spec\)"):
-        ask_for_columns(declared, Split(0.1, 0.1, time="day"))
 
 
 SPEC = Spec(task="regression", input_shape=(2,), num_targets=1)

@@ -376,14 +376,10 @@ def text_source(folder: Path, frame: pd.DataFrame, **options: Any) -> TextTable:
     return TextTable(str(path), "words", "kind", **options)
 
 
-def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:
     frame = TEXTS.copy()
     frame.loc[[3, 7], "words"] = [None, "  "]
-    with pytest.raises(
-        DataError, match=r"2 rows of 12 of the whole data without text in 'words', first row 3"
-    ):
-        text_source(tmp_path, frame).read()
-    dropping = text_source(tmp_path, frame, missing="drop")
+    dropping = text_source(tmp_path, frame)
     dropping.split_columns = {"group": "who"}
     whole = dropping.read()["all"]
     kept = [row for row in range(12) if row not in (3, 7)]
@@ -391,22 +387,13 @@ def test_rows_without_a_text_are_refused_or_left_out_and_counted(tmp_path: Path)
     assert whole.raw["words"].tolist() == TEXTS["words"].iloc[kept].tolist()
     assert whole.targets.tolist() == [row % 2 for row in kept]
     assert whole.split_values["who"].tolist() == TEXTS["who"].iloc[kept].tolist()
-    assert any("missing=drop: 2 rows of 12 without a text" in note for note in dropping.notes)
+    assert any("2 rows of 12 without a text" in note for note in dropping.notes)
 
 
-def test_the_hint_about_a_missing_label_can_be_typed(tmp_path: Path) -> None:
-    frame = TEXTS.assign(kind=TEXTS["kind"].where(TEXTS.index > 0))
-    with pytest.raises(DataError, match="no finite value in row 0") as told:
-        text_source(tmp_path, frame).read()
-    assert "data.source.missing=drop" in (told.value.hint or "")
-    assert len(text_source(tmp_path, frame, missing="drop").read()["all"]) == 11
-
-
-@pytest.mark.parametrize("missing", ["error", "drop"])
-def test_a_column_of_nothing_or_of_one_text_teaches_nothing(tmp_path: Path, missing: str) -> None:
-    with pytest.raises(DataError, match="without text"):
-        text_source(tmp_path, TEXTS.assign(words=" "), missing=missing).read()
+def test_a_column_of_nothing_or_of_one_text_teaches_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has a text there"):
+        text_source(tmp_path, TEXTS.assign(words=" ")).read()
     with pytest.raises(DataError, match="all 12 texts are equal"):
-        text_source(tmp_path, TEXTS.assign(words="same"), missing=missing).read()
+        text_source(tmp_path, TEXTS.assign(words="same")).read()
     with pytest.raises(DataError, match="holds numbers, not texts"):
-        text_source(tmp_path, TEXTS.assign(words=range(12)), missing=missing).read()
+        text_source(tmp_path, TEXTS.assign(words=range(12))).read()

@@ -172,8 +172,8 @@ REFUSED = {
     "augment=mixup": "augment: MixUp changes numbers",
     "augment=flip_crop": "augment: FlipCrop changes numbers",
     "data.transform.normalize=imagenet": "data.transform.normalize: the inputs are token ids",
-    "data/transform=crop_flip": "data.transform.train: the inputs are token ids",
-    "data/transform=resize": "data.transform.train: the inputs are token ids",
+    "data/transform=crop_flip": "cannot take an input of shape",
+    "data/transform=resize": "cannot take an input of shape",
     "data.source.max_length=0": "data.source.max_length: max_length=0",
     "data.source.vocab_size=2": "data.source.vocab_size: vocab_size=2: 3 (of word)",
     "data.source.tokenizer=chars": "data.source.tokenizer: tokenizer='chars'",
@@ -181,7 +181,6 @@ REFUSED = {
     "data.source.text=length": "data.source.text=length: the column holds numbers",
     "data.source.text=kind": "text='kind': a column other than the target",
     "data.source.target=kin": "did you mean 'kind'",
-    "data.source.missing=maybe": "missing='maybe': error or drop",
 }
 
 

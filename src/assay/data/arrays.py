@@ -174,17 +174,10 @@ class Arrays:
 
 def as_tensor(array: NDArray[Any], said_of: str) -> Tensor:
     """A tensor over an array's memory, where torch has its type."""
-    if array.dtype.kind not in "biuf":
-        what = "text" if array.dtype.kind in "US" else f"of type {array.dtype}"
+    if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise DataError(
-            f"{said_of}: the array is {what}; numbers were expected",
-            hint="for classes: names, targets = numpy.unique(targets, return_inverse=True)"
-            if "targets" in said_of
-            else "save numbers",
-        )
-    if array.ndim == 0:
-        raise DataError(
-            f"{said_of}: a single number; one per sample was expected", hint="save the whole array"
+            f"{said_of}: expected an array of numbers, got {array.dtype} of shape {array.shape}",
+            hint="for classes: names, targets = numpy.unique(targets, return_inverse=True)",
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -48,12 +48,8 @@ class DigitsSegmentation:
         size: int = 32,
         seed: int = 0,
     ) -> None:
-        if not digits or len(set(digits)) < len(digits) or not set(digits) <= set(range(10)):
-            raise ValueError(f"digits={list(digits)}: different numbers from 0 to 9 were expected")
-        if len(num_samples) != 3 or min(num_samples) < 1:
-            raise ValueError(f"num_samples={list(num_samples)}: three numbers above 0 were expected")
-        if not 24 <= size <= 80:
-            raise ValueError(f"size={size}: 24 to 80 was expected, as the photographs are cut in pieces")
+        if min(num_samples) < 1 or not 24 <= size <= 80:
+            raise ValueError("expected num_samples > 0, and a size of 24 to 80")
         self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
         self._digits, self._size, self._seed = tuple(digits), size, seed
         self.class_names = ("background", *map(str, digits))

@@ -39,15 +39,19 @@ class TargetScale:
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-        further = max(0, like.ndim - 2)
-        key = (like.device, dtype, further)
+        key = (like.device, dtype, like.ndim)
         if key not in self._ready:
-            # Two steps, because some devices have no float64.
-            values = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self._mean, self._std))
-            shape = (-1, *[1] * further)
-            mean, std = (value.to(dtype).to(like.device).view(shape) for value in values)
-            self._ready[key] = mean, std
+            shape = (-1, *[1] * max(0, like.ndim - 2))
+            self._ready[key] = (
+                _on_device(self._mean, dtype, like.device).view(shape),
+                _on_device(self._std, dtype, like.device).view(shape),
+            )
         return self._ready[key]
+
+
+def _on_device(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
+    # Two steps, because some devices have no float64.
+    return torch.tensor(values, dtype=torch.float64).to(dtype).to(device)
 
 
 def target_scale(spec: Mapping[str, Any]) -> TargetScale:

@@ -14,7 +14,7 @@ from assay.data.divide import divide
 from assay.data.normalize import scaled_alike, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
-from assay.data.spec import Declared, Spec
+from assay.data.spec import Spec
 from assay.data.subset import blocks, find_copies, long_tail, undivided_columns
 from assay.errors import DataError
 from assay.task.task import subset_in_words
@@ -59,12 +59,6 @@ def _form(samples: Tensor) -> str:
 def ask_for_columns(source: Source, split: Split) -> None:
     """Have a source give the values that its samples are divided by."""
     columns = split.columns
-    if columns and isinstance(source, Declared):
-        key, name = next(iter(columns.items()))
-        raise DataError(
-            f"{key}={name}: this data is declared (data.spec), without such a column",
-            hint=f"{key}=null; where the data has it: ~data.spec, so that it is read",
-        )
     if split.folds:
         columns = {**columns, "data.split.folds": str(split.folds)}
     if columns and info_of(source).divides_itself:
@@ -267,8 +261,7 @@ def _in_place_of(own: Task, asked: str) -> Task:
     task = task_of(asked)
     if not (task.learns_from_inputs or task is own):
         raise DataError(
-            f"data.task={asked}: the data's targets are for {own.name}; only a task that learns from the "
-            "inputs alone can take its place",
+            f"data.task={asked}: only a task that learns from the inputs alone can replace {own.name}",
             hint=f"data.source.task={asked}, where the source has that key, or data.task=null",
         )
     return task

@@ -52,13 +52,8 @@ class Synthetic:
         self.task, self._task = task, task_of(task)
         if self._task.num_classes not in (None, num_classes):
             raise ValueError(f"num_classes={num_classes}: a {task} task has {self._task.num_classes} classes")
-        if num_samples < 1 or num_classes < 1 or not input_shape or min(input_shape) < 1:
-            raise ValueError(
-                f"num_samples={num_samples}, num_classes={num_classes}, input_shape={list(input_shape)}: "
-                "positive numbers were expected"
-            )
         if noise < 0:
-            raise ValueError(f"noise={noise}: at least 0 was expected")
+            raise ValueError(f"noise={noise}: expected 0 or more")
         numbers = range(0 if self._task.has_real_targets else num_classes)
         self.class_names = tuple(f"class_{number}" for number in numbers)
         self._shape, self._num_samples, self._num_classes = tuple(input_shape), num_samples, num_classes

@@ -62,8 +62,7 @@ def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, lis
     starts = [0, *accumulate(len(one.text) for one in texts)]
     total = starts[-1]
     test_from = total - round(shares["test"] * total)
-    bounds = {"train": 0, "val": test_from - round(shares["val"] * total), "test": test_from}
-    cuts = [_after_line(texts, starts, bounds[subset]) for subset in _SUBSETS] + [total]
+    cuts = [0, test_from - round(shares["val"] * total), test_from, total]
     subsets: dict[str, list[Text]] = {}
     for subset, low, high in zip(_SUBSETS, cuts, cuts[1:], strict=False):
         pieces = [
@@ -74,15 +73,6 @@ def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, lis
         if pieces:
             subsets[subset] = pieces
     return subsets
-
-
-def _after_line(texts: Sequence[Text], starts: Sequence[int], at: int) -> int:
-    """The end of the line that a position lies in, where that is near."""
-    for one, start in zip(texts, starts, strict=False):
-        if start < at < start + len(one.text):
-            end = one.text.find("\n", at - start - 1, at - start + 10_000)
-            return start + end + 1 if end >= 0 else at
-    return at
 
 
 _NAMED: Final = 5

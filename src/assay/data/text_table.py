@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class TextTable:
     """Texts of one column; the tokenizer is trained on the training rows alone, or comes with the model.
 
+    Rows without a text or a target are left out, which `notes` says.
+
     Args:
         path: As for `assay.data.table.Table`; also a .jsonl file.
         text: Column of texts.
@@ -37,7 +39,6 @@ class TextTable:
         vocab_size: Tokens at most.
         max_length: Tokens of a text; what comes after them is cut off, which `notes` says.
         lowercase: Fold capital letters, and compatible forms of characters.
-        missing: What to do about rows without a target or a text, or with a blank one: `error`, or `drop`.
         separator: As for `assay.data.table.Table`, and so the others.
         decimal: As there.
         encoding: As there.
@@ -69,7 +70,6 @@ class TextTable:
         vocab_size: int = 8192,
         max_length: int = 256,
         lowercase: bool = True,
-        missing: Literal["error", "drop"] = "error",
         separator: str = AUTO,
         decimal: str = AUTO,
         encoding: str = "utf-8",
@@ -82,7 +82,6 @@ class TextTable:
             test_path=test_path,
             features=[text],
             task=task,
-            missing="impute" if missing == "drop" else "error",
             separator=separator,
             decimal=decimal,
             encoding=encoding,
@@ -95,7 +94,6 @@ class TextTable:
         self.text_encoder = TextEncoder(
             text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
         )
-        self._drop = missing == "drop"
         self._said: tuple[str, ...] = ()
         self.fitted: TextEncoder | None = None
         self.file_options = self._table.file_options
@@ -113,11 +111,7 @@ class TextTable:
         self._said = ()
         self._table.split_columns = self.split_columns
         self._table.fitted = encoder = self.fitted or self.text_encoder
-        try:
-            given = self._table.read()
-        except DataError as error:  # it leaves rows out, and fills nothing in
-            hint = error.hint.replace("data.source.missing=impute", "data.source.missing=drop")
-            raise DataError(error.message, hint=hint) from error
+        given = self._table.read()
         self.task, self.class_names = self._table.task, self._table.class_names
         subsets = {subset: self._with_texts(subset, data) for subset, data in given.items()}
         first = next(iter(subsets.values())).raw[encoder.column]
@@ -130,7 +124,6 @@ class TextTable:
 
     def _with_texts(self, subset: str, data: Unfitted) -> Unfitted:
         texts = data.raw.iloc[:, 0]
-        option = "test_path" if subset == "test" else "text"
         if is_number(texts) and texts.notna().any():
             raise DataError(
                 f"data.source.text={self.text}: the column holds numbers, not texts",
@@ -139,16 +132,13 @@ class TextTable:
         blank = blank_texts(texts)
         if not blank.any():
             return data
-        row, number = texts.index[int(blank.argmax())], int(blank.sum())
-        if not self._drop or blank.all():
+        if blank.all():
             raise DataError(
-                f"data.source.{option}: {counted(number, 'row')} of {len(texts):,} of "
-                f"{subset_in_words(subset)} without text in {self.text!r}, first row {row} (from 0)",
-                hint="choose another column" if blank.all() else "data.source.missing=drop leaves them out",
+                f"data.source.text={self.text}: no row of {subset_in_words(subset)} has a text there",
+                hint="choose another column",
             )
-        self._said += (
-            f"data.source.missing=drop: {counted(number, 'row')} of {len(texts):,} without a text left out",
-        )
+        left = f"{counted(int(blank.sum()), 'row')} of {len(texts):,} without a text left out"
+        self._said += (f"data.source.text={self.text}: {left}",)
         kept = np.flatnonzero(~blank).tolist()
         return replace(
             data,

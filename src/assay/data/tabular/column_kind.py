@@ -107,23 +107,16 @@ def looks_like_number(text: str) -> bool:
 
 
 def to_numbers(*columns: Series[Any]) -> str:
-    """What to do about text that looks like numbers, by what is in the way.
+    """What to do about text that looks like numbers.
 
     >>> to_numbers(pd.Series(["1", "unknown", None, "2", "n/k"]))
     "'data.source.na_values=[unknown,n/k]' where that means a missing value"
     """
     texts = list(dict.fromkeys(str(value).strip() for one in columns for value in one.dropna().unique()))
-    odd = [text for text in texts if not reads_as_number(text)]
-    if not odd:  # as in a Parquet file
-        return "store them as numbers, not as text"
-    words = [text for text in odd if not looks_like_number(text)]
-    ways = []
-    if len(words) < len(odd):
-        decimal = override("data.source.decimal", ",")
-        ways.append(f"remove signs of units and of thousands; {decimal} where the comma is the decimal point")
-    if words:
-        ways.append(f"{override('data.source.na_values', words[:_FEW])} where that means a missing value")
-    return "; ".join(ways)
+    if words := [text for text in texts if not looks_like_number(text)]:
+        return f"{override('data.source.na_values', words[:_FEW])} where that means a missing value"
+    decimal = override("data.source.decimal", ",")
+    return f"remove signs of units and of thousands, or store numbers; {decimal} for a decimal comma"
 
 
 def plain_numbers(frame: pd.DataFrame) -> pd.DataFrame:
