@@ -171,7 +171,7 @@ REFUSED = {
     "model=resnet18": "model=bag_of_embeddings",
     "augment=mixup": "augment: MixUp changes numbers",
     "augment=flip_crop": "augment: FlipCrop changes numbers",
-    "data.transform.normalize=imagenet": "data.transform.normalize: the inputs are token ids",
+    "data.transform.normalize=imagenet": "data.transform.normalize: the inputs are torch.int64",
     "data/transform=crop_flip": "cannot take an input of shape",
     "data/transform=resize": "cannot take an input of shape",
     "data.source.max_length=0": "data.source.max_length: max_length=0",
