@@ -22,7 +22,7 @@ from assay.check.prove import Prover
 from assay.check.real_step import batch_sizes
 from assay.check.smoke_batch import far_from_targets
 from assay.compose.compose import compose, job_config
-from assay.data.batch_order import BatchOrder
+from assay.data.loaders import BatchOrder
 from assay.errors import ConfigError
 from assay.torch_internals import FakeTensorMode
 

@@ -120,9 +120,9 @@ def test_auto_decodes_once_what_has_one_size_and_fits(
 ) -> None:
     write(tmp_path, {"a": 2, "b": 2})
     needed = 4 * 4 * 3 * 6 * 8
-    monkeypatch.setattr("assay.data.picture_folder.free_memory", lambda: needed)
+    monkeypatch.setattr("assay.data.images.free_memory", lambda: needed)
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Stream)
-    monkeypatch.setattr("assay.data.picture_folder.free_memory", lambda: needed + 4)
+    monkeypatch.setattr("assay.data.images.free_memory", lambda: needed + 4)
     assert isinstance(ImageFolder(str(tmp_path)).read()["all"], Samples)
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # scikit-learn ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
+from assay.data.loaders import input_statistics, target_statistics
 from assay.data.normalize import IMAGENET_MEAN, IMAGENET_STD, Normalize, TargetScale, statistics
 from assay.data.samples import Samples, Stream
 from assay.data.splits import read_splits
 from assay.data.subset import Split, Subset
-from assay.data.training_statistics import input_statistics, target_statistics
 from assay.data.transforms import Transforms
 
 

@@ -22,19 +22,21 @@ from torch import Tensor
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.data_module import DataModule
-from assay.data.divide import (
+from assay.data.samples import Samples
+from assay.data.spec import Spec, Trained
+from assay.data.splits import Splits, read_for_trained, read_splits
+from assay.data.subset import (
+    Split,
     cut_fold,
     divide,
+    hold_out,
     hold_out_groups,
     hold_out_latest,
+    long_tail,
     subsets_of,
     times_of,
     values_of,
 )
-from assay.data.samples import Samples
-from assay.data.spec import Spec, Trained
-from assay.data.splits import Splits, read_for_trained, read_splits
-from assay.data.subset import Split, hold_out, long_tail
 from assay.errors import DataError
 
 RNG = np.random.default_rng(0)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from assay.data.data_module import DataModule
 from assay.data.stdlib_docs import TOPICS, StdlibDocs
-from assay.data.text_encoder import TextEncoder
 from assay.data.text_files import Text, TextFiles, by_tail, find, read, standard_library
-from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Bytes, Tokenizer, in_house
+from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Bytes, TextEncoder, Tokenizer, in_house
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -66,8 +66,8 @@ from assay.check.trainer import check_loggers, check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
+from assay.data.loaders import target_statistics
 from assay.data.normalize import input_dtype
-from assay.data.training_statistics import target_statistics
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import name_of

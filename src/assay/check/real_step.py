@@ -15,7 +15,7 @@ from assay.build.trainer_options import world_size
 from assay.check.fake_step import StepError, take_step, try_sizes
 from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
-from assay.data.batch_order import drops_last
+from assay.data.loaders import drops_last
 from assay.data.normalize import TargetScale
 from assay.errors import AssayError, ConfigError
 from assay.task.task_of import task_of
@@ -162,7 +162,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
 
 
 def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -> set[int]:
-    """Of the batches that `assay.data.batch_order.BatchOrder` cuts without leaving any out."""
+    """Of the batches that `assay.data.loaders.BatchOrder` cuts without leaving any out."""
     if processes == 1:
         full, last = divmod(samples, batch_size)
         return ({batch_size} if full else set()) | ({last} if last else set())

@@ -10,9 +10,18 @@ import lightning as L
 import torch
 from typing_extensions import override
 
-from assay.data.batch_order import BatchOrder, choose_batch_size, drops_last, left_out_note
 from assay.data.limits import check_limits
-from assay.data.loaders import MemoryLoader, StreamLoader, preview
+from assay.data.loaders import (
+    BatchOrder,
+    MemoryLoader,
+    StreamLoader,
+    choose_batch_size,
+    drops_last,
+    input_statistics,
+    left_out_note,
+    preview,
+    target_statistics,
+)
 from assay.data.normalize import Normalize, input_dtype
 from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
@@ -26,7 +35,6 @@ from assay.data.splits import (
     read_splits,
 )
 from assay.data.subset import Split, Subset
-from assay.data.training_statistics import input_statistics, target_statistics
 from assay.data.transforms import (
     Transforms,
     chain_of,

@@ -14,8 +14,16 @@ from torchvision.datasets.folder import (  # type: ignore[import-untyped]  # tor
 )
 from typing_extensions import override
 
-from assay.data.images import ImageSize, Look, read_image
-from assay.data.picture_folder import NO_CLASS, SUBSETS, Picture, PictureFolder, images_below
+from assay.data.images import (
+    NO_CLASS,
+    SUBSETS,
+    ImageSize,
+    Look,
+    Picture,
+    PictureFolder,
+    images_below,
+    read_image,
+)
 from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
 from assay.task.reconstruction import Reconstruction

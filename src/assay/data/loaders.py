@@ -1,31 +1,161 @@
-"""Batches of a subset, from memory or read by a DataLoader; and some samples, looked at before training."""
+"""Which samples make up which batch: a function of (seed, epoch, rank); loaders and statistics."""
 
 from __future__ import annotations
 
 import os
 import signal
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 from typing_extensions import override
 
-from assay.data.samples import Stream
+from assay.data.normalize import statistics
+from assay.data.samples import Samples, Stream
+from assay.data.subset import blocks
 from assay.data.transforms import seed_generators, stack
 from assay.errors import DataError, first_line
+from assay.splitmix import mix
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
-    from assay.data.batch_order import BatchOrder
     from assay.data.placement import Placement
-    from assay.data.samples import IndexedDataset, Samples
+    from assay.data.samples import IndexedDataset
+    from assay.data.splits import Splits
     from assay.data.subset import Subset
-    from assay.data.transforms import Transforms
+    from assay.data.transforms import Scale, Transforms
+    from assay.task.task import Task
+
+
+_POOL = 50
+"""Batches within which samples are ordered by their length."""
+
+
+def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
+    """Whether the last training batch of an epoch, which is smaller, is left out.
+
+    >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
+    [False, True, True, False]
+    """
+    if asked != "auto":
+        return bool(asked)
+    full, rest = divmod(num_samples, batch_size * world_size)
+    return full > 0 and (20 * rest < num_samples or (rest == 1 and world_size == 1))
+
+
+def choose_batch_size(num_samples: int, task: Task) -> int:
+    """How many samples `data.batch_size=auto` comes to: fewer for a small set, which so sees more steps.
+
+    >>> from assay.task.single_label import Multiclass
+    >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
+    [16, 32, 64, 128]
+    """
+    if task.compares_views:
+        return 256
+    if task.has_masks:
+        return 8 if num_samples < 500 else 16
+    return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
+
+
+def left_out_note(rest: int, total: int, setting: bool | str, *, shuffled: bool) -> tuple[str, ...]:
+    """A sentence on samples that no batch takes; none where there are no such samples."""
+    if not rest:
+        return ()
+    others = ", other ones in each epoch" if shuffled else ""
+    return (
+        f"data.drop_last={str(setting).lower()}: {rest} of {total:,} training samples do not fill a batch "
+        f"and are left out{others}; data.drop_last=false trains them too",
+    )
+
+
+@final
+@dataclass(frozen=True)
+class BatchOrder:
+    """Cuts `num_samples` positions into batches, for one of `world_size` ranks."""
+
+    # Training (`even=True`) gives every rank equally many batches of equal size; what is missing comes from
+    # the start of the epoch's order, or is left out with `drop_last`. Evaluation sees every sample exactly
+    # once over all ranks, so that metrics are exact.
+
+    num_samples: int
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = False
+    drop_last: bool = False
+    even: bool = False
+    rank: int = 0
+    world_size: int = 1
+    lengths: Tensor | None = field(default=None, compare=False, repr=False)
+    weights: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        step = self.batch_size * self.world_size
+        return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
+
+    def epoch(self, epoch: int) -> Tensor:
+        """The order of all samples in one epoch, the same on every rank."""
+        if not self.shuffle:
+            return torch.arange(self.num_samples)
+        generator = torch.Generator().manual_seed(mix(self.seed, epoch))
+        if self.weights is not None:
+            return torch.multinomial(self.weights, self.num_samples, replacement=True, generator=generator)
+        return torch.randperm(self.num_samples, generator=generator)
+
+    def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:
+        """The batches of one epoch on this rank, cut all at once."""
+        count = len(self)
+        if not count:
+            return []
+        order = self.epoch(epoch)
+        if self.lengths is not None and not self.even:
+            order = order[self.lengths[order].argsort(stable=True)]
+        if self.drop_last:
+            order = order[: count * self.batch_size * self.world_size]
+        elif self.even:
+            missing = -self.num_samples % self.world_size
+            order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
+        if self.lengths is not None and self.shuffle and self.even:
+            order = self._alike(order, self.lengths, epoch)
+        own = order[self.rank :: self.world_size]
+        if of is not None:
+            own = of.index_select(0, own)
+        if self.world_size == 1 or self.drop_last:
+            chunks = own.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        else:  # evened out, so that no rank has a batch less than another
+            chunks = own.tensor_split(count)
+        return [chunk for chunk in chunks[start:] if len(chunk)]
+
+    def _alike(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
+        """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
+
+        Within each pool of batches: the whole epoch in order of length would be the same each time.
+        """
+        step, count = self.batch_size * self.world_size, len(self)
+        if self.world_size == 1 or self.drop_last:
+            sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
+        else:  # as `tensor_split` evens them out
+            fewest, more = divmod(len(order) // self.world_size, count)
+            sizes = [self.world_size * (fewest + (at < more)) for at in range(count)]
+        generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
+        done: list[Tensor] = []
+        for pool, first in zip(torch.split(order, _pools(sizes)), range(0, len(sizes), _POOL), strict=True):
+            among = sizes[first : first + _POOL]
+            turn = torch.randperm(len(among), generator=generator).tolist()
+            by_length = pool[lengths[pool].argsort(stable=True)]
+            chunks = torch.split(by_length, [among[at] for at in turn])
+            done += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
+        return torch.cat(done)
+
+
+def _pools(sizes: Sequence[int]) -> list[int]:
+    return [sum(sizes[first : first + _POOL]) for first in range(0, len(sizes), _POOL)]
 
 
 class SubsetLoader(ABC):
@@ -217,3 +347,34 @@ def input_of(sample: Any) -> Tensor:
             hint="convert it in the data set, for example with torchvision.transforms.v2.functional.to_image",
         )
     return inputs
+
+
+_SAMPLES = 1024
+"""That are looked at where all of them would have to be read or transformed."""
+
+
+def input_statistics(
+    subset: Subset, first: Tensor, scale: Scale | None, *, seed: int, num_workers: int
+) -> Scale:
+    """Mean and deviation of the training subset's inputs, for which it is read once at most."""
+    if scale is not None:
+        return scale
+    if not (first.is_floating_point() or first.dtype == torch.uint8):
+        return (), ()
+    if isinstance(subset.data, Samples) and not subset.transforms:
+        return statistics(blocks(subset.data.inputs, subset.rows))
+    return statistics(preview(subset, _SAMPLES, seed, num_workers))
+
+
+def target_statistics(splits: Splits) -> Scale:
+    """Mean and deviation of each real target over the training subset; empty where there is none."""
+    targets = splits.data["train"].targets
+    columns = range(targets.shape[1] if targets.ndim == 2 else 1)
+    real = [splits.task.standardizes(column, splits.class_names) for column in columns]
+    if not any(real):
+        return (), ()
+    mean, std = statistics(blocks(targets, torch.as_tensor(splits.rows["train"])))
+    return (
+        tuple(value if is_real else 0.0 for value, is_real in zip(mean, real, strict=True)),
+        tuple(value if is_real else 1.0 for value, is_real in zip(std, real, strict=True)),
+    )

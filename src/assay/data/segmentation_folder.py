@@ -13,8 +13,18 @@ import torch
 from PIL import Image
 from typing_extensions import override
 
-from assay.data.images import ImageSize, Look, look_at, read_bytes, read_image
-from assay.data.picture_folder import NAMED, SUBSETS, Picture, PictureFolder, images_below
+from assay.data.images import (
+    NAMED,
+    SUBSETS,
+    ImageSize,
+    Look,
+    Picture,
+    PictureFolder,
+    images_below,
+    look_at,
+    read_bytes,
+    read_image,
+)
 from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
 from assay.errors import DataError

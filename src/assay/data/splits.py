@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 
-from assay.data.divide import divide
 from assay.data.normalize import scaled_alike, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
 from assay.data.spec import Spec
-from assay.data.subset import blocks, find_copies, long_tail, undivided_columns
+from assay.data.subset import blocks, divide, find_copies, long_tail, undivided_columns
 from assay.errors import DataError
 from assay.task.task import subset_in_words
 from assay.task.task_of import task_of

@@ -13,7 +13,7 @@ import torch
 
 from assay.data.samples import Unfitted
 from assay.data.source_info import info_of
-from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.text_encoder import TextEncoder
+    from assay.data.tokenizer import TextEncoder
 
 
 @final

@@ -10,7 +10,7 @@ from assay.data.table import Table
 from assay.data.tabular.column_kind import is_number
 from assay.data.tabular.table_encoder import blank_texts
 from assay.data.tabular.table_file import AUTO
-from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
 from assay.quoting import counted
 from assay.task.task import subset_in_words

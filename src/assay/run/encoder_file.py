@@ -7,8 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text_encoder import TextEncoder
-from assay.data.tokenizer import Bytes, Tokenizer, pretrained_tokenizer
+from assay.data.tokenizer import Bytes, TextEncoder, Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
 from assay.files.checksum import json_is_whole, seal_json

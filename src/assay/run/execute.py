@@ -30,7 +30,7 @@ from assay.check.smoke_batch import far_from_targets
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.container import weights_sha256
 from assay.data.data_module import DataModule
-from assay.data.training_statistics import target_statistics
+from assay.data.loaders import target_statistics
 from assay.errors import AssayError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.logger.run_csv import RunCSV

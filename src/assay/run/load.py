@@ -17,7 +17,7 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord

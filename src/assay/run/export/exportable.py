@@ -22,7 +22,7 @@ from assay.data.normalize import Normalize
 from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import as_dates
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.text_encoder import TextEncoder
+from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.record.run_record import RunRecord
