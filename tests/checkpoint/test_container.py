@@ -50,7 +50,7 @@ scalars = st.one_of(
     st.floats(allow_nan=False),
     st.complex_numbers(allow_nan=False),
     st.text(max_size=20),
-    st.binary(max_size=20),
+    st.binary(min_size=1, max_size=20),
 )
 keys = st.one_of(
     st.text(max_size=8), st.integers(), st.booleans(), st.tuples(st.integers(), st.text(max_size=3))
@@ -148,7 +148,6 @@ def test_versions_of_modules_survive() -> None:
         ({"a": {torch.zeros(1): 1}}, "a key of a is a torch.Tensor"),
         ({"a": nn.UninitializedParameter()}, "a is a torch.nn.parameter.UninitializedParameter"),
         ({"a": torch.Generator()}, "a is a torch"),
-        ({"a": 2**3000}, "but a is larger"),
         ({b"": 1}, "a key is a builtins.bytes"),
         (object(), "but it is a builtins.object"),
     ],
@@ -220,7 +219,7 @@ def test_equal_to_the_last_bit(dtype: torch.dtype, size: int) -> None:
     tensor = torch.randn(size).to(dtype)
     if dtype.is_floating_point and size > 2:
         tensor[:3] = torch.tensor([float("nan"), -0.0, float("inf")])
-    copy = Snapshot().copy([tensor])[0]
+    copy = Snapshot().copy(tensor)
     assert copy.dtype == dtype
     assert words(copy) == words(tensor)
     if size:
@@ -236,7 +235,7 @@ def test_what_shares_memory_shares_it_still() -> None:
         "row": weight[1],
         "one": weight[:, :1].expand(3, 9),
     }
-    copies = Snapshot().copy(parts)
+    copies = plain(parts, take=Snapshot().copy)
     assert all(torch.equal(copies[name], part) for name, part in parts.items())
     assert all(copies[name].stride() == part.stride() for name, part in parts.items())
     copies["w"][1, 0] = 100

@@ -6,7 +6,6 @@ import hashlib
 import logging
 import time
 import zipfile
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,21 +37,8 @@ class Snapshot:
         """Bytes that it holds."""
         return sum(copy.nbytes() for copy in self._copies.values())
 
-    def copy(self, value: Any) -> Any:
-        """The same value with tensors in the CPU's memory, of which nothing changes any more."""
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
-        if isinstance(value, OrderedDict):
-            copied = OrderedDict((name, self.copy(one)) for name, one in value.items())
-            vars(copied).update(vars(value))  # the versions of the modules
-            return copied
-        if isinstance(value, dict):
-            return type(value)({name: self.copy(one) for name, one in value.items()})
-        if isinstance(value, list | tuple) and type(value) in (list, tuple):
-            return type(value)(self.copy(one) for one in value)
-        return value
-
-    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same tensor in the CPU's memory, of which nothing changes any more."""
         tensor = tensor.detach()
         device = "meta" if tensor.is_meta else "cpu"
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
@@ -193,7 +179,7 @@ class CheckpointFile(CheckpointIO):
         if self._large not in (None, moment):
             self._writer.wait()  # large ones of two steps are never held at once
         snapshot = Snapshot()
-        copied = snapshot.copy(plain(kept))
+        copied = plain(kept, take=snapshot.copy)
         is_small = snapshot.nbytes <= _SMALL
         self._large = None if is_small else moment
         self._do(partial(_write, copied, target), target, moment, may_wait=is_small)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,38 +15,39 @@ from omegaconf import OmegaConf
 
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
-_AS_THEY_ARE = (
-    bool,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.Size,
-)
-_NUMBERS_AND_BYTES = (bool, int, float, complex, bytes)
-_LARGEST_INT_BITS = 2000
-"""The reader knows integers of up to 255 bytes."""
+_AS_THEY_ARE = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.Size)
+_NUMBERS = (bool, int, float, complex)
 
 
-@final
-class EmptyBytes:
-    """Reads back as `b""`, which pickle itself would store as a call that the restricted reader refuses."""
+def plain(
+    value: Any, key: str = "", take: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
+) -> Any:
+    """A copy that `torch.load` reads back equal with its restricted reader, of tensors what `take` makes."""
+    if type(value) in _AS_THEY_ARE:
+        return value
+    if isinstance(value, torch.Tensor):
+        return take(_tensor(value, key))
+    if isinstance(value, dict):
+        return _mapping(value, key, take)
+    if isinstance(value, list | tuple | set | frozenset):
+        kind: Any = next((kind for kind in (list, tuple) if isinstance(value, kind)), set)
+        return kind(plain(one, f"{key}[{index}]", take) for index, one in enumerate(value))
+    return _scalar(value, key)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return codecs.encode, ("", "latin1")
 
-
-def plain(value: Any, key: str = "") -> Any:
-    """A copy that `torch.load` reads back equal with its restricted reader; tensors are shared."""
-    try:
-        return _plain(value, key)
-    except RecursionError as error:
-        raise TypeError(
-            f"a checkpoint cannot hold a container that contains itself, as {key or 'it'} does"
-        ) from error
+def _scalar(value: Any, key: str) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bytes | bytearray) and value:  # pickle stores empty ones as a call
+        return bytes(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum's member too, whose own text is its name
+    for number in _NUMBERS:
+        if isinstance(value, number):
+            return number(value)  # type: ignore[arg-type]  # it is one
+    raise _refused(value, key)
 
 
 def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
@@ -59,8 +59,8 @@ def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
     for name, value in values.items():
         try:
             kept.update(plain({name: value}))
-        except TypeError as error:
-            if isinstance(value, Mapping) and not isinstance(error.__cause__, RecursionError):
+        except (TypeError, RecursionError) as error:
+            if isinstance(value, Mapping) and isinstance(error, TypeError):
                 kept[name], inside = plain_part(value)
                 dropped += [f"{name}.{one}" for one in inside]
             else:
@@ -68,58 +68,21 @@ def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
     return kept, dropped
 
 
-def _plain(value: Any, key: str) -> Any:
-    if type(value) in _AS_THEY_ARE and value != b"":
-        return value
-    if isinstance(value, torch.Tensor):
-        return _tensor(value, key)
-    if isinstance(value, dict | list | tuple | set | frozenset):
-        return _container(value, key)
-    return str(value) if isinstance(value, Path) else _scalar(value, key)
-
-
-def _container(value: Any, key: str) -> Any:
-    if isinstance(value, dict):
-        return _mapping(value, key)
-    kind: Any = next((kind for kind in (list, tuple) if isinstance(value, kind)), set)
-    return kind(_plain(one, f"{key}[{index}]") for index, one in enumerate(value))
-
-
-def _scalar(value: Any, key: str) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, int) and value.bit_length() > _LARGEST_INT_BITS:
+def _mapping(value: dict[Any, Any], key: str, take: Callable[[torch.Tensor], torch.Tensor]) -> dict[Any, Any]:
+    where = f"a key of {key}" if key else "a key"
+    items = [(name, plain(one, f"{key}.{name}" if key else str(name), take)) for name, one in value.items()]
+    if any(isinstance(name, torch.Tensor) for name, _ in items):
         raise TypeError(
-            f"a checkpoint holds integers of {_LARGEST_INT_BITS} bits, but {key or 'it'} is larger"
+            f"a checkpoint holds only tensors and plain containers, but {where} is a torch.Tensor"
         )
-    if isinstance(value, str):
-        return str.__str__(value)  # of an enum's member too, whose own text is its name
-    if isinstance(value, bytearray):
-        value = bytes(value)
-    kind: Any = next((kind for kind in _NUMBERS_AND_BYTES if isinstance(value, kind)), None)
-    if kind is None:
-        raise _refused(value, key)
-    return kind(value) if value != b"" else EmptyBytes()
-
-
-def _mapping(value: dict[Any, Any], key: str) -> dict[Any, Any]:
-    items = (
-        (_key(name, key), _plain(one, f"{key}.{name}" if key else str(name))) for name, one in value.items()
-    )
+    items = [(plain(name, where), one) for name, one in items]
     if isinstance(value, OrderedDict):
         ordered = OrderedDict(items)
         metadata = metadata_of(value)
         if metadata is not None:
-            put_metadata(ordered, _plain(metadata, f"{key}._metadata"))
+            put_metadata(ordered, plain(metadata, f"{key}._metadata"))
         return ordered
     return Counter(dict(items)) if isinstance(value, Counter) else dict(items)
-
-
-def _key(name: Any, key: str) -> Any:
-    where = f"a key of {key}" if key else "a key"
-    if isinstance(name, torch.Tensor) or name == b"":
-        raise _refused(name, where)
-    return _plain(name, where)
 
 
 def _tensor(value: torch.Tensor, key: str) -> torch.Tensor:

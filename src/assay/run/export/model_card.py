@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 import pandas as pd
-from omegaconf import OmegaConf
 
-from assay.analysis.objective import described_metric, format_score
+from assay.analysis.objective import format_score
 from assay.data.tokenizer import PAD
 from assay.run.encoder_file import TOKENIZER_FILE as TOKENIZER
 from assay.terminal import escape_markdown
@@ -31,17 +30,15 @@ def model_card(exported: Exported, original: Original) -> str:
     run = about["run"]
     words = "a custom task" if original.task is None else original.task.in_words(original.spec)
     model = escape_markdown(run["choices"].get("model") or "a custom model")
-    parameters = original.record.model.get("parameters")
+    provenance = {name: one for name, one in run.items() if isinstance(one, str | int)} | run["packages"]
     sections = [
         f"{MARK}\n# {escape_markdown(run['name'])}: {model}",
-        f"A {escape_markdown(about['task'] or 'trained')} model ({words}"
-        f"{f', {parameters:,} parameters' if parameters else ''}), "
-        f"`{exported.path.name}` in {about['format']} format. Exported by assay from run "
-        f"{escape_markdown(run['run_id'])}, {run['checkpoint']} checkpoint.",
+        f"A {escape_markdown(about['task'] or 'trained')} model ({words}), `{exported.path.name}` in "
+        f"{about['format']} format, exported by assay.",
         "## Inputs and outputs\n\n" + "\n".join(_interface(about, original)),
         f"## How to run it\n\n```python\n{example_code(exported)}```",
-        "## Scores\n\n" + "\n".join(_scores(exported, original)),
-        "## Provenance\n\n" + _table(("", ""), _provenance(run)),
+        "## Scores\n\n" + "\n".join(_scores(exported)),
+        "## Provenance\n\n" + _table(("", ""), [one for one in provenance.items() if one[1]]),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -63,18 +60,20 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
         yield f"- The file does on its own: {'; '.join(map(escape_markdown, about['inside']))}."
     for one in about["inputs"]:
         if "columns" in one:
-            missing = [column["missing"] for column in one["columns"]]
+            yield f"\nColumns of `{one['name']}`, in this order, and what a missing value counts as:\n"
+            fills = (
+                "NaN comes out" if column["missing"] is None else column["missing"]
+                for column in one["columns"]
+            )
             rows = [
-                (column["name"], column["kind"], "not allowed: NaN comes out" if fill is None else fill)
-                for column, fill in zip(one["columns"], missing, strict=True)
+                (column["name"], column["kind"], fill)
+                for column, fill in zip(one["columns"], fills, strict=True)
             ]
-            yield f"\nColumns of `{one['name']}`, in this order:\n"
-            yield _table(("column", "kind", "a missing value counts as"), rows)
+            yield _table(("column", "kind", "missing"), rows)
 
 
 def _output(about: dict[str, Any], original: Original) -> str:
     names = ", ".join(map(escape_markdown, about["names"][:_MOST_CLASSES]))
-    names += ", …" if len(about["names"]) > _MOST_CLASSES else ""
     if original.codec is not None:
         return (
             f"logits [batch, length, {int(original.spec['vocab_size'])}] of the token that follows each; the "
@@ -92,23 +91,14 @@ def _output(about: dict[str, Any], original: Original) -> str:
     }[about["output"]["kind"]]
 
 
-def _scores(exported: Exported, original: Original) -> Iterable[str]:
-    names = exported.description["names"]
-
-    def in_words(name: str) -> str:
-        node: Any = OmegaConf.select(original.config, f"metrics.eval.metrics.{name.removeprefix('test/')}")
-        target, average = (str((node or {}).get(key) or "") for key in ("_target_", "average"))
-        return described_metric(name, target, average, str(names[1]) if len(names) == 2 else "class 1")
-
+def _scores(exported: Exported) -> Iterable[str]:
     run = exported.description["run"]
     tested = "best" if run["best"] else "last"  # whose weights a run tests in its end
     of_test = {name: value for name, value in run["metrics"].items() if name.startswith("test/")}
     if run["checkpoint"] != tested:
         yield f"The run's test scores are of its {tested} checkpoint, not of this file."
-    elif of_test:
-        yield _table(("score", ""), [(in_words(name), format_score(name, of_test[name])) for name in of_test])
     else:
-        yield "The run has no test scores."
+        yield _table(("score", ""), [(name, format_score(name, value)) for name, value in of_test.items()])
     yield f"\nCompared with the original: {agreement_in_words(exported)}."
     yield from (f"\n{escape_markdown(note)}." for note in exported.notes)
 
@@ -121,22 +111,6 @@ def agreement_in_words(exported: Exported) -> str:
     where = f"{exported.subset} samples" if exported.subset else "made-up samples"
     difference = f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is taken)"
     return f"{agreement.num_samples:,} {where}, largest difference {difference}"
-
-
-def _provenance(run: dict[str, Any]) -> list[tuple[str, str]]:
-    best = run["best"]
-    rows = {
-        "run": run["run_id"],
-        "started": run["started"],
-        "command": shlex.join(["assay", "train", *run["overrides"]]),
-        "checkpoint": f"{run['checkpoint']}, {best.get('monitor', '')} {best.get('value', '')}",
-        "seed": str(run["seed"]),
-        "fingerprint of the config": run["fingerprint"],
-        "SHA-256 of the data": run["data_sha256"],
-        "git commit": run["git_commit"],
-        "packages": ", ".join(f"{name} {version}" for name, version in run["packages"].items()),
-    }
-    return [(name, value) for name, value in rows.items() if value]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -255,6 +229,8 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
         "run": {
             **{name: getattr(record, name) for name in _OF_RECORD},
             "checkpoint": original.checkpoint,
+            "monitor": f"{record.best.get('monitor', '')} {record.best.get('value', '')}".strip(),
+            "command": shlex.join(["assay", "train", *record.overrides]),
             "git_commit": (record.git or {}).get("commit", ""),
             "packages": {name: record.packages[name] for name in _PACKAGES if name in record.packages},
         },
