@@ -118,5 +118,5 @@ def test_what_an_own_loss_has_learnt_is_trained_kept_and_used(train: Train, tmp_
     del other["state_dict"]["loss.center"]
     torch.save(other, run.run_dir / "checkpoints" / "last.ckpt")
     (run.run_dir / "checkpoints" / "last.ckpt.sha256").unlink()
-    with pytest.raises(AssayError, match=r"last\.ckpt does not fit the loss of .*config\.yaml.*center"):
+    with pytest.raises(AssayError, match=r"last\.ckpt does not fit .*config\.yaml.*center"):
         assay.load(run.run_dir, map_location="cpu", **trusted)

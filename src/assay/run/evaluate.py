@@ -256,7 +256,7 @@ def _test(
     )
     leave_signals(trainer)
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
-    with must_fit(path, "model", run_dir):
+    with must_fit(path, run_dir):
         assembly.module.load_state_dict(weights_of(path))
     with gathered(assembly) as keep, warnings.catch_warnings():
         warnings.filterwarnings(

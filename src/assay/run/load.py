@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -99,9 +99,9 @@ def load(
     if model is not None and "model" not in RunRecord.load(Path(run)).objects:
         raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
     with nullcontext() if model is None else given({"model": model}):
-        if not raw_input:
-            return _read(Path(run), checkpoint, map_location, trusted_packages).model.train()
         predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
+    if not raw_input:
+        return predictor.model.train()
     for note in predictor.notes:
         log.warning("%s", note)
     return predictor
@@ -114,67 +114,59 @@ def read_predictor(
     trusted_packages: Sequence[str] = (),
 ) -> Predictor:
     """As `load`, without its log: what the user should know is in the predictor's `notes`."""
-    read = _read(run_dir, checkpoint, map_location, trusted_packages)
-    loss = None
-    if not read.is_own and read.config.get("loss") is not None:
-        with said_of(run_dir / "config.yaml"), must_fit(read.path, "loss", run_dir):
-            loss = build(read.config, "loss")
-            loss.load_state_dict(_part_of(read.saved, "loss"))
-        loss = loss.to(read.device, read.dtype)
-    predictor = _with_data(read, run_dir, loss).eval().to(read.device)
-    predictor.notes = unfinished(run_dir, read.path)
-    if checkpoint == "best":
-        with suppress(AssayError):  # a run that was killed early has no record
-            predictor.threshold = float(RunRecord.load(run_dir).threshold.get("value", 0.5))
-    return predictor
-
-
-class _Read(NamedTuple):
-    config: DictConfig
-    path: Path
-    saved: dict[str, torch.Tensor]
-    model: nn.Module
-    is_own: bool
-    device: torch.device
-    dtype: torch.dtype
-
-
-def _read(
-    run_dir: Path,
-    checkpoint: str,
-    map_location: str | torch.device | None,
-    trusted_packages: Sequence[str],
-) -> _Read:
-    """The model with its weights, and what it was made of."""
     config = read_config(run_dir, trusted_packages)
     device = torch.device(map_location) if map_location is not None else _fastest()
     path = checkpoint_path(run_dir, checkpoint)
     saved = weights_of(path)
     dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
-    own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
-    with said_of(run_dir / "config.yaml"), must_fit(path, "model", run_dir):
-        if own:
+    is_own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
+    parts = {
+        part: {key.removeprefix(f"{part}."): saved[key] for key in saved if key.startswith(f"{part}.")}
+        for part in ("model", "loss")
+    }
+    loss: nn.Module | None = None
+    with said_of(run_dir / "config.yaml"), must_fit(path, run_dir):
+        if is_own:
             model: nn.Module = build(config, "module")
             model.load_state_dict(saved)
         else:
-            model = build_trained(config, _part_of(saved, "model"))
-    return _Read(config, path, saved, model.to(device, dtype), own, device, dtype)
-
-
-def _part_of(saved: dict[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
-    """The entries of one part of the run's module, by the names that it has itself."""
-    return {key.removeprefix(f"{name}."): saved[key] for key in saved if key.startswith(f"{name}.")}
+            model = build_trained(config, parts["model"])
+            loss = build(config, "loss")
+            if loss is not None:
+                loss.load_state_dict(parts["loss"])
+                loss = loss.to(device, dtype)
+    model = model.to(device, dtype)
+    spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
+    predictor = Predictor(model)
+    if spec:
+        if is_own:
+            spec |= {"target_mean": [], "target_std": []}  # it was given the targets as they are
+        task = task_of(spec["task"])
+        preprocess, names = _preprocess(config, run_dir, spec, dtype)
+        predictor = Predictor(
+            model,
+            preprocess,
+            kind=kind_of_own_outputs(model) if is_own else task.output_kind(loss),
+            loss=loss,
+            names=names,
+            codec=read_codec(run_dir) if task.generates else None,
+            batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
+        )
+    predictor.notes = unfinished(run_dir, path)
+    if checkpoint == "best":
+        with suppress(AssayError):  # a run that was killed early has no record
+            predictor.threshold = float(RunRecord.load(run_dir).threshold.get("value", 0.5))
+    return predictor.eval().to(device)
 
 
 @contextmanager
-def must_fit(path: Path, part: str, run_dir: Path) -> Iterator[None]:
+def must_fit(path: Path, run_dir: Path) -> Iterator[None]:
     """Say of weights that do not fit which file and which config they are of."""
     try:
         yield
     except (RuntimeError, TypeError) as error:
         raise AssayError(
-            f"{path} does not fit the {part} of {run_dir / 'config.yaml'}: "
-            f"{' '.join(str(error).split()):.300}"
+            f"{path} does not fit {run_dir / 'config.yaml'}: {' '.join(str(error).split()):.300}"
         ) from error
 
 
@@ -198,27 +190,6 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
         )
     raise AssayError(
         f"{run_dir} holds no checkpoint", hint="callbacks.checkpoint and callbacks.last_checkpoint save one"
-    )
-
-
-def _with_data(read: _Read, run_dir: Path, loss: nn.Module | None) -> Predictor:
-    """The model between what the run's data does to raw input and what its outputs stand for."""
-    config, model = read.config, read.model
-    spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
-    if not spec:
-        return Predictor(model)
-    if read.is_own:
-        spec |= {"target_mean": [], "target_std": []}  # it was given the targets as they are
-    task = task_of(spec["task"])
-    preprocess, names = _preprocess(config, run_dir, spec, read.dtype)
-    return Predictor(
-        model,
-        preprocess,
-        kind=kind_of_own_outputs(model) if read.is_own else task.output_kind(loss),
-        loss=loss,
-        names=names,
-        codec=read_codec(run_dir) if task.generates else None,
-        batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
     )
 
 

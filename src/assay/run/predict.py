@@ -18,7 +18,7 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from assay.errors import AssayError, ConfigError, cannot_write
+from assay.errors import AssayError, ConfigError, cannot_write, first_line
 from assay.files.atomic import sync_directory, temporary_folder
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
@@ -97,17 +97,17 @@ class PredictionFile:
 
     def add_files(self, inputs: Sequence[str], found: Predictions) -> list[str]:
         """Write a file for each prediction, called as its input; returns their places."""
-        return [self._write(Path(name).stem, found, at) for at, name in enumerate(inputs)]
-
-    def _write(self, stem: str, found: Predictions, at: int) -> str:
-        name, number = f"{stem}{found.file_suffix}", 1
-        while name.casefold() in self._names:  # which some file systems hold for the same
-            number += 1
-            name = f"{stem}_{number}{found.file_suffix}"
-        self._names.add(name.casefold())
+        places = []
         self._files.mkdir(exist_ok=True)
-        (self._files / name).write_bytes(found.file_of(at))
-        return f"{self.folder.name}/{name}"
+        for at, stem in enumerate(Path(name).stem for name in inputs):
+            name, number = f"{stem}{found.file_suffix}", 1
+            while name.casefold() in self._names:  # which some file systems hold for the same
+                number += 1
+                name = f"{stem}_{number}{found.file_suffix}"
+            self._names.add(name.casefold())
+            (self._files / name).write_bytes(found.file_of(at))
+            places.append(f"{self.folder.name}/{name}")
+        return places
 
     def close(self) -> None:
         """Write the end of a Parquet file, which its writer would else do whenever it is collected."""
@@ -417,15 +417,11 @@ def _read_prompts(
         yield "--prompt", None, to_utf8(prompt), ""
     for path in inputs:
         try:
-            with path.open(encoding="utf-8", newline="") as lines:
-                row = -1
-                for row, line in enumerate(lines):
-                    yield str(path), row, line.rstrip("\r\n"), ""
-            if row < 0:
-                yield str(path), None, "", "the file is empty"
+            texts = path.read_text(encoding="utf-8").splitlines()
         except (UnicodeDecodeError, OSError) as error:
-            reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
-            yield str(path), None, "", f"it cannot be read: {reason}"
+            yield str(path), None, "", f"it cannot be read: {first_line(error)}"
+            continue
+        yield from ((str(path), row, text, "") for row, text in enumerate(texts))
 
 
 def _text_frame(
