@@ -207,11 +207,6 @@ def test_a_file_that_would_not_be_read_is_refused(
     assert evaluate(run.run_dir).metrics == stage(run.result.metrics, "test")
 
 
-def test_a_subset_of_another_name_is_refused(digits_run: Trained) -> None:
-    with pytest.raises(AssayError, match="train, val or test was expected"):
-        evaluate(digits_run.run_dir, split="all")  # type: ignore[arg-type]  # the point
-
-
 def test_a_run_that_is_written_is_left_alone(
     digits_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,13 +84,6 @@ def test_two_callbacks_of_one_state_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("wrong", ["ema", ["ema"], [Counts]], ids=str)
-def test_what_is_not_a_callback_object_is_refused(wrong: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="takes Lightning's Callback objects"):
-        train(TINY, callbacks=wrong)
-    assert not list(tmp_path.iterdir())
-
-
 def test_callback_objects_do_not_reach_other_processes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="2 processes of its own"):
         train([*TINY, "trainer.devices=2", "trainer.strategy=ddp"], callbacks=[Counts()])

@@ -72,27 +72,24 @@ def read_encoder(
 ) -> TableEncoder | TextEncoder | Bytes | Tokenizer | None:
     """The encoder of a run's table or texts; None where the run has none."""
     path = run_dir / FILE
-    try:
-        data = read_whole(path)
-        whole = json_is_whole(data)
-        plain: Any = json.loads(data) if whole else None
-        if isinstance(plain, dict) and isinstance(plain.get("columns"), list):
-            return TableEncoder.from_plain(plain)
-        if isinstance(plain, dict) and isinstance(codec := plain.get("codec"), dict):
-            if codec.get("kind") == "bpe":
-                return read_tokenizer(run_dir, str(codec.get("tokenizer_sha256")))
-            if codec.get("kind") == "bytes":
-                return Bytes()
-        if isinstance(plain, dict) and isinstance(text := plain.get("text"), dict):
-            digest, pretrained = str(text.get("tokenizer_sha256")), bool(text.get("pretrained"))
-            return TextEncoder.from_plain(text, read_tokenizer(run_dir, digest, pretrained=pretrained))
-    except FileNotFoundError as error:
+    if not path.is_file():
         if must_be:
             raise AssayError(
                 f"{path} is not there: it says how columns are encoded", hint="restore it from a copy"
-            ) from error
+            )
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    try:
+        data = read_whole(path)
+        plain = json.loads(data) if json_is_whole(data) else {}
+        if "columns" in plain:
+            return TableEncoder.from_plain(plain)
+        if codec := plain.get("codec"):
+            return Bytes() if codec["kind"] == "bytes" else read_tokenizer(run_dir, codec["tokenizer_sha256"])
+        if text := plain.get("text"):
+            pretrained = bool(text.get("pretrained"))
+            tokenizer = read_tokenizer(run_dir, text["tokenizer_sha256"], pretrained=pretrained)
+            return TextEncoder.from_plain(text, tokenizer)
+    except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
     raise _damaged(path)
 

@@ -195,8 +195,6 @@ def evaluate(
     refuse_foreign_ranks()
     run_dir = Path(run)
     record = RunRecord.load(run_dir)
-    if split not in ("", "train", "val", "test"):
-        raise ConfigError(f"{split}: train, val or test was expected", key="--split", hint="--split test")
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
     path = checkpoint_path(run_dir, checkpoint)
     trained = _trained(config, run_dir)

@@ -57,20 +57,16 @@ def of_type(samples: Tensor, name: str) -> Tensor:
     if trained_on.is_floating_point and samples.dtype != torch.uint8:
         return samples if is_float else samples.float()
     low, high = (float(samples.min()), float(samples.max())) if samples.numel() else (0.0, 0.0)
-    hint = "convert it as the training data was, for example inputs.float()"
-    if trained_on == torch.uint8 and is_float:
-        if low >= 0 and high <= 1:
-            return samples
-        hint = "floats from 0 to 1 may stand for it: inputs / 255; or inputs.to(torch.uint8)"
-    elif not is_float and not trained_on.is_floating_point:
-        least, most = (
-            (0, 1) if trained_on == torch.bool else (torch.iinfo(trained_on).min, torch.iinfo(trained_on).max)
-        )
+    if trained_on == torch.uint8 and is_float and low >= 0 and high <= 1:
+        return samples
+    if not is_float and not trained_on.is_floating_point:
+        limits = None if trained_on == torch.bool else torch.iinfo(trained_on)
+        least, most = (0, 1) if limits is None else (limits.min, limits.max)
         if least <= low and high <= most:
             return samples.to(trained_on)
     raise DataError(
         f"the input is {samples.dtype} from {low:.4g} to {high:.4g}; the model was trained on {trained_on}",
-        hint=hint,
+        hint="convert it as the training data was: inputs.float(), inputs / 255, inputs.to(torch.uint8)",
     )
 
 
@@ -114,14 +110,13 @@ class Preprocess(nn.Module):
         self.transforms = transforms or Transforms()
         self.normalize = Normalize(tuple(spec.get("mean") or ()), tuple(spec.get("std") or ()))
         self.input_shape = tuple(spec.get("input_shape") or ())
-        self._raw_shape = tuple(raw_shape)
         self._decoding: tuple[str, tuple[int, int] | None] | None = None
         """Mode and size of pictures as the run's source decodes them; None where they are no pictures."""
         raw_input = info_of(source).raw_input
         if raw_input == "pictures":
             self._decoding = source.mode, source.image_size
-        elif len(self._raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
-            self._decoding = _MODE_OF[self._raw_shape[0]], None
+        elif len(raw_shape) == 3 and spec.get("input_dtype") == "uint8" and raw_shape[0] in _MODE_OF:
+            self._decoding = _MODE_OF[raw_shape[0]], None
         self.takes_pictures = self._decoding is not None
         self.takes_arrays = raw_input == "arrays"
         self.array_names = source.input_names if self.takes_arrays else ("inputs",)
@@ -247,13 +242,6 @@ class Preprocess(nn.Module):
         batch = self._as_batch(raw)[0]
         return [(int(batch.shape[-2]), int(batch.shape[-1]))] * len(batch)
 
-    def extra_repr(self) -> str:
-        """What goes in."""
-        forms = [f"input: {self.spec.get('input_dtype', 'float32')} [B, {self._wanted}]"]
-        if self.encoder is not None:
-            forms.append(f"a DataFrame of {[column.name for column in self.encoder.columns]}")
-        return " or ".join([*forms, *(["pictures"] if self.takes_pictures else [])])
-
     # -- what comes in which form ----------------------------------------------------------------------------
 
     def _picture_of(self, raw: Any) -> Tensor:
@@ -269,17 +257,11 @@ class Preprocess(nn.Module):
             )
         if isinstance(raw, Image.Image):
             try:
-                picture, name = picture_as_tensor(raw, *self._decoding), "the picture"
+                picture = picture_as_tensor(raw, *self._decoding)
             except (OSError, ValueError) as error:
                 raise DataError(f"the picture cannot be used: {error}") from error
         else:
-            picture, name = read_image(str(raw), *self._decoding), str(raw)
-        if self._raw_shape and tuple(picture.shape) != self._raw_shape:
-            sizes = ["×".join(map(str, shape[1:])) for shape in (picture.shape, self._raw_shape)]
-            raise DataError(
-                f"{name} has {sizes[0]} pixels; the model was trained on pictures of {sizes[1]}",
-                hint=f"scale it to {sizes[1]} first",
-            )
+            picture = read_image(str(raw), *self._decoding)
         return picture
 
     def _as_batch(self, raw: Any) -> tuple[Tensor, bool]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 import lightning as L
 import pandas as pd
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from lightning.pytorch.callbacks import Callback
     from numpy.typing import ArrayLike
     from omegaconf import DictConfig
 
@@ -100,12 +100,6 @@ def train(
         raise ConfigError(
             f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
         )
-    for one in callbacks:
-        if not isinstance(one, Callback):
-            raise ConfigError(
-                f"callbacks takes Lightning's Callback objects, not {one!r}",
-                hint='name options of the group: assay.train(["callbacks=[default,ema]"])',
-            )
     folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
     whole = _with_objects(objects, overrides)
     with given(objects), located(whole, folder):
