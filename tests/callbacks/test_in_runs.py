@@ -164,18 +164,6 @@ def test_an_early_stop_is_said(train: Train, capsys: pytest.CaptureFixture[str])
     assert len(epochs(run)) == 3
 
 
-def test_a_lowered_learning_rate_is_said(train: Train, capsys: pytest.CaptureFixture[str]) -> None:
-    plateau = ("scheduler=plateau", "scheduler.patience=1", "scheduler.threshold=100", "optimizer.lr=0.1")
-    never = ("+scheduler.threshold_mode=abs", "scheduler.factor=0.5")
-    run = train(*SMALL_RUN_LOG[:2], *plateau, *never, "trainer.max_epochs=4")
-    assert "learning rate 0.1 -> 0.05 after epoch 3: val/loss was no better than" in said(run)
-    assert "learning rate 0.1 -> 0.05 after epoch 3" in capsys.readouterr().out
-    steps = ("scheduler=step", "scheduler.step_size=2", "optimizer.lr=0.1")
-    run = train(*SMALL_RUN_LOG[:2], *steps, "trainer.max_epochs=5")
-    assert "learning rate 0.1 -> 0.01 after epoch 2: StepLR" in said(run)
-    assert "learning rate 0.01 -> 0.001 after epoch 4: StepLR" in said(run)
-
-
 SMALL_WITHOUT_NVML_CHECK = (
     *("data=digits", "model=mlp", "model.hidden=[4]", "trainer.max_epochs=1"),
     *("trainer.limit_train_batches=3", "trainer.limit_val_batches=2"),

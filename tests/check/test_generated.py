@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.check.generated import Case
     from tests.conftest import Train
 
-ALWAYS = ("", "optimizer/sgd", "scheduler/step", "model/lenet")
+ALWAYS = ("", "optimizer/sgd", "scheduler/step", "model/small_cnn")
 """Options that are looked at in every run of the tests, at `FEW` of their cases each."""
 FEW = 8
 TRAINED = 40
@@ -96,7 +96,7 @@ def fault_of(error: AssayError, key: str, taken_by: Sequence[str] = ()) -> str:
     # Two keys can be at odds: whichever is blamed, a full key in the text names the other one.
     named += [word for word in _keys(error.message) if "." in word]
     named += [word for word in _keys(error.hint or "") if word == key]
-    named += re.findall(r"(?<!\S)(\w+)=\w", error.message)  # `model=lenet takes images`
+    named += re.findall(r"(?<!\S)(\w+)=\w", error.message)  # `model=small_cnn takes images`
     node, _, name = key.rpartition(".")
     fine = {key, node, *taken_by, *(one.rpartition(".")[0] for one in taken_by)}
     if any(one in fine or one.startswith(f"{key}.") for one in named):

@@ -138,7 +138,7 @@ def overrides(choice: Choice) -> list[str]:
     return [*typed, *GIVEN.get(choice.get("data", ""), "").split()]
 
 
-MODELS_WITH = dict.fromkeys(("mlp", "table_mlp", "small_cnn", "lenet"), "num_outputs")
+MODELS_WITH = dict.fromkeys(("mlp", "table_mlp", "small_cnn"), "num_outputs")
 
 
 # -- and it does -----------------------------------------------------------------------------------

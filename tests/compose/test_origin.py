@@ -30,7 +30,7 @@ JOBS = [
     ["model=linear", "callbacks=[default,ema,early_stopping]", "logger=[csv,tensorboard]"],
     ["data=cifar10", "data/transform=imagenet", "debug=profiler", "scheduler=none"],
     ["optimizer.betas=[0.8,0.9]", "~optimizer.eps", "optimizer.amsgrad=null"],
-    ["param_groups=no_decay", "model=lenet", "tags=[a,b]", "experiment=digits_longtail"],
+    ["param_groups=no_decay", "model=unet", "tags=[a,b]", "experiment=digits_longtail"],
 ]
 
 

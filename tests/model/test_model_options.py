@@ -87,7 +87,7 @@ def test_trains_a_step(option: str, input_shape: tuple[int, ...], num_outputs: i
 
 
 @pytest.mark.always(
-    "lenet-(1, 8, 8)-1",
+    "small_cnn-(1, 8, 8)-1",
     "mlp-(3, 224, 224)-10",
     "timm-(1, 8, 8)-1",
 )

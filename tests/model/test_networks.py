@@ -19,7 +19,6 @@ from assay.model.autoencoder import Autoencoder
 from assay.model.bag_of_embeddings import BagOfEmbeddings
 from assay.model.conv_autoencoder import ConvAutoencoder
 from assay.model.gpt import GPT
-from assay.model.lenet import LeNet
 from assay.model.mlp import MLP, PeriodicEmbedding
 from assay.model.simclr import SimCLR
 from assay.model.small_cnn import SmallCNN
@@ -120,38 +119,6 @@ def test_returns_the_shape_it_was_given(shape: tuple[int, ...], widths: list[int
     assert model(inputs).shape == inputs.shape
     assert model.encode(inputs).shape == (2, 5)
     torch.testing.assert_close(model(inputs), model.decoder(model.encode(inputs)))
-
-
-def maps(model: LeNet, shape: tuple[int, int, int]) -> list[tuple[int, ...]]:
-    outputs = torch.zeros(1, *shape)
-    sizes = []
-    for layer in model.features:
-        outputs = layer(outputs)
-        if not isinstance(layer, nn.Tanh):
-            sizes.append(tuple(outputs.shape[1:]))
-    return sizes
-
-
-@pytest.mark.parametrize("shape", [(1, 32, 32), (1, 28, 28)], ids=str)
-def test_has_the_paper_s_maps(shape: tuple[int, int, int]) -> None:
-    """Figure 2: C1 6@28x28, S2 6@14x14, C3 16@10x10, S4 16@5x5, then 120, 84 and 10."""
-    model = LeNet(shape, 10)
-    assert maps(model, shape) == [(6, 28, 28), (6, 14, 14), (16, 10, 10), (16, 5, 5)]
-    assert [layer.out_features for layer in model.classifier if isinstance(layer, nn.Linear)] == [120, 84, 10]
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    channels=st.integers(1, 4),
-    height=st.integers(8, 120),
-    width=st.integers(8, 120),
-    outputs=st.integers(1, 5),
-)
-def test_takes_any_image_from_8x8_up(channels: int, height: int, width: int, outputs: int) -> None:
-    shape = (channels, height, width)
-    model = LeNet(shape, outputs)
-    assert model(torch.zeros(2, *shape)).shape == (2, outputs)
-    assert max(maps(model, shape)[-1][1:]) <= 5
 
 
 def test_equals_the_layers_written_out() -> None:
@@ -373,8 +340,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Autoencoder, {"input_shape": [4], "latent_size": 0}, r"use model\.latent_size=8"),
     (ConvAutoencoder, {"input_shape": [1, 8, 8], "widths": []}, r"use model\.widths"),
     (ConvAutoencoder, {"input_shape": [13]}, "takes images"),
-    (LeNet, {"input_shape": [1, 7, 8], "num_outputs": 2}, "images of 8x8 pixels or more"),
-    (LeNet, {"input_shape": [13], "num_outputs": 2}, r"takes images \[C,H,W\].*use model=mlp$"),
+    (SmallCNN, {"input_shape": [13], "num_outputs": 2}, r"takes images \[C,H,W\].*use model=mlp$"),
     (SmallCNN, {"input_shape": [1, 8, 8], "num_outputs": 3, "widths": [8, 0]}, "at least one width"),
     (UNet, {"input_shape": [3, 8, 8], "num_outputs": 2, "widths": [8]}, "two or more"),
     (UNet, {"input_shape": [3, 8, 8], "num_outputs": 2, "widths": [4] * 5}, "halves pictures 4 times"),

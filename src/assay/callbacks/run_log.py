@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
-from torch.optim.lr_scheduler import ConstantLR, MultiStepLR, ReduceLROnPlateau, StepLR
 from typing_extensions import override
 
 from assay.callbacks import progress_layout
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     import lightning as L
 
 log = logging.getLogger("assay.progress")
-
-_IN_STEPS = (ReduceLROnPlateau, StepLR, MultiStepLR, ConstantLR)
-"""Others change the learning rate all the time, which is no news."""
 
 
 @runtime_checkable
@@ -37,7 +33,6 @@ class RunLog(Callback):
         self._started = 0.0
         self._finished: tuple[int, float, bool] | None = None
         self._validated = False
-        self._rates: dict[int, float] = {}
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -49,12 +44,10 @@ class RunLog(Callback):
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._started, self._finished, self._validated = perf_counter(), None, False
-        self._rates = _rates(trainer)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer)
-        self._say_rates(trainer)
         self._started, self._validated = perf_counter(), False
 
     @override
@@ -68,7 +61,6 @@ class RunLog(Callback):
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer)
-        self._say_rates(trainer)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, EarlyStopping) and _has_stopped(callback):
                 _say(trainer, f"stopped early: {_why(callback)}")
@@ -101,33 +93,6 @@ class RunLog(Callback):
             trainer.callback_metrics, ("train", "val") if validated else ("train",)
         )
         log.info("%s", progress_layout.line(progress_layout.epoch(trainer, epoch), seconds, groups).plain)
-
-    def _say_rates(self, trainer: L.Trainer) -> None:
-        before, self._rates = self._rates, _rates(trainer)
-        for index, rate in self._rates.items():
-            old = before.get(index, rate)
-            if rate < old:
-                why = _why_lowered(trainer.lr_scheduler_configs[index])
-                _say(
-                    trainer,
-                    f"learning rate {old:.4g} -> {rate:.4g} after epoch {trainer.current_epoch}: {why}",
-                )
-
-
-def _rates(trainer: L.Trainer) -> dict[int, float]:
-    """The highest learning rate under each scheduler that changes it in steps."""
-    return {
-        index: max(float(group["lr"]) for group in config.scheduler.optimizer.param_groups)
-        for index, config in enumerate(trainer.lr_scheduler_configs)
-        if isinstance(config.scheduler, _IN_STEPS)
-    }
-
-
-def _why_lowered(config: Any) -> str:
-    scheduler = config.scheduler
-    if isinstance(scheduler, ReduceLROnPlateau):
-        return f"{config.monitor} was no better than {scheduler.best:.4g} for {scheduler.patience + 1} looks"
-    return type(scheduler).__name__
 
 
 def _has_stopped(callback: EarlyStopping) -> bool:

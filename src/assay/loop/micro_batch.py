@@ -35,7 +35,6 @@ class MicroBatch:
         self._asked = asked
         self.sizes: dict[int, int] = {}
         self.on_change: Callable[[], None] = lambda: None
-        self._told = False
 
     def prepare(self, trainer: L.Trainer) -> None:
         """Ask what does not change while training."""
@@ -103,8 +102,6 @@ class MicroBatch:
     ) -> dict[str, Any]:
         trainer, module = self._trainer, self._module
         sum_before: Tensor | float = 0.0
-        if count > 1:
-            self._tell(-(-num_samples // count))
         for index in range(count):
             start, stop = num_samples * index // count, num_samples * (index + 1) // count
             module.piece = slice(start, stop) if count > 1 else None
@@ -123,15 +120,6 @@ class MicroBatch:
                     scaler = getattr(trainer.precision_plugin, "scaler", None)
                     (loss if scaler is None else scaler.scale(loss)).backward()
         return outputs
-
-    def _tell(self, size: int) -> None:
-        kinds = sorted({type(part).__name__ for part in self._sensitive if part.training})
-        if kinds and not self._told and self._trainer.is_global_zero:
-            log.warning(
-                "%s: statistics are those of up to %d samples, not of the batch (trainer.micro_batch)",
-                *(", ".join(kinds), size),
-            )
-        self._told = True
 
 
 @final

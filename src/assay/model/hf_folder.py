@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ from assay.files.symlinks import read_whole
 KINDS: Final = ("bert", "distilbert", "electra", "modernbert", "mpnet", "roberta")
 _WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
 _FILES: Final = "config.json, model.safetensors and tokenizer.json"
-_ON_THE_HUB: Final = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _OTHERS: Final = "choose other weights: model.weights=FOLDER"
 _OF_OTHERS: Final = frozenset(
     {
@@ -39,14 +37,10 @@ def folder_of(weights: Any) -> Path:
     if path.is_file():
         return path.parent.parent if path.parent.name == "checkpoints" else path.parent
     if not path.is_dir():
-        download = (
-            f"on a machine with a network: hf download {weights} config.json model.safetensors "
-            f"tokenizer.json --local-dir FOLDER, from https://huggingface.co/{weights}"
-        )
         raise ConfigError(
             f"{weights} is not a folder; one with {_FILES} was expected, and none is downloaded",
             key="model.weights",
-            hint=download if _ON_THE_HUB.fullmatch(str(weights)) else "model.weights=FOLDER",
+            hint="model.weights=FOLDER; `hf download NAME --local-dir FOLDER` fetches one",
         )
     return path
 

@@ -151,7 +151,7 @@ class KeepPredictions(Callback):
             tuple(names[position] for position in positions[order].tolist()),
             outputs[order].float().numpy(),
             targets[order].numpy() if targets[0].numel() else None,
-            tuple(class_names or self._task.kept_names(outputs.shape[1])),
+            tuple(class_names),
             subset=subset,
             num_evaluated=self.num_seen if self.num_seen > len(positions) else 0,
         )

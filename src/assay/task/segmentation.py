@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from math import isqrt
 from typing import TYPE_CHECKING, Any, Final, final
 
 from typing_extensions import override
@@ -151,10 +150,6 @@ class Segmentation(Task):
         counts = place.flatten().bincount(minlength=num_samples * cells + 1)[: num_samples * cells]
         confusions = counts.view(num_samples, cells)
         return confusions, confusions.sum(1)
-
-    @override
-    def kept_names(self, num_outputs: int) -> tuple[str, ...]:
-        return tuple(map(str, range(isqrt(num_outputs))))
 
     @override
     def picture(

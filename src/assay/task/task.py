@@ -232,14 +232,6 @@ class Task(ABC):
             names: Of classes, labels or targets.
         """
 
-    def kept_names(self, num_outputs: int) -> tuple[str, ...]:
-        """Names that stand in for those of the classes, where only outputs of `kept` are known.
-
-        Args:
-            num_outputs: Of one sample.
-        """
-        return ()
-
     def picture(
         self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
