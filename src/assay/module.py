@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, final
 import lightning as L
 import torch
 
-from assay.data.shown_samples import labelled_samples
 from assay.loss.targets import at_least_float32
 from assay.metrics.tracker import LARGEST, Tracker, is_scalar, listed, size
 from assay.optimizer.fused_layout import keep_layout
@@ -243,27 +242,11 @@ class Module(L.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log the validation metrics."""
-        self._fit_probes(self.val_tracker)
         self._finish(self.val_tracker)
 
     def on_test_epoch_end(self) -> None:
         """Log the test metrics."""
-        self._fit_probes(self.test_tracker)
         self._finish(self.test_tracker)
-
-    @torch.no_grad()
-    def _fit_probes(self, tracker: Tracker) -> None:
-        """Give metrics that judge features by a classifier of their own what to fit it on."""
-        data: Any = getattr(self.trainer, "datamodule", None)
-        metrics: Any = tracker.metrics.values(copy_state=False)
-        for metric in metrics:
-            labelled = labelled_samples(data, metric.chosen) if hasattr(metric, "chosen") else None
-            if labelled is None:
-                continue
-            inputs, labels = labelled
-            with self.trainer.precision_plugin.forward_context():
-                features = [self(block) for block in torch.split(inputs, data.eval_batch_size)]
-            metric.fit(torch.cat(features), labels)
 
     def _finish(self, tracker: Tracker) -> None:
         values = tracker.compute(self.device)

@@ -19,7 +19,6 @@ from assay.data.shown_samples import (
     Shown,
     evaluated_samples,
     feature_names,
-    labelled_samples,
     sample_names,
     show,
     show_tested,
@@ -102,17 +101,6 @@ def test_they_are_those_of_the_batches(data: DataModule, name: str) -> None:
     mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in (data.spec.mean, data.spec.std))
     torch.testing.assert_close(inputs, (cropped - mean) / std)
     assert torch.equal(targets, SAMPLES.targets[rows])
-
-
-def test_labels_choose_training_samples(data: DataModule) -> None:
-    labelled = labelled_samples(data, lambda labels: (labels == 3).nonzero()[:2, 0])
-    assert labelled is not None
-    assert labelled[1].tolist() == [3, 3]
-    train = torch.as_tensor(data.splits.rows["train"])
-    at = (SAMPLES.targets[train] == 3).nonzero()[:2, 0].tolist()
-    assert torch.equal(labelled[0], evaluated_samples(data, "train", at)[0])
-    data.tested = "all"
-    assert labelled_samples(data, lambda labels: labels[:1]) is None
 
 
 Build = Callable[..., DataModule]

@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no stubs
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
-from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]  # it has no stubs
-from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]  # it has no stubs
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
 
 from assay.metrics import recall_at_k
 from assay.metrics.bits_per_byte import BitsPerByte
-from assay.metrics.linear_probe import LinearProbe
 from assay.metrics.multitask import Multitask
 from assay.metrics.per_target import PerTarget
 from assay.metrics.r2 import R2
@@ -269,14 +265,6 @@ def recall(points: torch.Tensor, labels: torch.Tensor, k: int) -> float:
     return float((labels.numpy()[nearest] == labels.numpy()[:, None]).any(axis=1).mean())
 
 
-@pytest.mark.parametrize("k", [1, 2, 5, 59, 100])
-def test_uneven_batches_give_scikit_learns_neighbours(k: int) -> None:
-    metric = RecallAtK(k)
-    for points, labels in zip(torch.split(POINTS, SIZES), torch.split(LABELS, SIZES), strict=True):
-        metric.update(points, labels)
-    assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, min(k, 59)))
-
-
 @pytest.mark.parametrize("pairs", [1, 70, 60 * 7, 60 * 60])
 def test_blocks_of_queries_change_nothing(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recall_at_k, "_PAIRS_AT_ONCE", pairs)
@@ -285,23 +273,11 @@ def test_blocks_of_queries_change_nothing(pairs: int, monkeypatch: pytest.Monkey
     assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, 5))
 
 
-def test_a_cloud_far_from_0_keeps_its_neighbours() -> None:
-    metric = RecallAtK(1)
-    metric.update(POINTS + 1e3, LABELS)
-    assert metric.compute().item() == pytest.approx(recall((POINTS + 1e3).double(), LABELS, 1))
-
-
 def test_autocast_does_not_blur_neighbours() -> None:
     metric = RecallAtK(1)
     metric.update(POINTS, LABELS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, 1))
-
-
-def test_a_copy_of_a_sample_is_its_neighbour_and_the_sample_is_not() -> None:
-    metric = RecallAtK(1)
-    metric.update(torch.tensor([[0.0], [0.0], [5.0], [6.0]]), torch.tensor([0, 0, 1, 2]))
-    assert metric.compute().item() == 0.5
 
 
 def test_bits_of_all_tokens_by_the_bytes_they_stand_for() -> None:
@@ -334,29 +310,6 @@ def test_millions_of_tokens_cost_no_digits() -> None:
 def digits() -> tuple[Any, Any]:
     points, labels = load_digits(return_X_y=True)
     return torch.tensor(points).float(), torch.tensor(labels).long()
-
-
-def test_is_a_logistic_regression_on_the_chosen_samples(digits: tuple[Any, Any]) -> None:
-    points, labels = digits
-    metric = LinearProbe(num_per_class=10)
-    chosen = metric.chosen(labels[:1000])
-    assert np.bincount(labels[chosen]).tolist() == [10] * 10
-    assert torch.equal(chosen, LinearProbe(num_per_class=10).chosen(labels[:1000]))
-    assert not torch.equal(chosen, LinearProbe(num_per_class=10, seed=1).chosen(labels[:1000]))
-    metric.fit(points[chosen], labels[chosen])
-    for start in range(1000, len(points), 100):
-        metric.update(points[start : start + 100], labels[start : start + 100])
-    probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-    expected = probe.fit(points[chosen].numpy(), labels[chosen]).score(points[1000:].numpy(), labels[1000:])
-    assert metric.compute().item() == pytest.approx(expected)
-    assert 0.8 < expected < 0.95
-
-
-def test_features_that_are_not_finite_are_never_right() -> None:
-    metric = LinearProbe()
-    metric.fit(torch.tensor([[0.0], [math.nan]]), torch.tensor([0, 1]))
-    metric.update(torch.zeros(2, 1), torch.tensor([0, 1]))
-    assert metric.compute().item() == 0
 
 
 def computed(
@@ -459,7 +412,6 @@ UNFIT: list[tuple[Metric, Any, Any, str]] = [
     (RecallAtK(1), (4, 2), torch.zeros(4), "retrieval needs embeddings"),
     (BitsPerByte(""), (2, 3, 4), torch.zeros(2, 4).long(), "do not fit tokens"),
     (BitsPerByte("1*3"), (2, 3, 4), torch.zeros(2, 3).long(), "4 logits for 3 tokens"),
-    (LinearProbe(), (3, 2), torch.zeros(3, 0).long(), "use metrics=none"),
 ]
 
 
@@ -472,8 +424,6 @@ def test_batches_that_do_not_fit(metric: Metric, shape: Any, targets: Tensor, me
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (R2, {"num_targets": 0}, "num_targets"),
     (RecallAtK, {"k": 0}, "k must be at least 1"),
-    (LinearProbe, {"num_per_class": 0}, "at least 1"),
-    (LinearProbe, {"max_iter": 0}, "at least 1"),
     (Multitask, {"output_names": NAMES, "metrics": {"Size": {}}}, "'Size' is not a target; they are kind"),
 ]
 
@@ -485,8 +435,7 @@ def test_options_that_cannot_be_used(make: Any, options: dict[str, Any], message
 
 
 def test_too_few_samples_have_no_score() -> None:
-    r2, recall_at_1, probe = R2(), RecallAtK(1), LinearProbe()
+    r2, recall_at_1 = R2(), RecallAtK(1)
     r2.update(torch.ones(1, 1), torch.zeros(1, 1))
     recall_at_1.update(torch.zeros(1, 3), torch.tensor([0]))
-    probe.update(torch.zeros(3, 2), torch.tensor([0, 1, 1]))  # which was fitted to nothing
-    assert all(math.isnan(metric.compute()) for metric in (r2, recall_at_1, probe))
+    assert all(math.isnan(metric.compute()) for metric in (r2, recall_at_1))

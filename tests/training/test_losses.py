@@ -56,13 +56,12 @@ def test_every_option_is_trained() -> None:
         *(m for suits in SUITED_LOSSES.values() for m in suits.values()),
         *("language_modelling", "multitask", "segmentation"),
         # Of tasks without targets: test_from_inputs.py
-        *("reconstruction", "image_reconstruction", "linear_probe", "none"),
+        *("reconstruction", "image_reconstruction", "none"),
     }
 
 
 @pytest.mark.always(
     "focal-multiclass",
-    "bce-binary",
     "bce_with_logits-multilabel",
     "huber-regression",
     "ldam-regression",

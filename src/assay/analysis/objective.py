@@ -157,7 +157,7 @@ def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
 
 _OF_A_CLASS: Final = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
 _SHARES: Final = (
-    *("accuracy", "precision", "recall", "f1", "auroc", "average_precision", "one_nn", "probe_accuracy"),
+    *("accuracy", "precision", "recall", "f1", "auroc", "average_precision", "one_nn"),
     *("balanced accuracy", "average precision", "exact match"),
     *("mean iou", "mean_iou", "mean dice", "mean_dice", "pixel accuracy", "pixel_accuracy"),
 )

@@ -32,14 +32,6 @@ def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> 
     return data.prepared(inputs.to(data.device), targets.to(data.device), data.dtype)
 
 
-def labelled_samples(data: DataModule, choose: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor] | None:
-    """Training samples with their labels; None without labels, or of data the model was not trained on."""
-    labels = data.splits.targets("train")
-    if data.tested == "all" or labels.ndim != 1:
-        return None
-    return evaluated_samples(data, "train", choose(labels).tolist())
-
-
 def sample_names(data: DataModule) -> list[str]:
     """Paths within the data's folder, or rows of the source."""
     samples, rows = data.splits.data[data.tested], data.splits.rows[data.tested].tolist()

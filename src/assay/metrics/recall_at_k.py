@@ -45,7 +45,7 @@ class RecallAtK(Metric):
         if preds.ndim != 2 or target.is_floating_point() or target.shape != preds.shape[:1]:
             raise ValueError(
                 f"retrieval needs embeddings [B, D] and integer labels [B], got {list(preds.shape)} and "
-                f"{target.dtype} {list(target.shape)}: use it with loss=triplet on labelled data."
+                f"{target.dtype} {list(target.shape)}: without labels use metrics=none."
             )
         self.embeddings.append(preds.detach())
         self.labels.append(target)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FromInputs(Task):
-    """Labels are int64 `[N]` where the data has classes, to look at or to probe with; else `[N, 0]`."""
+    """Labels are int64 `[N]` where the data has classes, to look at; else `[N, 0]`."""
 
     form = "none, or one class per sample"
     learns_from_inputs = True

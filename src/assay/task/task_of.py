@@ -75,7 +75,7 @@ class SelfSupervised(FromInputs):
     """Views of one sample are to lie together, those of different samples apart."""
 
     name = "self_supervised"
-    suits = "model=simclr loss=nt_xent augment=two_views metrics=linear_probe"
+    suits = "model=simclr loss=nt_xent augment=two_views metrics=retrieval"
     loss_kinds: ClassVar[frozenset[str]] = frozenset({"views"})
     unit = ("class, as labels to judge by", "classes, as labels to judge by")
     kind: ClassVar[Kind | None] = "embeddings"
