@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = list_options()
-NUM_OPTIONS = 175
+NUM_OPTIONS = 174
 LISTED = ("callbacks", "logger")  # groups of which several options add up
 NEEDS = {
     "digits_distillation": ["augment.model.run=somewhere"],

@@ -107,10 +107,6 @@ def set_stop(trainer: L.Trainer) -> None:
     trainer.should_stop = True
 
 
-def set_sigterm(trainer: L.Trainer) -> None:
-    trainer._signal_connector.received_sigterm = True
-
-
 def fail(kind: type[BaseException], trainer: L.Trainer) -> None:
     raise kind("on purpose")
 
@@ -326,8 +322,6 @@ AXES: dict[str, dict[str, Change]] = {
         "failure": set_to("act", ("module.on_after_backward", 4, partial(fail, ValueError))),
         "failure in validation": set_to("act", ("module.validation_step", 4, partial(fail, OSError))),
         "interrupt": set_to("act", ("callback.on_train_batch_end", 9, partial(fail, KeyboardInterrupt))),
-        "sigterm": set_to("act", ("module.on_train_batch_start", 9, set_sigterm)),
-        "sigterm at the end": set_to("act", ("module.on_train_epoch_end", 1, set_sigterm)),
         "a callback more": set_to("act", ("callback.on_train_epoch_start", 2, add_callback)),
         "longer": set_to("act", ("module.on_train_epoch_end", 2, longer)),
     },

@@ -20,7 +20,6 @@ CASES: dict[str, dict[str, str]] = {
     "short": {"callbacks": "checkpoint, best", "accumulation": "3", "logs": "synced", "length": "max_steps"},
     "ema": {"callbacks": "assay ema", "reload": "1"},
     "stop": {"deed": "stop in step", "callbacks": "checkpoint, all"},
-    "signal": {"deed": "sigterm"},
     "two loaders": {"data": "two", "observer": "odd"},
     "calls": {"calls": "fit, all", "callbacks": "early stopping on train", "precision": "bf16-mixed"},
     "unwatched": {"observer": "none", "accumulation": "3", "logs": "synced", "callbacks": "timer"},

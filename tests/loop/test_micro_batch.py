@@ -127,8 +127,6 @@ def test_a_run_that_goes_on_and_one_that_reproduces_take_the_same_pieces(
     at = 4 if parts is BATCH_NORM else 3
     less = train(*job, callbacks=[Room(5, at=at, where="backward")])
     assert less.record["micro_batch"] == {str(at): 5}
-    warned = (less.run_dir / "log.txt").read_text().count("BatchNorm2d: statistics are those of")
-    assert warned == (parts is BATCH_NORM)
     room, stop = Room(5, at=at, where="backward"), _Stop(at)
     stopped = train(*job, callbacks=[room, stop], raise_errors=False)
     assert stopped.record["micro_batch"] == {str(at): 5}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -46,10 +46,6 @@ class Position:
     epoch: int
     batch: int
     phase: Phase
-
-    def as_state(self) -> dict[str, Any]:
-        """Plain values for a checkpoint."""
-        return {**asdict(self), "phase": str(self.phase)}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Position:

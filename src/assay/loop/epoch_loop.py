@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import LightningModule
 from lightning.pytorch.utilities import rank_zero_warn
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from torch import Tensor
 from typing_extensions import override
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     import lightning as L
     from torch.optim import Optimizer
 
-    from assay.loop.hook_plan import Call
     from assay.loop.micro_batch import MicroBatch
 
 
@@ -219,17 +217,6 @@ _HOOKS: Final = "on_before_zero_grad", "on_before_backward", "on_after_backward"
 """What is called in a step, of the callbacks and then of the module."""
 
 
-class _Calls(NamedTuple):
-    """What is called in each step, besides what the step itself calls; see `HookPlan`."""
-
-    begin: tuple[Call, ...]
-    """Of callbacks, module and strategy."""
-    end: tuple[Call, ...]
-    """Of callbacks that save nothing, and of the module."""
-    save: tuple[Call, ...]
-    """Of callbacks that save."""
-
-
 @final
 class EpochLoop(LightningEpochLoop):
     """Batches of an epoch, from a phase on."""
@@ -281,11 +268,9 @@ class EpochLoop(LightningEpochLoop):
     def _bind(self) -> None:
         hooks, begin, end = self._hooks, "on_train_batch_start", "on_train_batch_end"
         self._bound = hooks.version
-        self._calls = _Calls(
-            there(hooks.of_callbacks(begin), hooks.of_module(begin), hooks.of_strategy(begin)),
-            there(hooks.of_callbacks(end, saving=False), hooks.of_module(end)),
-            there(hooks.of_callbacks(end, saving=True)),
-        )
+        self._begin = there(hooks.of_callbacks(begin), hooks.of_module(begin), hooks.of_strategy(begin))
+        self._end = there(hooks.of_callbacks(end, saving=False), hooks.of_module(end))
+        self._save = there(hooks.of_callbacks(end, saving=True))
         self._step.bind()
 
     @override
@@ -337,7 +322,6 @@ class EpochLoop(LightningEpochLoop):
         hooks, progress = self._hooks, self.batch_progress
         if hooks.version != self._bound:
             self._bind()
-        calls = self._calls
         batch, batch_idx = self._next(data_fetcher), progress.current.ready
         progress.is_last_batch = data_fetcher.done
         batch = hooks.to_device(batch)
@@ -348,7 +332,7 @@ class EpochLoop(LightningEpochLoop):
         if batch is None:
             rank_zero_warn("train_dataloader gave None for a batch: it is skipped")
         else:
-            skips = -1 in [call(batch, batch_idx) for call in calls.begin]
+            skips = -1 in [call(batch, batch_idx) for call in self._begin]
             if skips:
                 progress.increment_by(0, is_last_batch=True)
             else:
@@ -360,7 +344,7 @@ class EpochLoop(LightningEpochLoop):
         self._step_schedulers(plateau=False)
         if skips:
             raise StopIteration
-        for call in calls.end:
+        for call in self._end:
             call(outputs, batch, batch_idx)
         self.outputs = outputs
         self._end_batch(batch, batch_idx)
@@ -390,7 +374,7 @@ class EpochLoop(LightningEpochLoop):
     def _end_batch(self, batch: Any, batch_idx: int) -> None:
         """All that follows a step, but the validation; it is in a checkpoint that the callbacks now save."""
         self.phase = Phase.BATCH_END
-        for save in self._calls.save:
+        for save in self._save:
             save(self.outputs, batch, batch_idx)
         logged = internals.end_batch(self, self._collector)
         self.batch_progress.increment_completed()
@@ -421,5 +405,3 @@ class EpochLoop(LightningEpochLoop):
             self._batches_that_stepped += 1
         self._save_loggers_on_train_batch_end()
         self._begin_batch()
-        if self.trainer.received_sigterm and not self._is_training_done:
-            raise SIGTERMException

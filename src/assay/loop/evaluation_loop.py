@@ -5,7 +5,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, final
 
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from typing_extensions import override
@@ -113,7 +112,7 @@ class EvaluationLoop(LightningEvaluationLoop):
         self._end = there(hooks.of_callbacks(end), hooks.of_module(end))
 
     def _evaluate(self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None) -> None:
-        trainer, progress, collector = self.trainer, self.batch_progress, internals.connector(self.trainer)
+        progress, collector = self.batch_progress, internals.connector(self.trainer)
         if hooks.version != self._bound:
             self._bind(hooks)
         batch = hooks.to_device(batch, number or 0)
@@ -135,11 +134,9 @@ class EvaluationLoop(LightningEvaluationLoop):
             self._has_run = True
             if logged:
                 collector.update_eval_step_metrics(seen)
-        if not progress.is_last_batch and trainer.received_sigterm:
-            raise SIGTERMException
 
     def _finish(self, hooks: HookPlan, *, fitting: bool) -> list[Any]:
-        trainer, name, collector = self.trainer, self._name(), internals.connector(self.trainer)
+        name, collector = self._name(), internals.connector(self.trainer)
         collector.epoch_end_reached()
         internals.end_of_dataloaders(collector)
         hooks.callbacks(f"on_{name}_epoch_end")
@@ -154,8 +151,6 @@ class EvaluationLoop(LightningEvaluationLoop):
         hooks.module(f"on_{name}_end")
         hooks.strategy(f"on_{name}_end")
         self.end(hooks, fitting=fitting)
-        if self.verbose and trainer.is_global_zero:
-            self._print_results(outputs, self._stage.value)
         return outputs
 
     def end(self, hooks: HookPlan, *, fitting: bool = True) -> None:

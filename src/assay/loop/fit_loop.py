@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from typing_extensions import override
 
 from assay.loop import lightning_internals as internals
@@ -108,7 +107,7 @@ class FitLoop(LightningFitLoop):
     @override
     def on_advance_end(self) -> None:
         """All that follows when an epoch's scores are known; it is left to a run that goes on from here."""
-        trainer, loop, collector = self.trainer, self.epoch_loop, internals.connector(self.trainer)
+        loop, collector = self.epoch_loop, internals.connector(self.trainer)
         loop.phase = Phase.EPOCH_END
         self._hooks.callbacks("on_train_epoch_end", saving=True)
         collector.on_epoch_end()
@@ -116,8 +115,6 @@ class FitLoop(LightningFitLoop):
             loop.update_lr_schedulers("epoch", update_plateau_schedulers=True)
         internals.log_epoch(loop, collector)
         self.epoch_progress.increment_completed()
-        if trainer.received_sigterm:
-            raise SIGTERMException
 
     def mark_log(self) -> None:
         """Remember how long metrics.csv is: what is written from here on is done again after a checkpoint."""
@@ -139,7 +136,7 @@ class FitLoop(LightningFitLoop):
         half_done = phase in HALF_DONE
         return {
             **super().on_save_checkpoint(),
-            KEY: None if half_done else Position(max(epoch, 0), batch, phase).as_state(),
+            KEY: None if half_done else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
             "epoch_lost": only_whole_epochs(trainer) and begun and batch > 0,
             "log": log,
             "carried": {} if half_done else carried_state(trainer, phase),

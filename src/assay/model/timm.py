@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from torch import Tensor, nn
 
@@ -11,6 +11,9 @@ from assay.model.pretrained_weights import Published, load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+_SET_HERE: Final = ("pretrained", "checkpoint", "cache", "hf_", "num_classes", "in_chans", "scriptable")
 
 
 @final
@@ -25,9 +28,8 @@ class Timm(nn.Module):
             `resnet50.a1_in1k`.
         input_shape: Channels, height and width of one image.
         num_outputs: Width of the output.
-        weights: `DEFAULT` for those published under the name (and its tag), which are downloaded once and
-            checked by their hash; a file (`.safetensors`, `.pth`, `.pt`, `.ckpt`) or the directory of a run;
-            null for random ones.
+        weights: `DEFAULT` for those published under the name (and its tag), which are downloaded once; a file
+            (`.safetensors`, `.pth`, `.pt`, `.ckpt`) or the directory of a run; null for random ones.
         options: Further arguments of the network, such as `{drop_path_rate: 0.1}`.
 
     Attributes:
@@ -52,11 +54,19 @@ class Timm(nn.Module):
         super().__init__()
         config = _pretrained_config(name)
         given = dict(options or {})
-        _check_options(given)
+        if taken := [key for key in given if key.startswith(_SET_HERE)]:
+            raise ValueError(
+                f"model.options.{taken[0]} is set by assay: model.weights says what weights to take, the "
+                "data the rest"
+            )
         channels, height, width = image_shape(input_shape, f"model.name={name}")
         if config.fixed_input_size:
             given.setdefault("img_size", (height, width))
-        network = _network(name, num_outputs, channels, given)
+        import timm
+
+        network: Any = timm.create_model(
+            name, pretrained=False, num_classes=num_outputs, in_chans=channels, **given
+        )
         head = _listed(network.pretrained_cfg.get("classifier"))
         self.head_names = tuple(f"network.{part}" for part in head)
         self.new_layers: tuple[str, ...] = ()
@@ -117,23 +127,6 @@ def _pretrained_config(name: str) -> Any:
     return timm.get_pretrained_cfg(name)
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    for key in options:
-        if key.startswith(
-            ("pretrained", "checkpoint", "cache", "hf_", "num_classes", "in_chans", "scriptable")
-        ):
-            raise ValueError(
-                f"model.options.{key} is set by assay: model.weights says what weights to take, the data "
-                "the rest"
-            )
-
-
-def _network(name: str, num_outputs: int, channels: int, options: dict[str, Any]) -> Any:
-    import timm
-
-    return timm.create_model(name, pretrained=False, num_classes=num_outputs, in_chans=channels, **options)
-
-
 def _published(name: str) -> Published:
     config = _pretrained_config(name)
     if not config.hf_hub_id:
@@ -143,19 +136,7 @@ def _published(name: str) -> Published:
     repository = str(config.hf_hub_id)
     file = config.hf_hub_filename or "model.safetensors"
     url = f"https://huggingface.co/{repository}/resolve/main/{file}"
-    digest, megabytes = _on_server(url)
-    return Published(url, f"{repository.replace('/', '--')}--{file}", digest, megabytes)
-
-
-def _on_server(url: str) -> tuple[str, float]:
-    """SHA-256 and size of a file on Hugging Face's hub; empty where it cannot be reached."""
-    from huggingface_hub import get_hf_file_metadata
-
-    try:
-        found = get_hf_file_metadata(url, timeout=5)
-    except Exception:  # of any of its libraries, without a network
-        return "", 0.0
-    return str(found.etag or ""), (found.size or 0) / 1e6
+    return Published(url, f"{repository.replace('/', '--')}--{file}")
 
 
 def _listed(names: Any) -> list[str]:
