@@ -77,7 +77,6 @@ def test_pruning_takes_fewer_steps_to_the_same_best(fork_server: ForkServer) -> 
     )
     noise = statistics.pstdev(scores[: max(3, trials // 5)])
     assert best(pruned) <= best(every) + 2 * noise + 0.01
-    assert Path("pruned/importance.csv").read_text().startswith("parameter,importance\noptimizer.lr,")
 
 
 def test_the_value_of_a_trial_is_the_mean_over_its_seeds_also_once_the_study_was_made_longer(

@@ -39,6 +39,7 @@ class JobSpec:
         gpus: It needs; 0 for a job that runs on the CPU.
         threads: Of each of its processes.
         memory_gb: It may take at most; None for any amount.
+        timeout_min: Minutes that it may run; None for any time.
         trial: Where it reports its score after each validation and asks whether to go on; see
             `assay.callbacks.pruning.Pruning`. None outside a study.
     """
@@ -58,6 +59,7 @@ class JobSpec:
     gpus: int = 0
     threads: int = 1
     memory_gb: float | None = None
+    timeout_min: float | None = None
     trial: dict[str, Any] | None = None
 
     def to_json(self) -> str:
@@ -78,6 +80,8 @@ class JobSpec:
         return cls(**json.loads(text))
 
 
+TIMED_OUT = 124
+"""Exit code of a job that has not ended in time; coreutils' `timeout` has the same."""
 _TAIL = 4096
 _CLOCK = 1.0
 """Seconds by which a file system's clock may be behind."""
@@ -111,6 +115,8 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     """
     with suppress(ValueError):
         return Outcome.from_json(exit_status.outcome)
+    if exit_status.exit_code == TIMED_OUT and job_spec.timeout_min is not None:
+        return too_late(job_spec, exit_status.seconds)
     recorded = _recorded(job_spec, exit_status)
     if recorded is not None:
         return recorded
@@ -125,6 +131,11 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     if cause == "out_of_memory":
         reason += ", as memory had run out"
     return Outcome("failed", cause, reason, seconds=exit_status.seconds)
+
+
+def too_late(job_spec: JobSpec, seconds: float) -> Outcome:
+    """How an attempt ended that took longer than it may."""
+    return Outcome("failed", "timed_out", f"took longer than {job_spec.timeout_min:g} min", seconds=seconds)
 
 
 def outcome_of_lost(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import time
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -61,9 +60,7 @@ class StopRequest:
 
 
 _TICK: Final = 0.25
-"""Seconds between two looks at the time, at signals and at what running jobs have written."""
-_GRACE: Final = 10.0
-"""Seconds that a job has to save, once it was told to end."""
+"""Seconds between two looks at signals and at what running jobs have written."""
 
 
 @final
@@ -79,14 +76,6 @@ class Policy:
     def retries(self, outcome: Outcome, failures: int) -> bool:
         """Whether a failed job is tried again."""
         return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
-
-
-@dataclass
-class _Running:
-    job: Job
-    started: float
-    stopped_at: float | None = None
-    """When it was told that its time is over."""
 
 
 @final
@@ -114,7 +103,7 @@ class Scheduler:
         self._directory = journal.path.parent
         self._pending: deque[tuple[JobRecord, Job]] = deque()
         self._held: tuple[JobRecord, Job, JobSpec] | None = None
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, Job] = {}
         self._specs: dict[str, dict[str, Any]] = {}
         self._halted = False
 
@@ -133,7 +122,6 @@ class Scheduler:
                     break
                 for number, outcome in self._launcher.wait(_TICK).items():
                     self._settle(number, outcome)
-                self._look_at_times()
                 self._watcher.tick(self._journal.jobs, self._search.total)
         except Exception as error:
             self._no_room = cannot_write(error)
@@ -169,7 +157,7 @@ class Scheduler:
         epochs = (job.config.get("trainer") or {}).get("max_epochs")
         self._watcher.started(job_record, Path(job_spec.run_dir), epochs)
         self._launcher.start(job_spec)
-        self._running[job_record.number] = _Running(job, time.monotonic())
+        self._running[job_record.number] = job
 
     def _next(self) -> tuple[JobRecord, Job, JobSpec] | None:
         while not self._halted:
@@ -232,19 +220,20 @@ class Scheduler:
             processes=num_processes(trainer, 1),
             gpus=num_gpus(trainer, there=self._launcher.has_gpus),
             memory_gb=self._policy.memory_gb,
+            timeout_min=self._policy.timeout_min,
             trial=self._search.trial(job_record.token),
         )
 
     # -- ending ------------------------------------------------------------------------------------------
 
     def _settle(self, number: int, outcome: Outcome) -> None:
-        running = self._running.pop(number)
-        outcome = self._in_time(running, self._unless_stopped(outcome))
+        job = self._running.pop(number)
+        outcome = self._unless_stopped(outcome)
         job_record = self._journal.jobs[number]
         again = outcome.status == "failed" and self._policy.retries(outcome, len(job_record.failures))
         self._end(number, outcome, again=again)
         if again:
-            self._pending.append((self._journal.jobs[number], running.job))
+            self._pending.append((self._journal.jobs[number], job))
 
     def _end(self, number: int, outcome: Outcome, *, again: bool = False) -> None:
         """Note how an attempt ended, and tell everyone concerned."""
@@ -267,26 +256,6 @@ class Scheduler:
         if outcome.status == "interrupted":  # somebody else told this job alone to stop
             return replace(outcome, status="failed", cause="killed")
         return outcome
-
-    def _in_time(self, running: _Running, outcome: Outcome) -> Outcome:
-        if running.stopped_at is None or outcome.status in ("finished", "pruned"):
-            return outcome
-        minutes = self._policy.timeout_min
-        reason = f"took longer than {minutes:g} min"
-        return replace(outcome, status="failed", cause="timed_out", reason=reason)
-
-    def _look_at_times(self) -> None:
-        now, limit = time.monotonic(), self._policy.timeout_min
-        if limit is None:
-            return
-        for number, running in self._running.items():
-            if running.stopped_at is None and self._launcher.waits(number):
-                running.started = now
-            elif running.stopped_at is None and now - running.started > 60 * limit:
-                running.stopped_at = now
-                self._launcher.stop(number, now=False)
-            elif running.stopped_at is not None and now - running.stopped_at > _GRACE:
-                self._launcher.stop(number, now=True)
 
     # -- stopping ----------------------------------------------------------------------------------------
 

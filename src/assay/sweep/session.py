@@ -30,7 +30,7 @@ from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_unlike_losses
 from assay.sweep.progress import SweepProgress, shown
 from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
-from assay.sweep.summary import SweepResult, gathered, importance_of, say_results, write_results
+from assay.sweep.summary import SweepResult, gathered, say_results, write_results
 from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
 from assay.terminal import Console
@@ -341,11 +341,11 @@ def _drive(
             total=len(jobs) if ahead else sweep.search.total,
             stopped=stop.exit_code,
         )
-        folds, shares = gathered(result), importance_of(result)
+        folds = gathered(result)
         with _write_errors_told(sweep.directory):
-            write_results(result, folds, shares)
+            write_results(result, folds)
         with shown(console):
-            say_results(console, result, folds, shares)
+            say_results(console, result, folds)
     return result
 
 

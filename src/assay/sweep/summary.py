@@ -12,8 +12,7 @@ from rich.table import Table
 from assay.analysis import out_of_fold
 from assay.analysis.config_values import in_one_line, in_short, varying
 from assay.analysis.objective import format_score, score_text
-from assay.analysis.rows import best_job, csv_text, groups_csv, job_rows, rank, results_csv
-from assay.analysis.statistics import importance
+from assay.analysis.rows import best_job, groups_csv, job_rows, rank, results_csv
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import labelled
@@ -57,7 +56,6 @@ class SweepResult:
 RESULTS: Final = "results.csv"
 GROUPS: Final = "groups.csv"
 BEST: Final = "best.yaml"
-IMPORTANCE: Final = "importance.csv"
 _ENDED: Final = ("finished", "pruned", "failed")
 _ROWS: Final = 12
 _FAILURES: Final = 12
@@ -71,16 +69,7 @@ def gathered(result: SweepResult) -> list[OutOfFold]:
     return found
 
 
-def importance_of(result: SweepResult) -> list[tuple[str, float]]:
-    """The importance of each parameter for the first objective, the greatest first."""
-    name = result.objectives[0].name
-    rows = [row for row in job_rows(result.jobs, [name]) if row.finished and name in row.scores]
-    return importance([row.values for row in rows], [row.scores[name].mean for row in rows])[0]
-
-
-def write_results(
-    result: SweepResult, folds: Sequence[OutOfFold] = (), shares: Sequence[tuple[str, float]] = ()
-) -> None:
+def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Write what the sweep has come to."""
     write_text(result.directory / RESULTS, results_csv(result.jobs))
     if any(len(row.runs) > 1 for row in job_rows(result.jobs, ())):
@@ -95,16 +84,9 @@ def write_results(
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
-    if shares:
-        write_text(result.directory / IMPORTANCE, csv_text(["parameter", "importance"], shares))
 
 
-def say_results(
-    console: Console,
-    result: SweepResult,
-    folds: Sequence[OutOfFold] = (),
-    shares: Sequence[tuple[str, float]] = (),
-) -> None:
+def say_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """The best jobs, those that failed, where everything is, and what to type next."""
     jobs, first = result.jobs, result.objectives[0]
     if not jobs:
@@ -112,9 +94,6 @@ def say_results(
     console.print()
     _say_ranking(console, jobs, first)
     _say_out_of_fold(console, result, folds)
-    if shares:
-        words = "  ".join(f"{name} {100 * share:.0f} %" for name, share in shares)
-        console.print(f"[bold]importance[/bold]  {escape(words)}")
     _say_failures(console, result)
     _say_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}

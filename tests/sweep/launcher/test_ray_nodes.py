@@ -104,7 +104,6 @@ def test_a_node_that_dies_takes_nothing_along_but_what_ran_there(
     lost = on_nodes.wait(120.0)[1]
     assert (lost.cause, lost.transient) == ("killed", True)
     on_nodes.start(waits)  # whether or not the death of the node has been seen
-    assert on_nodes.waits(2)
     on_nodes.stop(0, now=True)
     assert next_end(on_nodes).status == "interrupted", "job 0"
     assert next_end(on_nodes).status == "finished", "an idle place has made way for job 2"

@@ -284,7 +284,6 @@ def test_what_a_job_is_given_parses_back_to_the_same_number() -> None:
         ({"x": "range(3,3)"}, [], "has no values"),
         ({"x": "tag(log, range(0,3))"}, [], "whole numbers above 0"),
         ({"x": "1,range(3)"}, [], "a sweep among values"),
-        ({"x": "glob(*)"}, [], "glob"),
         ({}, ["seed=interval(0,1)"], "a seed is not a number to search for"),
         ({}, ["x=("], "cannot be parsed"),
     ],

@@ -58,10 +58,6 @@ class Launcher(ABC):
             By number of the job, what it said itself, or what the launcher knows of the end of its process.
         """
 
-    def waits(self, number: int) -> bool:
-        """Whether a job that was started has no place to run yet, as in the queue of a cluster."""
-        return False
-
     def kept(self) -> Collection[int]:
         """Jobs of this sweep that have gone on without their driver; `start` takes each up again."""
         return ()

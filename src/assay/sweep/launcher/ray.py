@@ -152,10 +152,6 @@ class RayLauncher(Launcher):
         return {running.job_spec.number: self._end(running, result) for running, result in ended}
 
     @override
-    def waits(self, number: int) -> bool:
-        return any(not self._is_ready(running.place) for running in self._of(number))
-
-    @override
     def stop(self, number: int, *, now: bool) -> None:
         for running in self._of(number):
             running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"

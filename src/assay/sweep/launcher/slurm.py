@@ -138,7 +138,6 @@ OVER: Final = (
     *("PREEMPTED", "REVOKED", "TIMEOUT"),
 )
 """States of a Slurm job that runs no more; one that Slurm does not know any more has none."""
-QUEUED: Final = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 NAME: Final = "assay-"
 """What the names of Slurm jobs begin with."""
 _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
@@ -308,13 +307,6 @@ class SlurmLauncher(Launcher):
             if ended or left <= 0 or not self._running:
                 return ended
             time.sleep(min(left, _LOOK_EVERY))
-
-    @override
-    def waits(self, number: int) -> bool:
-        submitted = self._running.get(number)
-        return submitted is not None and (
-            submitted.state in QUEUED or not submitted.files.with_suffix(".running").exists()
-        )
 
     @override
     def kept(self) -> Collection[int]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, final
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
     ChoiceSweep,
-    Glob,
     IntervalSweep,
     Override,
     RangeSweep,
@@ -116,12 +115,6 @@ def parse(
     overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
 ) -> dict[str, Override]:
     """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
-    if not isinstance(params or {}, Mapping):
-        raise ConfigError(
-            f"a sweep for each key was expected, got {params!r}",
-            key="hydra.sweeper.params",
-            hint="+hydra.sweeper.params.optimizer.lr='choice(0.1,0.01)'",
-        )
     parser = OverridesParser.create(config_loader=config_loader)
     parsed: dict[str, Override] = {}
     given = [
@@ -139,7 +132,7 @@ def parse(
             ) from error
         parsed[override.get_key_element()] = override
     for key, override in parsed.items():
-        _check(key, override, config_loader)
+        _check(key, override)
     return parsed
 
 
@@ -228,16 +221,14 @@ def _range(key: str, sweep: RangeSweep) -> Numbers:
     return Numbers(key, low, high, 0.0 if log else step, log, integer)
 
 
-def _check(key: str, override: Override, config_loader: ConfigLoader | None) -> None:
+def _check(key: str, override: Override) -> None:
     """Refuse what Hydra would let pass or say something obscure about."""
     sweep: Any = override.value()
     if not override.is_sweep_override():
         return
     tags = sorted(set(getattr(sweep, "tags", ())) - set(_TAGS))
     problem, hint = "", f"{key}=a,b,c"
-    if isinstance(sweep, Glob) and config_loader is None:
-        problem = "glob() is not known here"
-    elif isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
+    if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
         problem = f"{override.input_line} is a sweep among values"
         hint = "write every value: a=1,2,x; or range(1,3) alone"
     elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from contextlib import suppress
@@ -16,11 +18,14 @@ from typing import TYPE_CHECKING, Final
 from assay.errors import AssayError
 from assay.files.symlinks import appending
 from assay.record.outcome import TRIAL, Outcome, of_exception, reason_of, stopped_by
+from assay.sweep.job_spec import TIMED_OUT, too_late
 
 if TYPE_CHECKING:
     from assay.sweep.job_spec import JobSpec
 
 _GIGABYTE: Final = 1 << 30
+_GRACE: Final = 10.0
+"""Seconds that a run has to save."""
 _STATUS: Final = Path("/proc/self/status")
 _INTERRUPTED: Final = Outcome("interrupted", reason=stopped_by("SIGINT"), signal="SIGINT")
 
@@ -36,7 +41,23 @@ def run_job_spec(job_spec: JobSpec) -> Outcome:
         return _INTERRUPTED
     except BaseException as error:
         return _failed(error)
-    return run_here(job_spec)
+    late = threading.Event()
+    if job_spec.timeout_min is not None:
+        threading.Thread(target=_end_late, args=(job_spec.timeout_min, late), daemon=True).start()
+    outcome = run_here(job_spec)
+    if late.is_set() and outcome.status not in ("finished", "pruned"):
+        return too_late(job_spec, outcome.seconds)
+    return outcome
+
+
+def _end_late(minutes: float, late: threading.Event) -> None:
+    """Have the run save and end once its time is over; end this process where it does not."""
+    time.sleep(60 * minutes)
+    late.set()
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE)
+    os._exit(TIMED_OUT)
 
 
 def run_here(job_spec: JobSpec) -> Outcome:
