@@ -151,7 +151,7 @@ def test_resumed_anywhere_each_step_draws_what_it_would_have(
 
 def test_ranks_and_stages_differ() -> None:
     callback = SeedEachStep(3)
-    stages = ["step", "epoch", "val", "test", "predict"]
+    stages = ["step", "epoch", "val", "test"]
     seeds = {callback.seed_for(*moment) for moment in product(stages, range(8), range(500))}
     assert len(seeds) == 5 * 8 * 500
     # torch's CPU generator takes the lower half of a seed, NumPy the upper one.

@@ -28,7 +28,7 @@ SCORES = {
     "digits_distillation": ("test/accuracy", 0.96),
     "text_topics": ("test/accuracy", 0.79),
     "digits_segmentation": ("test/mean_iou", 0.85),
-    "digits_simclr": ("test/one_nn", 0.85),
+    "digits_simclr": ("test/one_nn", 0.92),
 }
 """A little below the lowest of the seeds that the head comments speak of."""
 MOST = {"stdlib_gpt": ("test/bits_per_byte", 2.16), "digits_autoencoder": ("test/mse", 3.1)}

@@ -20,7 +20,6 @@ from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
 
-from assay.metrics import recall_at_k
 from assay.metrics.bits_per_byte import BitsPerByte
 from assay.metrics.multitask import Multitask
 from assay.metrics.per_target import PerTarget
@@ -265,14 +264,6 @@ def recall(points: torch.Tensor, labels: torch.Tensor, k: int) -> float:
     return float((labels.numpy()[nearest] == labels.numpy()[:, None]).any(axis=1).mean())
 
 
-@pytest.mark.parametrize("pairs", [1, 70, 60 * 7, 60 * 60])
-def test_blocks_of_queries_change_nothing(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recall_at_k, "_PAIRS_AT_ONCE", pairs)
-    metric = RecallAtK(5)
-    metric.update(POINTS, LABELS)
-    assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, 5))
-
-
 def test_autocast_does_not_blur_neighbours() -> None:
     metric = RecallAtK(1)
     metric.update(POINTS, LABELS)
@@ -426,12 +417,6 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (RecallAtK, {"k": 0}, "k must be at least 1"),
     (Multitask, {"output_names": NAMES, "metrics": {"Size": {}}}, "'Size' is not a target; they are kind"),
 ]
-
-
-@pytest.mark.parametrize(("make", "options", "message"), REFUSED)
-def test_options_that_cannot_be_used(make: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(**options)
 
 
 def test_too_few_samples_have_no_score() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 from tests.conftest import unchanged_process
-from tests.interrupting import Interrupt, outcome
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedTokenizerFast
 
@@ -27,7 +25,6 @@ from assay.model.hf_folder import KINDS
 from assay.model.hf_text import HFText
 from assay.run.evaluate import evaluate
 from assay.run.export.export import export
-from assay.run.resume import resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -222,26 +219,6 @@ def test_a_run_needs_nothing_but_its_directory(train: Train, bert: Path, table: 
     np.testing.assert_allclose(outputs, found, atol=1e-5)
     with pytest.raises(AssayError, match="finetune=lora: `assay export"):
         train(*job(table, run.run_dir))
-
-
-@pytest.mark.long
-def test_a_gradual_run_goes_on_bit_for_bit_and_others_go_on_from_it(
-    train: Train, bert: Path, table: Path
-) -> None:
-    settings = (
-        *(*job(table, bert), "finetune=gradual", "trainer.max_epochs=3", "data.batch_size=40"),
-        *("callbacks=[checkpoint,last_checkpoint]", "callbacks.last_checkpoint.every_n_train_steps=1"),
-    )
-    whole = train(*settings)
-    stopped = train(*settings, callbacks=[Interrupt("batch", 3)]).run_dir  # in the epoch of an unfreezing
-    with chdir(stopped.parent), unchanged_process():
-        resume(stopped.name)
-    assert outcome(stopped) == outcome(whole.run_dir)
-    more = train(*job(table, whole.run_dir), "trainer.limit_train_batches=1", keep_weights=True)
-    kept = torch.load(whole.run_dir / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
-    assert all(torch.equal(more.watch.first_weights[name], value) for name, value in kept.items())
-    ours, theirs = ((run.run_dir / "tokenizer.json").read_text() for run in (more, whole))
-    assert ours == theirs
 
 
 def changed(folder: Path, name: str, **values: Any) -> None:

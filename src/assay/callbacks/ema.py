@@ -53,11 +53,6 @@ class EMA(WeightAveraging):
         self.update_every_n_steps = update_every_n_steps
         self._updates = 0
 
-    @property
-    def horizon(self) -> float:
-        """Optimizer steps that the average looks back once it is warmed up."""
-        return self.update_every_n_steps / (1.0 - self.decay)
-
     @override
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         if step_idx is None:

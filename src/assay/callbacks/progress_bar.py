@@ -158,8 +158,8 @@ class ProgressBar(LightningProgressBar):
             values = groups.get("", {}) | groups.get(name, {})
             self._say(name, perf_counter() - self._started, {"": values})
 
-    on_test_start = on_predict_start = on_validation_start
-    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
+    on_test_start = on_validation_start
+    on_test_batch_end = on_validation_batch_end
     on_test_end = on_validation_end
 
     # -- the end, whatever it was --------------------------------------------------------------------------
@@ -267,6 +267,8 @@ class ProgressBar(LightningProgressBar):
 
     def _say(self, label: str, seconds: float, groups: dict[str, dict[str, float]]) -> None:
         if self._enabled:
-            width = self._console.width if self._console.is_terminal else math.inf
-            text = progress_layout.line(label, seconds, groups, width)
-            self._console.print(text, soft_wrap=True, highlight=False)
+            text = progress_layout.line(label, seconds, groups)
+            if self._console.is_terminal:
+                self._console.print(text, no_wrap=True, overflow="ellipsis", highlight=False)
+            else:
+                self._console.print(text, soft_wrap=True, highlight=False)

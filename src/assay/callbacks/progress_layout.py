@@ -60,18 +60,10 @@ def pairs(values: Mapping[str, float]) -> Text:
     return text
 
 
-def line(
-    label: str, seconds: float, groups: Mapping[str, Mapping[str, float]], width: float = math.inf
-) -> Text:
-    """What remains of an epoch: as much as fits, but the first metric of each stage."""
+def line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
+    """What remains of an epoch."""
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
     for stage, values in groups.items():
         text.append("   " if values else "").append(f"{stage} " if stage and values else "", style="bold")
         text.append(pairs(values))
-    if width == math.inf:  # measured, rich would keep each line in its cache
-        return text
-    longest = max(groups, key=lambda stage: len(groups[stage]), default="")
-    if text.cell_len <= width or len(groups.get(longest, ())) <= 1:
-        return text
-    shorter = dict(list(groups[longest].items())[:-1])
-    return line(label, seconds, {**groups, longest: shorter}, width)
+    return text

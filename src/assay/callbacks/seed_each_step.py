@@ -13,7 +13,7 @@ from assay.splitmix import splitmix64
 if TYPE_CHECKING:
     import lightning as L
 
-_STAGES: Final = {"step": 1, "epoch": 2, "val": 3, "test": 4, "predict": 5}
+_STAGES: Final = {"step": 1, "epoch": 2, "val": 3, "test": 4}
 
 
 @final
@@ -54,10 +54,6 @@ class SeedEachStep(Callback):
     @override
     def on_test_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._apply("test", trainer, pl_module, 0)
-
-    @override
-    def on_predict_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._apply("predict", trainer, pl_module, _batches_trained(trainer))
 
     def _apply(self, stage: str, trainer: L.Trainer, pl_module: L.LightningModule, index: int) -> None:
         seed = self.seed_for(stage, trainer.global_rank, index)
