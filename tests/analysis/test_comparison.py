@@ -9,8 +9,8 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
 from assay.analysis.comparison import compare, default_metric, meeting, ranking_of
-from assay.analysis.config_values import ConfigValues
 from assay.analysis.read_runs import read_runs
+from assay.analysis.run import ConfigValues
 from assay.errors import AssayError
 from assay.record.journal import Journal
 from assay.record.run_lock import writing

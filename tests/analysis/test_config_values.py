@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tests.making_runs import make_run
 
-from assay.analysis.config_values import ConfigValues, config_columns, loss_terms, unlike_losses
 from assay.analysis.read_runs import read_runs
-from assay.analysis.run import plain_value, shown, typed_values
+from assay.analysis.run import (
+    ConfigValues,
+    config_columns,
+    loss_terms,
+    plain_value,
+    shown,
+    typed_values,
+    unlike_losses,
+)
 from assay.errors import AssayError
 from assay.files.checksum import seal_yaml
 

@@ -88,13 +88,13 @@ def test_what_resuming_changed_counts(tmp_path: Path) -> None:
 def test_a_fold_that_an_option_has_set_is_one(tmp_path: Path) -> None:
     for fold in range(2):
         fields: dict[str, Any] = {
-            "set_by": {"fold": f"experiment=fold{fold}"},
+            "fold": fold,
             "metrics": {"test/x": 0.5 + fold / 10},
         }
         for seed in range(2):
             path = tmp_path / f"{fold}-{seed}"
             make_run(path, f"experiment=fold{fold}", f"seed={seed}", config={"fold": fold}, **fields)
-    make_run(tmp_path / "none", "experiment=fold1", "fold=null", **fields)
+    make_run(tmp_path / "none", "experiment=fold1", **(fields | {"fold": None}))
     found = {run.path.name: run.fold for run in read_runs([tmp_path])}
     assert found == {"0-0": 0, "0-1": 0, "1-0": 1, "1-1": 1, "none": None}
     (row,) = compare(read_runs([tmp_path / name for name in found if name != "none"])).rows

@@ -16,9 +16,10 @@ from assay.figure.figure import (
     Heatmap,
     Line,
     Points,
+    plain,
+    to_plotly,
 )
 from assay.figure.to_matplotlib import to_matplotlib
-from assay.figure.to_plotly import plain, to_plotly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,6 +107,6 @@ def test_a_name_is_no_template(figure: Figure) -> None:
 
 
 def test_numbers_keep_six_digits_and_gaps_are_null() -> None:
-    assert plain(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2, None, 123457.0]
+    assert plain(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2.0, None, 123457.0]
     drawn = to_plotly(Figure("m", "", (Line("a", [1, 2], [0.5, float("nan")]),)))
     assert drawn["data"][0]["y"] == [0.5, None]

@@ -50,10 +50,11 @@ def test_a_sweep_that_has_ended(trained_sweep: Path) -> None:
 
 def test_a_sweep_with_a_damaged_journal_is_what_its_runs_are(sweep: Path) -> None:
     journal = sweep / "journal.jsonl"
-    journal.write_bytes(journal.read_bytes().replace(b"optimizer.lr=0.1", b"optimizer.lr=0.2", 1))
+    journal.write_bytes(b"x" + journal.read_bytes())
     contents = read_contents([sweep])
     assert len(contents.runs) == 6
-    assert "is damaged in line 1. What follows is from the run directories" in contents.notices[0]
+    assert "damaged" in contents.notices[0]
+    assert "What follows is from the run directories" in contents.notices[0]
 
 
 def test_several_folders_and_broken_runs_have_a_page(sweep: Path) -> None:
@@ -225,11 +226,11 @@ def test_each_part_of_a_real_sweep_is_there(trained_sweep: Path) -> None:
     assert page.status == ("2 of 6 failed", "bad")
     board = list(table(page, "leaderboard").cells)
     assert [row[0].text for row in board] == ["1", "2", "3"]
-    assert board[0][1].text == "0.1"
-    assert "±" in board[0][2].text
+    assert [cell.text for cell in board[0][1:3]] == ["2 of 2", "0.1"]
+    assert "±" in board[0][3].text
     assert [row[-2].text for row in board] == ["finished", "finished", "2 failed (non_finite)"]
     jobs = list(table(page, "jobs").cells)
-    assert [row[0].href for row in jobs] == [f"{number}/" for number in range(6)]
+    assert sorted(row[1].href for row in jobs) == [f"{number}/" for number in range(6)]
     text = render(page)
     assert "the lowest first" not in text
     assert "By val/accuracy, the highest first" in text

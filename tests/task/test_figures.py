@@ -13,7 +13,7 @@ from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # as above
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
-from assay.figure.to_plotly import to_plotly
+from assay.figure.figure import to_plotly
 from assay.metrics.recall_at_k import RecallAtK
 from assay.task.prediction.predictions import StoredPredictions
 from assay.task.segmentation import IGNORED

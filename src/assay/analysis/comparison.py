@@ -8,17 +8,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.config_values import (
+from assay.analysis.objective import is_better_low
+from assay.analysis.rows import Row, rank, row_of
+from assay.analysis.run import (
     OF_THE_RECORD,
     ConfigValues,
     config_columns,
+    is_config,
+    plain_value,
+    same_value,
     unlike_data,
     unlike_losses,
     value,
 )
-from assay.analysis.objective import is_better_low
-from assay.analysis.rows import Row, rank, row_of
-from assay.analysis.run import is_config, plain_value, same_value
 from assay.analysis.statistics import (
     LEVEL,
     PAIRED_TEST,

@@ -195,11 +195,9 @@ def score_text(name: str, score: Mean) -> str:
 
 
 def _plus_minus(mean: float, half: float) -> str:
-    if half == 0.0 or not math.isfinite(half):
-        return f"{number_text(mean)} ± {half:.1g}"
-    first = math.floor(math.log10(half))
-    if first < -6 or (mean and abs(mean) < 1e-4):
-        return f"{mean:.4g} ± {half:.2g}"
+    first = math.floor(math.log10(half)) if half > 0 and math.isfinite(half) else 1 << 10
+    if not -7 < first < 1 << 10 or (mean and abs(mean) < 1e-4):
+        return f"{number_text(mean)} ± {half:.2g}"
     digits = max(0, 1 - first)
     return f"{mean:,.{digits}f} ± {round(half, 1 - first):,.{digits}f}"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.config_values import ConfigValues, value_of
-from assay.analysis.run import Run, is_config, plain_value, typed_values
+from assay.analysis.rows import run_of
+from assay.analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole
 from assay.record.journal import Journal
@@ -151,41 +151,26 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
         jobs = Journal.open(sweep, repair=False).jobs
     except AssayError:
         return []
+
+    def config(run: Run) -> list[tuple[str, str]]:
+        return sorted((key, text) for key, text in run.typed.items() if is_config(key))
+
     known = {found for run in runs for found in (run.fingerprint, run.path)}
-    choices = dict(runs[0].choices) if runs else {}
-    twins: dict[frozenset[tuple[str, str]], Run] = {}
-    for run in runs:
-        twins.setdefault(_config(run.typed), run)
+    choices, name = (dict(runs[0].choices), runs[0].name) if runs else ({}, "")
+    twins = {repr(config(run)): run.config_fingerprint for run in runs}
     found = []
     for number, job in sorted(jobs.items()):
-        path = sweep / str(number)
-        if job.status != "failed" or job.outcome is None or known & {job.fingerprint, path}:
-            continue
-        typed = typed_values(job.overrides)
-        config = _config(typed)
-        twin = twins.get(config)
-        found.append(
-            Run(
-                path,
-                "failed",
-                job.outcome.cause,
-                job.outcome.reason,
-                name=typed.get("name", runs[0].name if runs else ""),
-                started=job.started,
-                seconds=job.outcome.seconds,
-                seed=job.seed,
-                fingerprint=job.fingerprint,
-                config_fingerprint=twin.config_fingerprint if twin else repr(sorted(config)),
-                typed=typed,
-                choices={key: typed.get(key, option) for key, option in choices.items()},
-                fold=job.fold,
-            )
-        )
+        lost = run_of(job, sweep / str(number))
+        if lost.status == "failed" and not known & {lost.fingerprint, lost.path}:
+            mark = repr(config(lost))
+            options = {key: lost.typed.get(key, option) for key, option in choices.items()}
+            own: dict[str, Any] = {
+                "name": lost.typed.get("name", name),
+                "started": job.started,
+                "choices": options,
+            }
+            found.append(replace(lost, config_fingerprint=twins.get(mark, mark), **own))
     return found
-
-
-def _config(typed: Any) -> frozenset[tuple[str, str]]:
-    return frozenset((key, text) for key, text in typed.items() if is_config(key))
 
 
 _FIRST_COLUMNS = ("run", "name", "status", "cause", "reason", "seed", "started", "seconds")

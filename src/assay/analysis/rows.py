@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.config_values import in_one_line, in_short, varying
-from assay.analysis.run import Run, typed_values
+from assay.analysis.run import Run, in_one_line, in_short, typed_values, varying
 from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.quoting import spreadsheet_cell
@@ -114,32 +113,36 @@ def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
     return sorted(rows, key=order)
 
 
+def run_of(job: JobRecord, run_dir: Path) -> Run:
+    """A job as its journal has it."""
+    outcome = job.outcome or Outcome("interrupted")
+    return Run(
+        run_dir,
+        job.status,
+        outcome.cause,
+        outcome.reason,
+        seconds=outcome.seconds,
+        seed=job.seed,
+        fingerprint=job.fingerprint,
+        typed=typed_values(job.overrides),
+        metrics=outcome.metrics,
+        best=outcome.best,
+        warnings=tuple(outcome.warnings),
+        fold=job.fold,
+    )
+
+
 def job_rows(
-    records: Sequence[JobRecord],
+    jobs: Sequence[JobRecord],
     metrics: Iterable[str],
-    run_dir: Callable[[JobRecord], Path] = lambda record: Path(str(record.number)),
+    run_dir: Callable[[JobRecord], Path] = lambda job: Path(str(job.number)),
 ) -> list[Row]:
-    """Jobs as their journal has them; those that differ in seed and fold alone are one row."""
+    """Jobs that differ in seed and fold alone are one row."""
     metrics = list(metrics)
     together: dict[tuple[tuple[str, str], ...], list[Run]] = {}
-    for record, typed in zip(records, varying(records), strict=True):
-        outcome = record.outcome or Outcome("interrupted")
-        run = Run(
-            run_dir(record),
-            record.status,
-            outcome.cause,
-            outcome.reason,
-            seconds=outcome.seconds,
-            seed=record.seed,
-            fingerprint=record.fingerprint,
-            typed=typed_values(record.overrides),
-            metrics=outcome.metrics,
-            best=outcome.best,
-            warnings=tuple(outcome.warnings),
-            fold=record.fold,
-        )
+    for job, typed in zip(jobs, varying(jobs), strict=True):
         values = tuple((key, value) for key, value in typed.items() if key not in REPETITIONS)
-        together.setdefault(values, []).append(run)
+        together.setdefault(values, []).append(run_of(job, run_dir(job)))
     return [row_of(runs, dict(values), metrics) for values, runs in together.items()]
 
 

@@ -1,18 +1,27 @@
-"""What a value that was typed stands for: a number, true, false, nothing, or text."""
+"""A run in short, and what runs say under a key: their records, else their configs, opened only then."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
+import yaml
+
 from assay.config.serialize import NOT_IDENTITY, REPETITIONS
+from assay.errors import AssayError, first_line
+from assay.files.checksum import yaml_is_whole
+from assay.files.symlinks import read_whole
+from assay.paths import PACKAGES
+from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from assay.record.journal import JobRecord
     from assay.record.outcome import Cause, JobStatus
-
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
 
@@ -106,3 +115,314 @@ def same_value(one: Any, other: Any) -> bool:
 def _unquoted(value: str) -> str:
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if quoted else value
+
+
+_LONG: Final = 8
+"""Characters of a number that nobody has typed."""
+
+
+def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
+    """Overrides that not all jobs share, by key, one dictionary per job."""
+    typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
+    keys = {key: None for values in typed for key in values}
+    shared = {key for key in keys if len({values.get(key) for values in typed}) == 1}
+    if len(typed) == 1:  # alone, everything that was typed stands for it
+        shared = set()
+    return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
+
+
+def in_short(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Values that are there as they are shown: numbers that were drawn, with four significant digits.
+
+    >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
+    {'optimizer.lr': '0.004904', 'seed': '1'}
+    """
+    return {key: _in_short(value) for key, value in values.items() if value is not None}
+
+
+def in_one_line(values: Mapping[str, str | None]) -> str:
+    """Values in short, each after its key."""
+    return " ".join(f"{key}={value}" for key, value in in_short(values).items())
+
+
+def _pair(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key.lstrip("+"), value
+
+
+def _in_short(value: str) -> str:
+    try:
+        return value if len(value) <= _LONG else f"{float(value):.4g}"
+    except ValueError:
+        return value
+
+
+_MOST: Final = 6
+"""Columns for what nobody has typed."""
+_FINGERPRINT: Final = "config"
+Values = list[dict[str, str | None]]
+
+
+def config_columns(
+    runs: Sequence[Run], asked: Sequence[str], configs: ConfigValues
+) -> tuple[list[str], Values, list[str]]:
+    """Keys in which configurations differ, the values of each, and what there is to say about them."""
+    if asked:
+        return list(asked), [{key: _text(value(run, key, configs)) for key in asked} for run in runs], []
+    keys = [key for key in _candidates(runs) if _differs(key, runs, configs)]
+    if len(runs) == 1:
+        keys = [key for key in runs[0].typed if is_config(key)]
+    values = [{key: _text(value(run, key, configs)) for key in keys} for run in runs]
+    if len({run.config_fingerprint for run in runs}) < len(runs):
+        for key in ("seed", "fold"):
+            if len({getattr(run, key) for run in runs}) > 1:
+                keys.append(key)
+                values = [
+                    {**own, key: _text(getattr(run, key))} for run, own in zip(runs, values, strict=True)
+                ]
+    names = {run.typed.get("name") for run in runs}
+    if len(names) > 1:
+        keys = ["name", *keys]
+        values = [{"name": run.name, **own} for run, own in zip(runs, values, strict=True)]
+    notes: list[str] = []
+    for alike in _alike(values, runs):
+        more, left_out = _untyped(
+            list({runs[number].config_fingerprint: runs[number] for number in alike}.values()), configs
+        )
+        for number in alike:
+            values[number] |= {key: more[key][runs[number].config_fingerprint] for key in more}
+        keys += [key for key in more if key not in keys]
+        if left_out:
+            notes.append(f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all")
+    return keys, [{key: own.get(key) for key in keys} for own in values], notes
+
+
+def _candidates(runs: Sequence[Run]) -> list[str]:
+    """Groups, then what was typed; no experiment that only some have: what differs are its values."""
+    groups = dict.fromkeys(key for run in runs for key in run.choices)
+    typed = dict.fromkeys(key for run in runs for key in run.typed if key not in groups)
+    without = {
+        key
+        for key in groups
+        if PACKAGES.get(key) == "_global_" and not all(run.choices.get(key) for run in runs)
+    }
+    return [key for key in (*groups, *typed) if is_config(key) and key not in without]
+
+
+def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
+    """Whether runs differ in a key; configs are read up to the first that does."""
+    first = value(runs[0], key, configs) if runs else None
+    others = (value(run, key, configs) for run in runs)
+    return any(other != first and plain_value(other) != plain_value(first) for other in others)
+
+
+def _alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
+    """Rows of different configurations that cannot be told apart by their columns."""
+    together: dict[Any, list[int]] = {}
+    for number, own in enumerate(values):
+        together.setdefault(tuple(map(plain_value, own.values())), []).append(number)
+    return [
+        numbers
+        for numbers in together.values()
+        if len({runs[number].config_fingerprint for number in numbers}) > 1
+    ]
+
+
+def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
+    """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
+    try:
+        all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
+        follow = set.intersection(*(set(run.interpolations) for run in runs))
+    except AssayError:
+        return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
+    keys = dict.fromkeys(key for own in all_values.values() for key in own)
+    differ = [
+        key
+        for key in keys
+        if is_config(key) and key not in follow and len({own.get(key) for own in all_values.values()}) > 1
+    ]
+    found = {key: {mark: own.get(key) for mark, own in all_values.items()} for key in differ[:_MOST]}
+    apart = {tuple(own.get(key) for key in found) for own in all_values.values()}
+    if len(apart) < len(runs):
+        found[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
+    return found, max(0, len(differ) - _MOST)
+
+
+def _text(found: Any) -> str | None:
+    return None if found is None else shown(found)
+
+
+FILE: Final = "config.yaml"
+_SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
+OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
+"""What a record says beside the config, under these keys."""
+_LARGEST: Final = 8 << 20
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@final
+class ConfigValues:
+    """Values of configs by their full keys."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str], Any] = {}
+        self._nodes: dict[str, Any] = {}
+
+    def value(self, run: Run, key: str) -> str | None:
+        """One value as it is typed; None where the config has no such key, or a whole node under it."""
+        first, *rest = key.split(".")
+        node = self._node(run, first)
+        for name in rest:
+            if not isinstance(node, dict) or name not in node:
+                return None
+            node = node[name]
+        is_node = isinstance(node, dict) and bool(node)
+        return None if node is _ABSENT or is_node else shown(node)
+
+    def all_of(self, run: Run) -> dict[str, str]:
+        """Every value by its key; a list of plain values is one."""
+        return {key: shown(value) for key, value in flat(_whole(run))}
+
+    def loss(self, run: Run) -> Mapping[str, str]:
+        """As `loss_terms`; of a run whose config cannot be read, the option alone."""
+        try:
+            nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
+        except AssayError:
+            return {"loss": shown(run.choices.get("loss"))}
+        follows = [key for key, text in run.interpolations.items() if "${spec." in text]
+        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, follows)
+
+    def _node(self, run: Run, first: str) -> Any:
+        at = (str(run.path), first)
+        if at not in self._read:
+            self._read[at] = self._block(run, first)
+        return self._read[at]
+
+    def _block(self, run: Run, first: str) -> Any:
+        """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
+        content = _content(run)
+        if yaml_is_whole(content):
+            text = content.decode("utf-8", "surrogateescape")
+            found = re.search(rf"^{re.escape(first)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
+            if found is None:
+                return _ABSENT
+            try:
+                # The configs of a sweep have most of their nodes in common.
+                if found[0] not in self._nodes:
+                    self._nodes[found[0]] = _parsed(found[0])[first]
+                return self._nodes[found[0]]
+            except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
+                pass  # an anchor elsewhere, a key in quotes
+        return _whole(run).get(first, _ABSENT)
+
+
+_ABSENT: Final = object()
+
+
+def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[str, str]:
+    """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees."""
+    module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
+    source = data.get("source")
+    parts = {
+        "loss": config.get("loss"),
+        "module._target_": module.get("_target_"),
+        "data.standardize_targets": data.get("standardize_targets"),
+    }
+    task = TASKS.get(str(data.get("task")))
+    if task is not None and task.reconstructs:  # the inputs are the targets
+        parts["data.transform"] = data.get("transform")
+    if task is not None and task.compares_views:  # the other samples of a batch are the classes
+        parts["data.eval_batch_size"] = data.get("eval_batch_size")
+    if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
+        parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
+    terms = {key: shown(value) for top, node in parts.items() for key, value in flat(node, top)}
+    derived = set(follows)
+    return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
+
+
+def unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
+    """In what losses are not the same quantity, each key with its values; empty where they are."""
+    found = list(losses)
+    keys = dict.fromkeys(key for _, terms in found for key in terms)
+    values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in found} for key in keys}
+    unlike = {key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1}
+    options = sorted({str(option) for option, _ in found})
+    return {"loss": tuple(options)} if unlike and len(options) > 1 else unlike
+
+
+def _whole(run: Run) -> dict[Any, Any]:
+    try:
+        plain = _parsed(_content(run))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise AssayError(f"{run.path / FILE} is not YAML: {first_line(error)}") from error
+    if not isinstance(plain, dict):
+        raise AssayError(f"{run.path / FILE} does not hold a mapping")
+    return plain
+
+
+def _parsed(text: str | bytes) -> Any:
+    loader = _LOADER(text)
+    try:
+        plain = loader.get_single_data()
+        json.dumps(plain, default=str, skipkeys=True)  # a ValueError where an alias stands within itself
+        return plain
+    finally:
+        loader.dispose()
+
+
+def _content(run: Run) -> bytes:
+    try:
+        return read_whole(run.path / FILE, _LARGEST)
+    except OSError as error:
+        raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
+
+
+def flat(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its full key; a list of plain values is one."""
+    if isinstance(node, dict) and node:
+        for name, inner in node.items():
+            yield from flat(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node):
+        for index, inner in enumerate(node):
+            yield from flat(inner, f"{key}[{index}]")
+    else:
+        yield key, node
+
+
+def value(run: Run, key: str, configs: ConfigValues) -> Any:
+    """What a run says under a key: a number, text, or None where it says nothing."""
+    if key in OF_THE_RECORD:
+        return getattr(run, key)
+    if key in run.choices:
+        return shown(run.choices[key])
+    score = run.score(key)
+    return value_of(run, key, configs) if score is None else score
+
+
+def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
+    """A value of a run's config as it was typed, else as its config has it; None where there is none."""
+    typed = run.typed.get(key)
+    if typed is not None and "$" not in typed:
+        return typed
+    try:
+        return configs.value(run, key) if run.status != "broken" else None
+    except AssayError:  # its config is damaged; its record is not
+        return typed
+
+
+def unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
+    """Kinds of data, in words, where there are several: another option, or another file or target of one."""
+    each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
+    digests = {run.data_sha256 for run in each}
+    if len(digests) < 2 and "" not in digests:
+        return []
+    options = sorted({str(run.choices.get("data")) for run in each})
+    if len(options) > 1:
+        return options
+    kinds = sorted({_source(run, configs) or "as in its option" for run in each})
+    return kinds if len(kinds) > 1 else []
+
+
+def _source(run: Run, configs: ConfigValues) -> str:
+    values = {key: value_of(run, key, configs) for key in _SOURCE}
+    return ", ".join(f"{key}={text}" for key, text in values.items() if text not in (None, "null"))

@@ -132,11 +132,9 @@ def importance(
     """Each parameter's permutation importance for a random forest, as a share of their sum."""
     if len(scores) < LEAST:
         return [], f"{len(scores)} finished configurations are too few: at least {LEAST} are needed."
-    import numpy as np
     import pandas as pd
     from sklearn.ensemble import RandomForestRegressor  # type: ignore[import-untyped]  # it has no stubs
     from sklearn.inspection import permutation_importance  # type: ignore[import-untyped]  # it has no stubs
-    from sklearn.model_selection import KFold  # type: ignore[import-untyped]  # it has no stubs
 
     table = pd.DataFrame(configurations, dtype=str).fillna("").sort_index(axis=1)
     table = table.loc[:, table.nunique() > 1]
@@ -148,21 +146,13 @@ def importance(
     # Sorted, so that the result does not depend on the order of the jobs.
     rows = table.assign(score=scores).sort_values([*table.columns, "score"]).to_numpy(float)
     inputs, target = rows[:, :-1], rows[:, -1]
-    drops, unexplained = np.zeros(inputs.shape[1]), 0.0
-    for seen, unseen in KFold(5, shuffle=True, random_state=0).split(inputs):
-        forest = RandomForestRegressor(64, random_state=0).fit(inputs[seen], target[seen])
-        unexplained += float(np.square(forest.predict(inputs[unseen]) - target[unseen]).sum())
-        measured = permutation_importance(
-            forest, inputs[unseen], target[unseen], scoring="neg_mean_squared_error", random_state=0
-        )
-        drops += measured.importances_mean * len(unseen)
-    variance = float(np.var(target)) * len(target)
-    drops = np.maximum(drops, 0)
-    if unexplained >= variance or not drops.any():
+    forest = RandomForestRegressor(256, oob_score=True, random_state=0).fit(inputs, target)
+    drops = permutation_importance(forest, inputs, target, random_state=0).importances_mean.clip(0)
+    if forest.oob_score_ <= 0 or not drops.any():
         return [], "A random forest cannot predict the score of configurations it was not trained on."
     shares = (drops / drops.sum()).tolist()
     message = (
-        f"Relative permutation importance of a random forest on {len(target)} configurations; "
-        f"on held-out ones it explains {100 * (1 - unexplained / variance):.0f} % of the variance."
+        f"Relative permutation importance of a random forest on {len(target)} configurations; out of bag it "
+        f"explains {100 * forest.oob_score_:.0f} % of the variance."
     )
     return sorted(zip(table.columns, shares, strict=True), key=lambda share: (-share[1], share[0])), message

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.errors import AssayError
-from assay.figure.figure import Bars, Heatmap, Line, Points
-from assay.figure.to_plotly import PALETTE, REFERENCE, cell_text, is_marked
+from assay.figure.figure import PALETTE, REFERENCE, Bars, Heatmap, Line, Points, cell_text, is_marked
 from assay.terminal import printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.analysis.config_values import flat
+from assay.analysis.run import flat
 from assay.compose.compose import compose, job_config
 from assay.compose.origin import located, plain
 from assay.compose.recipe import OF_SPEC, unsettled

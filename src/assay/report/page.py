@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, fina
 
 import numpy as np
 
-from assay.figure.figure import Line, Points
-from assay.figure.to_plotly import to_plotly
+from assay.figure.figure import Line, Points, to_plotly
 from assay.files.atomic import write_text
 from assay.quoting import number_text
 from assay.terminal import printable
@@ -150,28 +149,7 @@ class Note:
     tone: Tone = ""
 
 
-@final
-@dataclass(frozen=True)
-class Passage:
-    """A text with each token marked by how surprising it is."""
-
-    said: str
-    key: str
-    tokens: Sequence[tuple[str, int, str]]
-
-
-@final
-@dataclass(frozen=True)
-class Passages:
-    """Passages one below the other."""
-
-    template: ClassVar[str] = "passages.html"
-    title: str
-    passages: Sequence[Passage]
-    caption: str = ""
-
-
-Block: TypeAlias = Table | Cards | Figures | Pictures | Passages | Code | Note
+Block: TypeAlias = Table | Cards | Figures | Pictures | Code | Note
 
 
 @final

@@ -30,8 +30,6 @@ from assay.report.page import (
     Figures,
     Note,
     Page,
-    Passage,
-    Passages,
     Picture,
     Pictures,
     Section,
@@ -63,10 +61,6 @@ _HOW_SAID: Final = "With what the model said, and what is right where the two di
 _MOST_COLOURS: Final = 60
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
-_TOKENS: Final = "tokens"
-_MARKED: Final = (
-    "The darker a token, the less the model expected it; the pointer over it tells how many bits."
-)
 _SUBSETS: Final = ("train", "val", "test")
 _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated": "What the model writes"}
 
@@ -278,15 +272,9 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     blocks += pictures_of(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
-    rows = [(one, one.row) for one in samples if one.picture is None and one.row is not None]
-    texts = [(one, row) for one, row in rows if isinstance(row.get(_TOKENS), list)]
-    if texts:
-        passages = [
-            Passage(*said[one.key][:2], _marked(one.key, row[_TOKENS], predictions)) for one, row in texts
-        ]
-        blocks.append(Passages(title, passages, f"{order} {_MARKED}".strip()))
+    rows = [(one, _text_of(one.row)) for one in samples if one.picture is None and one.row is not None]
     blocks += [Code(str(row["text"]), title) for one, row in rows if one.reason == "generated"]
-    plain = [(one.key, row) for one, row in rows if (one, row) not in texts and one.reason != "generated"]
+    plain = [(one.key, row) for one, row in rows if one.reason != "generated"]
     if plain:
         columns = list(dict.fromkeys(name for _, row in plain for name in row))
         table: list[list[Cell | str]] = [
@@ -297,15 +285,10 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     return blocks
 
 
-def _marked(key: str, pieces: list[str], predictions: StoredPredictions | None) -> list[tuple[str, int, str]]:
-    """Tokens, how strongly each is marked, and its surprisal in words."""
-    if predictions is None or key not in predictions.keys:
-        return [(piece, 0, "") for piece in pieces]
-    bits = predictions.outputs[predictions.keys.index(key)].tolist()
-    return [
-        (piece or "\u220e", min(9, int(bit)), f"{bit:.2f} bits")
-        for piece, bit in zip(pieces, bits, strict=False)
-    ]
+def _text_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row whose tokens are one text."""
+    tokens = row.get("tokens")
+    return {"text": "".join(tokens)} if isinstance(tokens, list) else row
 
 
 _LR: Final = "lr-"

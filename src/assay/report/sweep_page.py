@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
 from assay.analysis.comparison import compare, default_metric
-from assay.analysis.config_values import in_one_line, in_short
 from assay.analysis.objective import Objective, format_score, score_text
 from assay.analysis.out_of_fold import gathered, mean_scores
 from assay.analysis.read_runs import read_runs
+from assay.analysis.run import in_one_line, in_short
 from assay.errors import AssayError
 from assay.files.symlinks import check_inside, read_end
 from assay.quoting import counted, duration
@@ -46,6 +46,7 @@ class Contents:
 
     paths: Sequence[Path]
     comparison: Comparison
+    each: Comparison
     objectives: Sequence[Objective]
     total: int
     typed: Sequence[str] = ()
@@ -109,6 +110,7 @@ def read_contents(paths: Sequence[Path]) -> Contents:
     return Contents(
         paths,
         comparison,
+        compare(runs, metrics=scored, each=True),
         aims,
         max(len(jobs), len(runs)),
         [shlex.join(["assay", "train", "-m", *command]) for command in journal.commands] if journal else (),
@@ -231,7 +233,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         for one in run.warnings
     ]
     said = comparison.test.verdict
-    board = _leaderboard(contents, folder, thing, repeated=repeated)
+    board = _table(contents, comparison, folder, thing)
     sections = [
         Section(
             "summary",
@@ -249,7 +251,11 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", _failures(contents, thing)),
-        Section("jobs", f"{thing.capitalize()}s", [_jobs(contents, folder, thing)] if repeated else []),
+        Section(
+            "jobs",
+            f"{thing.capitalize()}s",
+            [_table(contents, contents.each, folder, thing)] if repeated else [],
+        ),
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
     paths = contents.paths
@@ -298,48 +304,32 @@ def _order(contents: Contents, *, repeated: bool) -> str:
     return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
 
 
-def _leaderboard(contents: Contents, folder: Path, thing: str, *, repeated: bool) -> Table:
-    comparison = contents.comparison
+def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str) -> Table:
+    """A line for each row; where a row is one run, with a link to it."""
     keys, names = comparison.columns, comparison.metrics
+    repeated = any(len(row.runs) > 1 for row in comparison.rows)
     rows: list[list[Cell | str]] = []
     for place, row in enumerate(comparison.rows):
         tone: Tone = "best" if place == comparison.best else ""
         scores = [(name, row.scores.get(name) if row.finished else None) for name in names]
+        of = f"{row.finished} of {row.repetitions}"
         rows.append(
             [
                 Cell(str(place + 1), place + 1),
-                *([] if repeated else [_link(contents, row.runs[0], folder)]),
+                of if repeated else _link(contents, row.runs[0], folder),
                 *_values(row.values, keys),
                 *(Cell(score_text(name, one), one.mean, tone) if one else Cell("") for name, one in scores),
-                *([f"{row.finished} of {row.repetitions}"] if repeated else []),
-                Cell(row.state or "finished", tone=_TONES.get(row.counted[0].status, "")),
+                Cell(
+                    row.state or "finished",
+                    tone=_TONES.get(row.counted[0].status, ""),
+                    title=row.counted[0].reason,
+                ),
                 _time(row.seconds),
             ]
         )
-    head = ["#", *([] if repeated else [thing]), *keys, *names, *(["finished"] if repeated else [])]
+    head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
     numeric = frozenset(("#", *names, "time"))
-    return Table(_distinct([*head, "status", "time"]), rows, numeric=numeric, filtered=len(rows) > 5)
-
-
-def _jobs(contents: Contents, folder: Path, thing: str) -> Table:
-    keys, names = contents.comparison.columns, [aim.name for aim in contents.objectives]
-    with_folds = any(run.fold is not None for run, _ in contents.runs)
-    rows: list[list[Cell | str]] = []
-    for run, values in contents.runs:
-        scores = [(name, run.score(name)) for name in names]
-        rows.append(
-            [
-                _link(contents, run, folder),
-                *_values(values, keys),
-                str(run.seed),
-                *([Cell("" if run.fold is None else str(run.fold), run.fold)] if with_folds else []),
-                Cell(run.status, tone=_TONES.get(run.status, ""), title=run.reason),
-                *(Cell("" if score is None else format_score(name, score), score) for name, score in scores),
-                _time(run.seconds or None),
-            ]
-        )
-    head = [thing, *keys, "seed", *(["fold"] if with_folds else []), "status", *names, "time"]
-    return Table(_distinct(head), rows, numeric=frozenset((*names, "time")), filtered=len(rows) > 5)
+    return Table(_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
 
 
 def _failures(contents: Contents, thing: str) -> list[Block]:

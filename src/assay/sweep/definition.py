@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.config_values import loss_terms, unlike_losses
 from assay.analysis.objective import check_asked_for, objectives
+from assay.analysis.run import loss_terms, unlike_losses
 from assay.compose.compose import job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.compose.job_composer import JobComposer, compose_whole

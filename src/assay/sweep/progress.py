@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from assay.analysis.config_values import in_one_line
 from assay.analysis.objective import format_score
+from assay.analysis.run import in_one_line
 from assay.errors import first_line
 from assay.files.symlinks import appending
 from assay.quoting import duration
