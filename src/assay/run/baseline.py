@@ -20,7 +20,6 @@ from assay.data.loaders import KeyedDataset
 from assay.data.samples import Samples
 from assay.data.shown_samples import sample_names
 from assay.data.subset import blocks
-from assay.record.outcome import reason_of
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -74,22 +73,15 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredi
     if task.has_heads or task.learns_from_inputs or not compared or data.tested != "test":
         return
     start = time.perf_counter()
-    try:
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a baseline may stop before it has converged
-            found = _compare(data, asked, predictions)
-    except Exception as error:  # the run has come to its end all the same
-        log.warning("there is no baseline: %s", reason_of(error), exc_info=error)
-        return
-    if found:
-        record.baseline = {**found, "seconds": round(time.perf_counter() - start, 2)}
-        perfect = found["run"] >= _PERFECT
-        record.baseline["advice"] = (
-            "" if perfect or found["ahead"] == "run" else advise(assembly.config, record)
-        )
-        record.metrics[f"baseline/{found['score']}"] = found["value"]
-        record.directions[f"baseline/{found['score']}"] = "max"
-        log.info("baseline: %s", baseline_in_words(record.baseline))
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a baseline may stop before it has converged
+        found = _compare(data, asked, predictions)
+    record.baseline = {**found, "seconds": round(time.perf_counter() - start, 2)}
+    needs_advice = found["run"] < _PERFECT and found["ahead"] != "run"
+    record.baseline["advice"] = advise(assembly.config, record) if needs_advice else ""
+    record.metrics[f"baseline/{found['score']}"] = found["value"]
+    record.directions[f"baseline/{found['score']}"] = "max"
+    log.info("baseline: %s", baseline_in_words(record.baseline))
 
 
 def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> dict[str, Any]:

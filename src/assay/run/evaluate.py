@@ -205,11 +205,10 @@ def evaluate(
     is_writable = os.access(run_dir, os.W_OK)
     with writing(run_dir) if is_writable else nullcontext(), quiet(), threads_of(record), of_config:
         found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
-        found = replace(found, overrides=list(overrides), notes=[*ended, *found.notes])
-        if is_writable:
-            return _kept(found, predictions)
-        note = f"the scores are not kept: {run_dir} cannot be written"
-        return replace(found, notes=[*found.notes, note])
+        notes = [*ended, *found.notes]
+        notes += [] if is_writable else [f"the scores are not kept: {run_dir} cannot be written"]
+        found = replace(found, overrides=list(overrides), notes=notes)
+        return _kept(found, predictions) if is_writable else found
 
 
 def _test(
@@ -257,9 +256,7 @@ def _test(
     with must_fit(path, run_dir):
         assembly.module.load_state_dict(weights_of(path))
     with gathered(assembly) as keep, warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="No (positive|negative) samples in targets"
-        )  # see the notes
+        warnings.filterwarnings("ignore", message="No (positive|negative) samples in targets")
         trainer.test(assembly.module, datamodule=data, verbose=False)
     subset = data.tested if isinstance(data, DataModule) else "test"
     metrics = {
@@ -275,6 +272,7 @@ def _test(
         notes.append("whether the run was trained on some of these samples is not known")
     elif subset == "train":
         notes.append("these are the samples that the run was trained on, without augmentation")
+    predictions = predictions_of(assembly, keep)
     found = Evaluation(
         run_dir=run_dir,
         at=now(),
@@ -286,10 +284,9 @@ def _test(
         same_data=same,
         num_samples=keep.num_seen or (len(sample_names(data)) if isinstance(data, DataModule) else 0),
         metrics=metrics,
-        notes=notes,
+        notes=[*notes, *warnings_of(predictions)],
     )
-    predictions = predictions_of(assembly, keep)
-    return replace(found, notes=[*notes, *warnings_of(predictions)]), predictions
+    return found, predictions
 
 
 def _trained(config: DictConfig, run_dir: Path) -> Trained | None:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from assay.task.prediction.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
+_LACKS: Final = "the record lacks something"
 _NOT_IN_NAMES: Final = re.compile(r"[^\w.-]+", re.ASCII)
 
 
@@ -143,11 +144,11 @@ def execute(
             began = [record.started, *(entry["at"] for entry in record.resumed)]
             record.finished = max(now(), *began)  # a clock may have been put back
             if record.checkpoints is known_before:  # training did not come to its end
-                _best_effort(_note_checkpoints, assembly, record, run_dir)
+                _best_effort(_LACKS, _note_checkpoints, assembly, record, run_dir)
             _note_lost_rows(assembly.trainer, record)
-            _best_effort(end_wandb, record)
+            _best_effort(_LACKS, end_wandb, record)
             log.info("%s after %.1f s %s", record.status, seconds, record.reason)
-            record.files = _best_effort(files_of, run_dir) or {}
+            record.files = _best_effort(_LACKS, files_of, run_dir) or {}
             _save(record, run_dir)
 
 
@@ -171,12 +172,12 @@ def _note_exit(stop: KeyboardInterrupt | SystemExit, record: RunRecord) -> None:
         log.error("%s", "".join(traceback.format_exception(stop)))
 
 
-def _best_effort(take: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `take`; log failures and continue."""
+def _best_effort(failure: str, take: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `take`; log a failure and continue: the run has come to its end all the same."""
     try:
         return take(*arguments)
     except Exception as error:
-        log.warning("the record lacks something: %s", reason_of(error), exc_info=error)
+        log.warning("%s: %s", failure, reason_of(error), exc_info=error)
         return None
 
 
@@ -232,13 +233,14 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
-            predictions = kept_predictions.write(assembly, keep, run_dir)
-            record.warnings = kept_predictions.warnings_of(predictions)
+            not_kept = "what was predicted is not kept"
+            predictions = _best_effort(not_kept, kept_predictions.write, assembly, keep, run_dir)
+            record.warnings = _best_effort(_LACKS, kept_predictions.warnings_of, predictions) or []
             for warning in record.warnings:
                 log.warning("%s", warning)
-            add_baseline(assembly, record, predictions)
-            add_threshold(assembly, record, predictions)
-            _best_effort(log_results, assembly, record.metrics, predictions)
+            _best_effort("there is no baseline", add_baseline, assembly, record, predictions)
+            _best_effort("no threshold is chosen", add_threshold, assembly, record, predictions)
+            _best_effort(_LACKS, log_results, assembly, record.metrics, predictions)
     record.matrices = dict(getattr(module, "matrices", {}))
 
 

@@ -17,7 +17,6 @@ from assay.data.shown_samples import evaluated_samples, feature_names, sample_na
 from assay.errors import one_line_of
 from assay.module import Module
 from assay.record import predictions_file, samples_file
-from assay.record.outcome import reason_of
 from assay.record.samples_file import KeptSample
 from assay.task.evaluator import samples_of
 from assay.task.generate import Sampling, generate
@@ -210,16 +209,12 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> StoredPredictio
 
 
 def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> StoredPredictions | None:
-    """Write `predictions.parquet` and `samples.parquet`; a warning says so where that cannot be."""
-    try:
-        predictions, data = predictions_of(assembly, keep), assembly.datamodule
-        if predictions is not None and isinstance(data, DataModule):
-            samples = _samples(assembly, keep, predictions)
-            predictions_file.write(run_dir / predictions_file.FILE, predictions)
-            samples_file.write(run_dir / samples_file.FILE, samples)
-    except Exception as error:  # the run has come to its end all the same
-        log.warning("what was predicted is not kept: %s", reason_of(error), exc_info=error)
-        return None
+    """Write `predictions.parquet` and `samples.parquet`."""
+    predictions = predictions_of(assembly, keep)
+    if predictions is not None:
+        samples = _samples(assembly, keep, predictions)
+        predictions_file.write(run_dir / predictions_file.FILE, predictions)
+        samples_file.write(run_dir / samples_file.FILE, samples)
     return predictions
 
 
@@ -227,14 +222,6 @@ def warnings_of(predictions: StoredPredictions | None) -> list[str]:
     """What of them says that the model is of no use."""
     if predictions is None or not len(predictions.keys):
         return []
-    try:
-        return _warnings(predictions)
-    except Exception as error:  # of somebody's own task; what was trained is there all the same
-        log.warning("whether the model is of any use is not known: %s", reason_of(error), exc_info=error)
-        return []
-
-
-def _warnings(predictions: StoredPredictions) -> list[str]:
     finite = np.isfinite(predictions.outputs).all(1)
     if not finite.all():
         samples = samples_of(predictions)
@@ -311,11 +298,7 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
     two = module.task.num_classes == 2 and predictions.kind == "probabilities"
     if not two or not _is_whole(assembly) or not len(data.splits.rows["val"]) or data.tested != "test":
         return
-    try:
-        value = best_threshold(*_validated(assembly, module, data))
-    except Exception as error:  # the run has come to its end all the same
-        log.warning("no threshold is chosen: %s", reason_of(error), exc_info=error)
-        return
+    value = best_threshold(*_validated(assembly, module, data))
     if value is not None:
         said, right = predictions.outputs[:, 1] >= value, np.asarray(predictions.targets) == 1
         hits = int((said & right).sum())
