@@ -13,7 +13,8 @@ from tests.conftest import unchanged_process
 from assay.build.assembly import Assembly, assemble
 from assay.check.checker import Checker
 from assay.errors import ConfigError
-from assay.run.train import run_job, train
+from assay.run.execute import run_job
+from assay.run.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def assemblies(monkeypatch: pytest.MonkeyPatch) -> list[Assembly]:
         made.append(assemble(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr("assay.run.train.assemble", noted)
+    monkeypatch.setattr("assay.run.execute.assemble", noted)
     return made
 
 

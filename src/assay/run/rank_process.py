@@ -14,7 +14,7 @@ def main() -> None:
     """One rank: run the job of the directory named on the command line; what is trusted comes after it."""
     try:
         end_with_parent()
-        from assay.run.train import run_rank
+        from assay.run.execute import run_rank
 
         code = run_rank(Path(sys.argv[1]), sys.argv[2:])
     except KeyboardInterrupt:  # at once: the launcher ends the others, who would wait for this one

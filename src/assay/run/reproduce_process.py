@@ -36,10 +36,10 @@ def main() -> None:
 
 
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
+    from assay.run.execute import prove, run_job
     from assay.run.result import say_warnings
     from assay.run.resume import change
     from assay.run.saved_config import read_config
-    from assay.run.train import prove, run_job
     from assay.targets.external_values import check_outside
     from assay.targets.trust import trust
 

@@ -42,10 +42,17 @@ from assay.record.provenance import (
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
-from assay.run.execute import reattach_loggers, threads_of, verify_data_hash
+from assay.run.execute import (
+    prove,
+    reattach_loggers,
+    result_of,
+    run_parts,
+    threads_of,
+    verify_data_hash,
+    write_run,
+)
 from assay.run.result import say_warnings
 from assay.run.saved_config import as_written, interpolations, read_config
-from assay.run.train import prove, result_of, run_parts, write_run
 from assay.targets.external_values import check_outside
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages

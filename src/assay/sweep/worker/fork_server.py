@@ -37,7 +37,7 @@ _GROUPS: Final = (
     "logger",
 )
 _MODULES: Final = (
-    "assay.run.train",
+    "assay.run.execute",
     "assay.run.resume",
     "assay.sweep.worker.run_job",
     "fsspec.implementations.chained",

@@ -134,7 +134,7 @@ def _prepare(job_spec: JobSpec) -> None:
 def _begin(job_spec: JobSpec) -> None:
     from assay.check.report import Proof, Report
     from assay.config.serialize import from_text
-    from assay.run.train import run_job
+    from assay.run.execute import run_job
 
     config = from_text(job_spec.config)
     if config.get("baseline") == "auto":  # the same for all jobs, and longer than many of them
