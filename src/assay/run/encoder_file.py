@@ -72,7 +72,7 @@ def read_encoder(
 ) -> TableEncoder | TextEncoder | Bytes | Tokenizer | None:
     """The encoder of a run's table or texts; None where the run has none."""
     path = run_dir / FILE
-    if not path.is_file():
+    if not path.exists():
         if must_be:
             raise AssayError(
                 f"{path} is not there: it says how columns are encoded", hint="restore it from a copy"
