@@ -20,7 +20,7 @@ import time
 from contextlib import chdir
 from pathlib import Path
 
-from assay.compose.job_composer import compose_job
+from assay.compose.compose import compose_job
 from assay.config.serialize import to_text
 from assay.record.provenance import cpu_model
 from assay.sweep.job_spec import JobSpec

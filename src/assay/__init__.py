@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,24 +20,13 @@ __all__ = ["RunResult", "curves", "load", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'assay' has no attribute {name!r}")
     # Torch is imported when something is trained or loaded, not by `assay --help`.
-    if name in ("runs", "curves"):
-        from assay.analysis import read_runs
-
-        return getattr(read_runs, name)
-    if name == "load":
-        from assay.run.load import load
-
-        return load
-    if name == "RunResult":
-        from assay.run.result import RunResult
-
-        return RunResult
-    if name == "train":
-        from assay.run.train import train
-
-        return train
-    raise AttributeError(f"module 'assay' has no attribute {name!r}")
+    home = {"RunResult": "run.result", "load": "run.load", "train": "run.train"}.get(
+        name, "analysis.read_runs"
+    )
+    return getattr(importlib.import_module(f"assay.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from assay.targets.resolve import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from assay.compose.job_composer import JobComposer
+    from assay.compose.compose import JobComposer
 
 LONG = 300
 """Characters of a text that is too long for a name of a file."""

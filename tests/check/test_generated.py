@@ -19,8 +19,7 @@ from tests.check.known_faults import IN_TRAINING, OF_CHECK
 
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.compose.compose import loader, trust_for
-from assay.compose.job_composer import JobComposer
+from assay.compose.compose import JobComposer, loader, trust_for
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, NonFiniteError
 

@@ -10,8 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.check.generated import as_typed, values
 from tests.check.test_generated import fault_of
 
-from assay.compose.compose import loader, trust_for
-from assay.compose.job_composer import compose_whole
+from assay.compose.compose import compose_whole, loader, trust_for
 from assay.compose.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError

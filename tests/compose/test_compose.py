@@ -14,14 +14,15 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from assay.compose.compose import (
+    JobComposer,
     compose,
+    compose_job,
     compose_with,
     job_config,
     loader,
     register_resolvers,
     trust_for,
 )
-from assay.compose.job_composer import JobComposer, compose_job
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR

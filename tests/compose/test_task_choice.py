@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from assay.compose.compose import compose, loader, trust_for
-from assay.compose.job_composer import JobComposer
+from assay.compose.compose import JobComposer, compose, loader, trust_for
 from assay.compose.task_choice import settle_network
 from assay.errors import ConfigError
 

@@ -7,8 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.check.job import check_job
 from assay.check.signature import check_signatures
-from assay.compose.compose import compose, job_config
-from assay.compose.job_composer import JobComposer
+from assay.compose.compose import JobComposer, compose, job_config
 from assay.config.did_you_mean import did_you_mean, key_meant
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read, check_single

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hydra._internal.hydra import Hydra
 
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from assay.analysis.objective import Objective
 from assay.check.report import Report
-from assay.compose.job_composer import Job
+from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.record.journal import Journal
 from assay.record.outcome import Outcome

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.check.job import check_job
-from assay.compose.job_composer import compose_job
+from assay.compose.compose import compose_job
 from assay.compose.origin import located
 from assay.config.serialize import LARGEST_SEED, check_whole_number, fingerprint_of
 from assay.errors import AssayError, ConfigError, ProcessError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.check.prove import Prover
     from assay.check.report import Proof, Report
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
 
 Failure = tuple[int, "Sequence[str]", AssayError]
 """Number of a job, its overrides, and why it cannot run."""

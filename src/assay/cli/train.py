@@ -16,8 +16,6 @@ from assay.quoting import counted
 from assay.terminal import Console, printable
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from assay.run.result import RunResult
     from assay.sweep.summary import SweepResult
 
@@ -35,6 +33,8 @@ def train(
     """Train, test and record one experiment, or a sweep of them."""
     typed = [word for word in overrides or [] if not (cfg and word == "job")]  # Hydra's --cfg job
     if cfg:
+        from omegaconf import OmegaConf
+
         from assay.compose.compose import compose, job_config
         from assay.sweep.session import plan
 
@@ -45,7 +45,7 @@ def train(
 
             document.say("config", {"configs": [written(job) for job in jobs]})
         else:
-            _print_configs(jobs)
+            sys.stdout.write(printable("---\n".join(map(OmegaConf.to_yaml, jobs))))
         return
     if multirun:
         from assay.sweep.session import start
@@ -122,18 +122,6 @@ def reproduce(
     if not result.identical:
         document.fail(f"different: {result.different[0]}", code=1)
         raise typer.Exit(1)
-
-
-def _print_configs(jobs: list[DictConfig]) -> None:
-    from omegaconf import OmegaConf
-
-    text = "---\n".join(OmegaConf.to_yaml(job) for job in jobs)
-    if sys.stdout.isatty():
-        from rich.syntax import Syntax
-
-        Console().print(Syntax(text, "yaml", background_color="default", word_wrap=True))
-    else:
-        sys.stdout.write(printable(text))
 
 
 def _end_run(document: Document, result: RunResult) -> None:

@@ -74,15 +74,13 @@ def _reference(name: str, fallback: str) -> str:
 AUTO: Final = "auto"
 DECIDE: Final = (
     *("optimizer.fused", "optimizer.capturable", "optimizer.differentiable", "optimizer.foreach"),
-    *("trainer.accelerator", "trainer.gradient_clip_val", "trainer.precision", "trainer.strategy"),
+    *("trainer.accelerator", "trainer.gradient_clip_val", "trainer.precision"),
 )
 """Keys that decide it, beside the classes."""
 _CLASSES: Final = ("Adagrad", "Adam", "AdamW", "SGD")
 """Of `torch.optim`, those that take `fused`."""
 _SCALED: Final = ("16-mixed", "16", 16)
 _MIXED: Final = ("bf16-mixed", "bf16", *_SCALED)
-_UNMIXED: Final = (None, "32-true", "32", 32, "64-true", "64", 64, "bf16-true", "16-true")
-_ACCELERATORS: Final = (None, "auto", "cpu", "cuda", "gpu", "mps")
 
 
 def settle_fused(config: DictConfig) -> None:
@@ -93,19 +91,13 @@ def settle_fused(config: DictConfig) -> None:
 
 
 def check_fused(config: DictConfig) -> None:
-    """Refuse a fused optimizer where torch or Lightning would do so in the first step."""
-    name = _class_of(config)
-    if not name or value_of(config, "optimizer.fused") is not True:
-        return
-    hint = "optimizer.fused=null"
-    if _clips_mixed(config):
+    """Refuse a fused optimizer where Lightning would do so in the first step."""
+    if _class_of(config) and value_of(config, "optimizer.fused") is True and _clips_mixed(config):
         raise ConfigError(
             "in mixed precision Lightning clips no gradients of a fused optimizer",
             key="optimizer.fused",
-            hint=hint,
+            hint="optimizer.fused=null",
         )
-    if name == "Adagrad" and _may_be_mps(config):
-        raise ConfigError("torch has no fused Adagrad for Apple's GPU", key="optimizer.fused", hint=hint)
 
 
 def _class_of(config: DictConfig) -> str:
@@ -116,21 +108,15 @@ def _class_of(config: DictConfig) -> str:
 
 def _suits(config: DictConfig, name: str) -> bool:
     """Whether torch and Lightning do with a fused kernel what they do without one."""
-
-    def given(key: str) -> Any:
-        return value_of(config, key)
-
-    model = config.get("model")
+    model, accelerator = config.get("model"), value_of(config, "trainer.accelerator")
+    may_be_mps = accelerator == "mps" or (accelerator != "cpu" and platform.system() == "Darwin")
     return (
-        given("optimizer.foreach") is None
-        and not given("optimizer.capturable")
-        and not given("optimizer.differentiable")
-        and given("trainer.precision") in (*_UNMIXED, *_MIXED)
-        and given("trainer.precision") not in _SCALED
-        and given("trainer.accelerator") in _ACCELERATORS
-        and "deepspeed" not in str(given("trainer.strategy")).lower()
+        not any(value_of(config, f"optimizer.{key}") for key in ("capturable", "differentiable"))
+        and value_of(config, "optimizer.foreach") is None
+        and value_of(config, "trainer.precision") not in _SCALED
+        and accelerator in (None, "auto", "cpu", "cuda", "gpu", "mps")
         and not _clips_mixed(config)
-        and not (name == "Adagrad" and _may_be_mps(config))
+        and not (name == "Adagrad" and may_be_mps)  # torch has none for Apple's GPU
         and not (
             isinstance(model, DictConfig)
             and any(one.name == "sparse" and one.raw is True for one in walk(model, "model"))
@@ -139,11 +125,5 @@ def _suits(config: DictConfig, name: str) -> bool:
 
 
 def _clips_mixed(config: DictConfig) -> bool:
-    return value_of(config, "trainer.precision") in _MIXED and bool(
-        value_of(config, "trainer.gradient_clip_val")
-    )
-
-
-def _may_be_mps(config: DictConfig) -> bool:
-    accelerator = value_of(config, "trainer.accelerator")
-    return accelerator == "mps" or (accelerator in (None, "auto", "gpu") and platform.system() == "Darwin")
+    precision = value_of(config, "trainer.precision")
+    return precision in _MIXED and bool(value_of(config, "trainer.gradient_clip_val"))

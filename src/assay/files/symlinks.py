@@ -98,14 +98,8 @@ def _is_fine(entry: os.DirEntry[str], root: str) -> bool:
 
 
 def _refusal(path: Path, directory: Path) -> AssayError:
-    what, remove = "is not a regular file", "rm"
-    if path.is_symlink():
-        what = f"is a link to {os.path.realpath(path)}"
-    elif path.is_file():
-        what = "has a second name elsewhere (a hard link)"
-    elif path.is_dir():
-        what, remove = "is a folder, and a file was expected", "rm -r"
+    what = f"is a link to {os.path.realpath(path)}" if path.is_symlink() else "is not a file of one name"
     return AssayError(
         f"{path} {what}: what is written in {directory} could go somewhere else",
-        hint=f"take it away: {remove} {shlex.quote(str(path))}; to keep one with two names, copy it in place",
+        hint=f"take it away: rm {shlex.quote(str(path))}; to keep one with two names, copy it in place",
     )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
     from assay.data.subset import Subset
     from assay.report.survey import Survey, Values
     from assay.terminal import Console

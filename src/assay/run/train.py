@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from assay.check.report import Proof
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
 
     Data = pd.DataFrame | Dataset[Any] | L.LightningDataModule | tuple[ArrayLike, ArrayLike]
 

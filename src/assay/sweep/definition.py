@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.objective import check_asked_for, objectives
 from assay.analysis.run import loss_terms, unlike_losses
-from assay.compose.compose import job_config, trust_for
+from assay.compose.compose import JobComposer, compose_whole, job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
-from assay.compose.job_composer import JobComposer, compose_whole
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
 from assay.errors import AssayError, ConfigError, one_line_of
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.objective import Objective
     from assay.check.report import Report
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
     from assay.config.hydra_internals import Hydra
 
 _UNUSED: Final = ("_target_", "max_batch_size")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.objective import Objective
     from assay.check.report import Report
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
     from assay.record.journal import Journal
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.progress import SweepProgress

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.objective import Objective
     from assay.check.report import Report
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
     from assay.sweep.launcher.launcher import Launcher
 
 _SEARCH_PATH: Final = "hydra.searchpath"

@@ -21,7 +21,7 @@ from tests.sweep.launcher.shared import ENDLESS
 
 from assay.build.trainer import VARIABLE
 from assay.check.checker import Checker
-from assay.compose.job_composer import Job
+from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError
 from assay.record.outcome import Outcome
 from assay.record.run_record import RunRecord, now

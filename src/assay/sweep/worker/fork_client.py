@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from multiprocessing.connection import Connection
 
-    from assay.compose.job_composer import Job
+    from assay.compose.compose import Job
     from assay.sweep.job_spec import JobSpec
 
 FORK, FORK_TRIAL, STOP, KILL = "fork", "fork trial", "stop", "kill"
