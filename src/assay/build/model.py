@@ -115,8 +115,8 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
     if isinstance(epochs, int) and 0 < epochs <= last:
         found.append(
             f"{option} unfreezes the last layers in epoch {last}, counted from 0, but "
-            f"trainer.max_epochs={epochs}: they stay as they are; finetune.every_n_epochs or "
-            "finetune.schedule say when"
+            f"trainer.max_epochs={epochs}: they stay as they are; finetune.every_n_epochs "
+            "says when"
         )
     head = {name for name, p in model.named_parameters() if p.requires_grad}
     if OmegaConf.select(config, "param_groups.layer_decay") and all(

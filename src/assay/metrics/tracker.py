@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from torch import Tensor
+
+from assay.torch_internals import tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,20 +26,17 @@ def is_scalar(value: Any) -> bool:
 
 def size(value: Any) -> int:
     """How many numbers a value has."""
-    if isinstance(value, Tensor):
-        return value.numel()
-    parts = value.values() if isinstance(value, Mapping) else value
-    return sum(map(size, parts)) if isinstance(value, Mapping | list | tuple) else 1
+    return sum(one.numel() if isinstance(one, Tensor) else 1 for one in tree_leaves(value))
 
 
 def listed(value: Any) -> Any:
     """A value as nested lists: of a curve one list each, such as false and true positives and thresholds."""
+    return tree_map(_plain, value)
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Tensor) and not value.is_complex():
         return value.tolist()
-    if isinstance(value, Mapping):
-        return {str(name): listed(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [listed(one) for one in value]
     if isinstance(value, int | float):
         return value
     kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
