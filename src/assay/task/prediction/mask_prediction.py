@@ -11,14 +11,12 @@ import numpy as np
 from PIL import Image
 from typing_extensions import override
 
-from assay.task.prediction.predictions import MOST_COLUMNS, Predictions, probabilities_of
+from assay.task.prediction.predictions import MOST_COLUMNS, Scored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from assay.task.prediction.predictions import Kind
 
 
 _ALPHA: Final = 0.6
@@ -81,34 +79,24 @@ _MOST_SAID = 3
 
 @final
 @dataclass(frozen=True, eq=False)
-class MaskPredictions(Predictions):
+class MaskPredictions(Scored):
     """The classes of the pixels of N pictures, or of one: `mask`, `shares`, `png`.
 
+    Scores are in the size that the model works in.
+
     Attributes:
-        scores: Float32 `[N, C, H, W]` or `[C, H, W]` in the size that the model works in: probabilities, or
-            where the run's loss says none, what the model returned.
-        class_names: C of them.
-        kind: `probabilities`, or `scores`.
         sizes: Height and width of each picture as it was given; empty: as the model works in.
     """
 
     file_suffix: ClassVar[str] = ".png"
     sample_ndim: ClassVar[int] = 3
 
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
     sizes: Sequence[tuple[int, int]] = ()
 
     @property
     def masks(self) -> list[NDArray[np.uint8]]:
         """Class of each pixel, uint8 `[height, width]` of each picture."""
         return [one.mask for one in self]
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """As `scores`."""
-        return probabilities_of(self.scores, self.kind)
 
     @property
     def mask(self) -> NDArray[np.uint8]:

@@ -164,13 +164,6 @@ def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
     return probabilities > 0.5
 
 
-def probabilities_of(scores: NDArray[np.float32], kind: Kind) -> NDArray[np.float32]:
-    """The scores, where they are probabilities."""
-    if kind != "probabilities":
-        raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
-    return scores
-
-
 def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
     if len(names) > MOST_COLUMNS:
         return {}
@@ -181,22 +174,37 @@ def _listed(pairs: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name} {score:.4f}" for name, score in pairs)
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class ClassPredictions(Predictions):
-    """Classes of N samples, or of one: `index`, `label`, `probability`.
+class Scored(Predictions):
+    """Predictions that are scores of named classes or labels.
 
     Attributes:
-        scores: Float32 `[N, C]` or `[C]`: probabilities, or where the run's loss says none, what the model
-            returned.
-        class_names: C of them.
+        scores: Float32, probabilities, or where the run's loss says none, what the model returned.
+        class_names: Of classes or labels.
         kind: `probabilities`, or `scores`.
-        threshold: Of two classes, the probability from which on it is the second one.
     """
 
     scores: NDArray[np.float32]
     class_names: tuple[str, ...]
     kind: Kind = "probabilities"
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """As `scores`."""
+        if self.kind != "probabilities":
+            raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
+        return self.scores
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassPredictions(Scored):
+    """Classes of N samples, `scores` `[N, C]`, or of one: `index`, `label`, `probability`.
+
+    Attributes:
+        threshold: Of two classes, the probability from which on it is the second one.
+    """
+
     threshold: float = 0.5
 
     @property
@@ -210,11 +218,6 @@ class ClassPredictions(Predictions):
     def labels(self) -> list[str]:
         """Name of that class, N of them."""
         return [self.class_names[index] for index in self.indices]
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """As `scores`."""
-        return probabilities_of(self.scores, self.kind)
 
     @property
     def index(self) -> int:
@@ -259,19 +262,8 @@ class ClassPredictions(Predictions):
 
 @final
 @dataclass(frozen=True, eq=False)
-class LabelPredictions(Predictions):
-    """Labels of N samples, or of one.
-
-    Attributes:
-        scores: Float32 `[N, L]` or `[L]`: the probability of each label, or where the run's loss says none,
-            what the model returned.
-        class_names: L of them, of labels.
-        kind: `probabilities`, or `scores`.
-    """
-
-    scores: NDArray[np.float32]
-    class_names: tuple[str, ...]
-    kind: Kind = "probabilities"
+class LabelPredictions(Scored):
+    """Labels of N samples, or of one."""
 
     @property
     def labels(self) -> Any:
@@ -279,11 +271,6 @@ class LabelPredictions(Predictions):
         if self.scores.ndim > 1:
             return [one.labels for one in self]
         return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
-
-    @property
-    def probabilities(self) -> NDArray[np.float32]:
-        """As `scores`."""
-        return probabilities_of(self.scores, self.kind)
 
     @override
     def in_words(self) -> str:
