@@ -43,10 +43,10 @@ def made(hydra: Hydra, words: list[str]) -> None:
     """All of a sweep that is made before its jobs are checked."""
     sweep = read_definition(hydra, words, None)
     sweep.make_launcher()
-    if sweep.search.ahead:
-        sweep.search.next()
-    else:
+    if sweep.search.learns:
         next(iter(sweep.search.samples()))
+    else:
+        sweep.search.next()
 
 
 def base(option: str) -> list[str]:

@@ -112,7 +112,7 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
         ({"coutn": 2}, "hydra.launcher.coutn", "nothing reads this key; did you mean 'count'"),
         ({"count": 1, "given": 2}, "hydra.launcher.given", "nothing reads this key"),
         ({"count": 1, "retires": 2}, "hydra.launcher.retires", "did you mean 'retries'"),
-        ({"count": -1}, "hydra.launcher.count", "at least 0 was expected"),
+        ({"count": -1}, "hydra.launcher", "at least 0 was expected"),
         ({"count": 1, "name": "broken"}, "hydra.launcher", "Small cannot be made: KeyError"),
     ],
 )

@@ -17,13 +17,13 @@ from assay.compose.compose import JobComposer, compose_whole, job_config, trust_
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
-from assay.errors import AssayError, ConfigError, one_line_of
+from assay.errors import ConfigError
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
 from assay.targets.annotation import accepts, in_words
-from assay.targets.resolve import own_class
+from assay.targets.resolve import called, own_class
 from assay.targets.trust import within
 
 if TYPE_CHECKING:
@@ -64,17 +64,7 @@ def made(
         hint = _hint(kind, name)
         if not accepts(hint, value):
             raise ConfigError(f"{in_words(hint)} was expected, not {value!r}", key=full, hint=f"{full}=…")
-    try:
-        return kind(**values, **given)
-    except AssayError:
-        raise
-    except Exception as error:  # whatever a constructor of the user's own raises
-        name = str(error).partition("=")[0]
-        raise ConfigError(
-            f"{kind.__qualname__} cannot be made: {one_line_of(error)}",
-            key=f"{key}.{name}" if name in names else key,
-            hint=f"assay configs {key.replace('.', '/')} shows what there is; --debug shows the traceback",
-        ) from error
+    return called(key, kind, **values, **given)
 
 
 def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
@@ -166,7 +156,7 @@ def read_definition(
         launcher=launcher,
         launcher_class=target(launcher, "hydra.launcher", Launcher, trusted.packages),
         objectives=aims,
-        needed={aim.name: "hydra.sweeper.objective" for aim in aims if asked or not search.ahead},
+        needed={aim.name: "hydra.sweeper.objective" for aim in aims if asked or search.learns},
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),

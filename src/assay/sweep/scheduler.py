@@ -123,17 +123,13 @@ class Scheduler:
                 for number, outcome in self._launcher.wait(_TICK).items():
                     self._settle(number, outcome)
                 self._watcher.tick(self._journal.jobs, self._search.total)
-        except Exception as error:
-            self._no_room = cannot_write(error)
-            if isinstance(error, OSError):
-                self._no_room = f"{error.strerror}: {error.filename or self._journal.path}"
-            if not self._no_room:
-                raise
-            raise self._stopped() from error
         finally:
             self._launcher.close()
         if self._no_room:
-            raise self._stopped()
+            raise AssayError(
+                f"the sweep has stopped, as it cannot write: {self._no_room}",
+                hint=f"assay resume {shlex.quote(str(self._directory))}, once it can",
+            )
 
     # -- starting ----------------------------------------------------------------------------------------
 
@@ -263,12 +259,6 @@ class Scheduler:
         if not self._halted:
             self._halted = True
             self._watcher.say(why)
-
-    def _stopped(self) -> AssayError:
-        return AssayError(
-            f"the sweep has stopped, as it cannot write: {self._no_room}",
-            hint=f"assay resume {shlex.quote(str(self._directory))}, once it can",
-        )
 
     def _stop_running(self) -> None:
         """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""

@@ -132,9 +132,9 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             **_compared_by(sweep.objectives),
         )
-        with _write_errors_told(sweep.directory):
-            stack.enter_context(writing(sweep.directory))
-            journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
+        stack.enter_context(_write_errors_told(sweep.directory))
+        stack.enter_context(writing(sweep.directory))
+        journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
         return _drive(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
 
 
@@ -153,9 +153,9 @@ def go_on(
         if not cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(cwd))
-        with _write_errors_told(directory):
-            stack.enter_context(writing(directory))
-            journal = Journal.open(directory)
+        stack.enter_context(_write_errors_told(directory))
+        stack.enter_context(writing(directory))
+        journal = Journal.open(directory)
         typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
@@ -172,13 +172,12 @@ def go_on(
         }
         reports = _checked(checker, left, len(left))
         refuse_unlike_losses(sweep, jobs, reports)
-        with _write_errors_told(directory):
-            if overrides:
-                journal.note_command(overrides, **_compared_by(sweep.objectives))
-            journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
-            for number in left:
-                if journal.jobs[number].ended:
-                    journal.reopen(number)
+        if overrides:
+            journal.note_command(overrides, **_compared_by(sweep.objectives))
+        journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
+        for number in left:
+            if journal.jobs[number].ended:
+                journal.reopen(number)
         return _drive(
             sweep,
             journal,
@@ -194,7 +193,7 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         sweep = read_definition(hydra, overrides, config_dir)
         proposals = iter(sweep.search.next, None)
         every = (
-            [proposal.overrides for proposal in proposals] if sweep.search.ahead else sweep.search.samples()
+            sweep.search.samples() if sweep.search.learns else [proposal.overrides for proposal in proposals]
         )
         return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
 
@@ -221,7 +220,7 @@ def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job
     """Refuse what can be seen of a new sweep without torch."""
     jobs: dict[int, Job] = {}
     tokens: dict[int, str] = {}
-    while sweep.search.ahead and (proposal := sweep.search.next()):
+    while not sweep.search.learns and (proposal := sweep.search.next()):
         number = len(jobs)
         tokens[number], jobs[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
     if not jobs:
@@ -244,7 +243,7 @@ def _known_jobs(
     sweep: SweepDefinition, journal: Journal, *, again: bool
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had."""
-    if not sweep.search.ahead:
+    if sweep.search.learns:
         kept = [one for _, one in sorted(journal.jobs.items()) if not _is_over(one, again=again)]
         return {one.number: sweep.composer.job(one.overrides, one.number) for one in kept}, {}
     numbers: dict[str, list[int]] = {}
@@ -300,10 +299,10 @@ def _drive(
     *,
     jobs: Mapping[int, tuple[Job, Report | None]],
 ) -> SweepResult:
-    ahead, stop = sweep.search.ahead, StopRequest()
+    learns, stop = sweep.search.learns, StopRequest()
     first = sweep.objectives[0]
     fixed = set(sweep.overrides)
-    if ahead and len(jobs) > 1:
+    if not learns and len(jobs) > 1:
         fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)
     with stop.watching():
@@ -319,14 +318,14 @@ def _drive(
                 watcher=progress,
                 stop=stop,
             )
-            if not ahead:  # also of a new sweep: a storage may know more than the journal
+            if learns:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(
                     [
                         (one.token, one.outcome, one.outcome and scores_of(one.outcome, sweep.objectives))
                         for _, one in sorted(journal.jobs.items())
                     ]
                 )
-            if ahead:
+            if not learns:
                 progress.count_only(jobs)
             for number, (job, report) in sorted(jobs.items()):
                 job_record = journal.jobs[number]
@@ -336,14 +335,13 @@ def _drive(
         every_job = sorted(journal.jobs.items())
         result = SweepResult(
             sweep.directory,
-            jobs=tuple(job_record for number, job_record in every_job if not ahead or number in jobs),
+            jobs=tuple(job_record for number, job_record in every_job if learns or number in jobs),
             objectives=tuple(sweep.objectives),
-            total=len(jobs) if ahead else sweep.search.total,
+            total=sweep.search.total if learns else len(jobs),
             stopped=stop.exit_code,
         )
         folds = gathered(result)
-        with _write_errors_told(sweep.directory):
-            write_results(result, folds)
+        write_results(result, folds)
         with shown(console):
             say_results(console, result, folds)
     return result

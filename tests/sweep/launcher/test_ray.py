@@ -120,8 +120,8 @@ def test_a_job_has_the_variables_of_its_place(
     run(launcher, usual)
     assert environment(usual)[IN_THE_CLUSTER] == "1"
     place = launcher._idle[0].cluster_worker
-    cluster.get(place.stop.remote(1001, now=True))
-    outcome = cluster.get(place.run.remote(1001, make_job_spec(*ENDLESS)))
+    cluster.get(place.stop.remote("x", now=True))
+    outcome = cluster.get(place.run.remote("x", make_job_spec(*ENDLESS)))
     assert outcome.status == "interrupted", "it was to stop before it began"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import signal
 import socket
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -45,21 +44,19 @@ _OF_RAY: Final = (signal.SIGINT, signal.SIGTERM)
 @final
 @dataclass(eq=False)
 class _Place:
-    """An actor with its share of the cluster."""
+    """An actor with its share of the cluster, and the job that it runs or has run last."""
 
     cluster_worker: Any
     needs: Mapping[str, float]
     ready: Any
-
-
-@final
-@dataclass(eq=False)
-class _Running:
     job_spec: JobSpec
-    key: int
-    place: _Place
-    start: float = field(default_factory=time.monotonic)
+    start: float = 0.0
     signal_sent: str = ""
+
+    @property
+    def key(self) -> str:
+        """Of an attempt."""
+        return f"{self.job_spec.number}-{self.job_spec.attempt}"
 
 
 @final
@@ -100,8 +97,7 @@ class RayLauncher(Launcher):
         if self._must_leave:
             _join(self._ray, address or "auto")
         self._idle: list[_Place] = []
-        self._running: dict[Any, _Running] = {}
-        self._keys = itertools.count()
+        self._running: dict[Any, _Place] = {}
 
     @property
     @override
@@ -129,18 +125,16 @@ class RayLauncher(Launcher):
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
         return all(
-            amount + sum(running.place.needs.get(name, 0) for running in self._running.values())
-            <= self._total(name)
+            amount + sum(place.needs.get(name, 0) for place in self._running.values()) <= self._total(name)
             for name, amount in needs.items()
         )
 
     @override
     def start(self, job_spec: JobSpec) -> None:
         job_spec = replace(job_spec, threads=self._threads)
-        place = self._place(self._needs(job_spec))
-        key = next(self._keys)
-        result = place.cluster_worker.run.remote(key, job_spec)
-        self._running[result] = _Running(job_spec, key, place)
+        place = self._place(job_spec)
+        place.job_spec, place.start, place.signal_sent = job_spec, time.monotonic(), ""
+        self._running[place.cluster_worker.run.remote(place.key, job_spec)] = place
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
@@ -149,25 +143,25 @@ class RayLauncher(Launcher):
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         ended = [(self._running.pop(result), result) for result in ready]
-        return {running.job_spec.number: self._end(running, result) for running, result in ended}
+        return {place.job_spec.number: self._end(place, result) for place, result in ended}
 
     @override
     def stop(self, number: int, *, now: bool) -> None:
-        for running in self._of(number):
-            running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
-            if self._is_ready(running.place):
-                running.place.cluster_worker.stop.remote(running.key, now=now)
+        for place in [place for place in self._running.values() if place.job_spec.number == number]:
+            place.signal_sent = "SIGKILL" if now else place.signal_sent or "SIGTERM"
+            if self._ray.wait([place.ready], timeout=0)[0]:
+                place.cluster_worker.stop.remote(place.key, now=now)
             else:
-                self._ray.kill(running.place.cluster_worker)
+                self._ray.kill(place.cluster_worker)
 
     @override
     def close(self) -> None:
-        for running in list(self._running.values()):
-            self.stop(running.job_spec.number, now=True)
+        for place in list(self._running.values()):
+            self.stop(place.job_spec.number, now=True)
         deadline = time.monotonic() + _LEAVE
         while self._running and time.monotonic() < deadline:
             self.wait(deadline - time.monotonic())
-        self._idle += [running.place for running in self._running.values()]
+        self._idle += self._running.values()
         self._retire_idle()
         self._running = {}
         if self._must_leave:
@@ -190,8 +184,9 @@ class RayLauncher(Launcher):
 
     # -- places --------------------------------------------------------------------------------------------
 
-    def _place(self, needs: Mapping[str, float]) -> _Place:
-        """An actor that holds this; one that is free, or a new one."""
+    def _place(self, job_spec: JobSpec) -> _Place:
+        """An actor that holds what a job needs; one that is free, or a new one."""
+        needs = self._needs(job_spec)
         for place in self._idle:
             if place.needs == needs:
                 self._idle.remove(place)
@@ -209,10 +204,7 @@ class RayLauncher(Launcher):
             )
             .remote()
         )
-        return _Place(cluster_worker, needs, cluster_worker.ready.remote())
-
-    def _is_ready(self, place: _Place) -> bool:
-        return bool(self._ray.wait([place.ready], timeout=0)[0])
+        return _Place(cluster_worker, needs, cluster_worker.ready.remote(), job_spec)
 
     def _retire_idle(self) -> None:
         """Give back what places hold that no job has taken at once."""
@@ -220,21 +212,18 @@ class RayLauncher(Launcher):
             self._ray.kill(place.cluster_worker)
         self._idle = []
 
-    def _of(self, number: int) -> list[_Running]:
-        return [running for running in self._running.values() if running.job_spec.number == number]
-
-    def _end(self, running: _Running, result: Any) -> Outcome:
+    def _end(self, place: _Place, result: Any) -> Outcome:
         try:
             outcome: Outcome = self._ray.get(result)
         except self._ray.exceptions.RayError as error:
-            self._ray.kill(running.place.cluster_worker)  # one that merely cannot be reached would go on
-            return self._lost(running, error)
-        self._idle.append(running.place)
+            self._ray.kill(place.cluster_worker)  # one that merely cannot be reached would go on
+            return self._lost(place, error)
+        self._idle.append(place)
         return outcome
 
-    def _lost(self, running: _Running, error: Exception) -> Outcome:
+    def _lost(self, place: _Place, error: Exception) -> Outcome:
         """How a job ended whose cluster worker died, once nobody writes its run any more."""
-        job_spec = running.job_spec
+        job_spec = place.job_spec
         deadline = time.monotonic() + _LEAVE
         while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -242,7 +231,7 @@ class RayLauncher(Launcher):
         reason = f"its Ray worker died: {first_line(error).partition(': ')[0]}"
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             cause, reason = "out_of_memory", "Ray ended it, as its machine ran out of memory"
-        return outcome_of_lost(job_spec, time.monotonic() - running.start, running.signal_sent, cause, reason)
+        return outcome_of_lost(job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason)
 
 
 def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:

@@ -87,7 +87,7 @@ class SlurmJob:
         def note(number: int, frame: FrameType | None) -> None:
             del frame
             signals.append(number)
-            cluster_worker.stop(0, now=number == signal.SIGALRM)
+            cluster_worker.stop("", now=number == signal.SIGALRM)
             if number == warning:
                 signal.alarm(max(1, int(self.seconds - _SAVE)))
 
@@ -95,7 +95,7 @@ class SlurmJob:
         with handled_by(signal.SIG_IGN, (stop, warning)):
             cluster_worker = ClusterWorker()
         with handled_by(note, (stop, warning, signal.SIGALRM)):
-            outcome = cluster_worker.run(0, job_spec)
+            outcome = cluster_worker.run("", job_spec)
             signal.alarm(0)
         cluster_worker.close()
         return outcome, signals

@@ -79,7 +79,6 @@ class OptunaSearch(Search):
     """
 
     learns = True
-    ahead = False
 
     def __init__(
         self,

@@ -30,12 +30,11 @@ class Search(ABC):
     What is not required stands for a search that knows all its jobs from the start and learns from none.
 
     Attributes:
-        learns: Whether it is told scores: it is made with the objectives and the sweep's directory.
-        ahead: Whether all jobs are known before the first one has ended.
+        learns: Whether its jobs depend on how others ended: it is made with the objectives and the sweep's
+            directory, and says with `samples` what its jobs are like.
     """
 
     learns: ClassVar[bool] = False
-    ahead: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -265,13 +265,13 @@ class ClusterWorker:
 
     def __init__(self) -> None:
         self._fork_server = ForkServer()
-        self._stops: dict[int, str] = {}
+        self._stops: dict[str, str] = {}
 
     def ready(self) -> bool:
         """Tells that there is a place for this process."""
         return True
 
-    def run(self, key: int, job_spec: JobSpec) -> Outcome:
+    def run(self, key: str, job_spec: JobSpec) -> Outcome:
         """Run a job to its end; never raises."""
         environment = dict.fromkeys(_OF_LAUNCHERS) | job_spec.environment
         try:
@@ -281,7 +281,7 @@ class ClusterWorker:
         finally:
             self._stops.pop(key, None)
 
-    def stop(self, key: int, *, now: bool) -> None:
+    def stop(self, key: str, *, now: bool) -> None:
         """Ask a job to save and end, or end it at once; by another thread or a signal, and before `run`."""
         self._stops[key] = "SIGKILL" if now else self._stops.get(key, "SIGTERM")
 
@@ -289,7 +289,7 @@ class ClusterWorker:
         """End what runs and the fork server."""
         self._fork_server.close()
 
-    def _run(self, key: int, job_spec: JobSpec) -> Outcome:
+    def _run(self, key: str, job_spec: JobSpec) -> Outcome:
         process = self._fork_server.start(job_spec)
         sent = ""
         while True:
