@@ -27,7 +27,7 @@ from assay.targets.resolve import called, own_class
 from assay.targets.trust import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.analysis.objective import Objective
     from assay.check.report import Report
@@ -43,7 +43,7 @@ def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made(
-    kind: Callable[..., Any],
+    kind: type[Any],
     values: Mapping[str, Any],
     key: str,
     /,
@@ -83,9 +83,9 @@ def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str
     return getattr(importlib.import_module(module), kind)
 
 
-def _hint(kind: Any, name: str) -> Any:
+def _hint(kind: type[Any], name: str) -> Any:
     """The annotation of an argument; Any where it takes an object."""
-    function = kind.__init__ if inspect.isclass(kind) else kind
+    function = kind.__init__
     alone = types.SimpleNamespace(__annotations__={name: function.__annotations__.get(name, Any)})
     # What a module imports for the type checker alone is not among its names.
     names = {**vars(collections.abc), **vars(typing), **function.__globals__}
