@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, final
 
@@ -34,7 +35,7 @@ class Gpus:
     def __init__(self, ids: Sequence[str], jobs_per_gpu: int = 1) -> None:
         self.ids = list(dict.fromkeys(ids))
         self._shares = jobs_per_gpu
-        self._free = dict.fromkeys(self.ids, jobs_per_gpu)
+        self._used: Counter[str] = Counter()
 
     def free(self, number: int) -> bool:
         """Whether so many could be leased now."""
@@ -43,20 +44,16 @@ class Gpus:
     def lease(self, number: int) -> tuple[str, ...]:
         """Take GPUs; the least used first."""
         chosen = tuple(self._candidates(number)[:number])
-        for gpu in chosen:
-            self._free[gpu] -= self._shares_of_each(number)
+        self._used.update(chosen * self._shares_of_each(number))
         return chosen
 
     def give_back(self, leased: Sequence[str]) -> None:
         """Give GPUs back."""
-        for gpu in leased:
-            self._free[gpu] += self._shares_of_each(len(leased))
+        self._used.subtract(tuple(leased) * self._shares_of_each(len(leased)))
 
     def _candidates(self, number: int) -> list[str]:
-        shares = self._shares_of_each(number)
-        return sorted(
-            (gpu for gpu in self.ids if self._free[gpu] >= shares), key=lambda gpu: -self._free[gpu]
-        )
+        most = self._shares - self._shares_of_each(number)
+        return sorted((gpu for gpu in self.ids if self._used[gpu] <= most), key=self._used.__getitem__)
 
     def _shares_of_each(self, number: int) -> int:
         return self._shares if number > 1 else 1
@@ -150,13 +147,7 @@ class LocalLauncher(Launcher):
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
         cores = 0 if job_spec.gpus else self._threads * job_spec.processes
-        try:
-            key = self._fork_server.start(ready)
-        except BaseException:
-            if leased:
-                self._gpus.give_back(leased)
-            raise
-        self._running[key] = _Running(ready, leased, cores)
+        self._running[self._fork_server.start(ready)] = _Running(ready, leased, cores)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:

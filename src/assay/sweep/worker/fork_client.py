@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
@@ -158,14 +158,14 @@ class ForkServer:
         return self._process
 
     def _fork(self, job_spec: JobSpec | None) -> tuple[int, Connection]:
-        process = self._alive()
+        self._alive()
         key = next(self._keys)
         ours, theirs = Pipe()
         is_trial = job_spec is not None and job_spec.trial is not None
         with suppress(OSError):  # a fork server that has just died is heard of when it is waited for
-            with theirs:
+            with theirs, socket.fromfd(self._control.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as control:
                 self._control.send((FORK_TRIAL if is_trial else FORK, key))
-                send_handle(self._control, theirs.fileno(), process.pid)
+                socket.send_fds(control, [b"."], [theirs.fileno()])
             ours.send((dict(os.environ), job_spec))
         return key, ours
 

@@ -13,12 +13,12 @@ import importlib
 import os
 import pkgutil
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.config.serialize import from_text
@@ -131,12 +131,13 @@ class Server:
                 return True
             kind, key = self._driver.recv()
             if kind in (FORK, FORK_TRIAL):
-                descriptor = recv_handle(self._driver)
+                with socket.fromfd(self._driver.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as control:
+                    _, (descriptor,), _, _ = socket.recv_fds(control, 1, 1)
                 os.set_inheritable(descriptor, False)
                 if kind == FORK_TRIAL:
                     preload_study()
                 self._fork(_Child(key, Connection(descriptor)))
-        except (EOFError, OSError):
+        except (EOFError, OSError, ValueError):  # no descriptor came
             return False
         for pid in [pid for pid, child in self._children.items() if child.key == key]:
             if kind in (STOP, KILL):
