@@ -442,7 +442,7 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
     assert again[1:] == first[1:]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"00.png": 3}', '{"00.png": [[], "", 7]}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"00.png": 3}', '{"00.png": ["", 7]}'])
 def test_what_is_remembered_wrongly_is_made_anew(
     paths: list[str], tmp_path: Path, home: Path, content: str
 ) -> None:

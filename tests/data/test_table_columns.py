@@ -43,7 +43,7 @@ COLUMNS: list[tuple[str, str, Any]] = [
     ("duration", "month", pd.period_range("2024-01", periods=40, freq="M")),
     ("category", "city", ["Ulm", "Bonn"] * 20),
     ("category", "code", [f"A{n % 15}" for n in range(60)]),
-    ("text", "mail", [f"person{n}@example.org" for n in MANY]),
+    ("id", "mail", [f"person{n}@example.org" for n in MANY]),
     ("text", "remark", [f"the {n}th remark of some length here" for n in MANY]),
     ("text", "remark", [f"one of {n % 15} remarks that come again" for n in range(60)]),
     ("unclear", "price", [f"${n},000" for n in MANY]),
@@ -134,7 +134,7 @@ def test_a_date_with_one_meaning_alone_is_read_beside_those_of_training(form: st
 
 def test_dates_of_several_forms_are_refused() -> None:
     mixed = pd.Series(["2024-01-05", "05.01.2024", "6 Jan 2024"], name="day")
-    with pytest.raises(DataError, match=r"'day' are not all written in one .* '2024-01-05' and '05.01.2024'"):
+    with pytest.raises(DataError, match=r"'day' are not all written in one .* '2024-01-05'"):
         find_format(mixed)
 
 

@@ -67,9 +67,7 @@ class Custom:
         }
         for given in self._datasets.values():
             if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
-                raise ValueError(
-                    f"{type(given).__name__} lacks __len__ or __getitem__; a map-style torch Dataset has both"
-                )
+                raise ValueError(f"{type(given).__name__} lacks __len__ or __getitem__")
         self._keys = input_key, target_key
         self.split_columns: Mapping[str, str] = {}
 

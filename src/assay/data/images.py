@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
 import stat
 import time
@@ -12,8 +11,9 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -217,19 +217,24 @@ def survey(root: Path, paths: Sequence[str]) -> list[Look]:
     """Verify every file, and remember of those that are whole what they held."""
     if len(paths) < _FEW:
         return look_at(paths, _verify)
-    kept = _remembered(root)
-    states = {path: _state(path) for path in paths}
-    looks = {path: Look(*kept[path][1:]) for path in paths if path in kept and kept[path][0] == states[path]}
-    new = [path for path in paths if path not in looks]
-    looks.update(zip(new, look_at(new, _verify), strict=True))
-    now = time.time_ns()
-    if new:
-        settled = {
-            path: (state, *looks[path][:2])
+    told = os.environ.get("XDG_CACHE_HOME", "")
+    home = (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
+    file = home / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
+    kept: dict[str, Look] = {}
+    with suppress(OSError, msgspec.MsgspecError):  # it is made anew
+        kept = msgspec.json.decode(file.read_bytes(), type=dict[str, Look])
+    states = {path: _state(root, path) for path in paths}
+    looks = {path: kept[state] for path, state in states.items() if state in kept}
+    if new := [path for path in paths if path not in looks]:
+        looks.update(zip(new, look_at(new, _verify), strict=True))
+        settled = (time.time() - _SETTLED) * 1e9
+        whole = {
+            state: looks[path]
             for path, state in states.items()
-            if state and not looks[path].bad and now - state[3] > _SETTLED * 1e9
+            if state and not looks[path].bad and int(state.rpartition(":")[2]) < settled
         }
-        _remember(root, settled)
+        with suppress(OSError):  # a home that cannot be written, or is full: the files are read again
+            write_text(file, msgspec.json.encode(whole).decode())
     return [looks[path] for path in paths]
 
 
@@ -238,41 +243,14 @@ def _verify(index: int, content: bytes) -> tuple[int, int]:
     return verify(content)
 
 
-def _state(path: str) -> list[int]:
+def _state(root: Path, path: str) -> str:
+    """A file's name, and by what a change of it is known; its ctime comes last."""
     try:
         stat = Path(path).stat()
     except OSError:
-        return []
-    return [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
-
-
-def _home() -> Path:
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
-
-
-def _file(root: Path) -> Path:
-    return _home() / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
-
-
-def _remembered(root: Path) -> dict[str, tuple[Any, ...]]:
-    try:
-        kept = json.loads(_file(root).read_bytes())
-        return {
-            str(root / name): (state, sha, (int(height), int(width)))
-            for name, (state, sha, (height, width)) in kept.items()
-        }
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}  # it is made anew
-
-
-def _remember(root: Path, kept: dict[str, tuple[Any, ...]]) -> None:
-    file = _file(root)
-    names = {os.path.relpath(path, root): known for path, known in kept.items()}
-    with suppress(
-        OSError
-    ):  # a home that cannot be written, or is full: the files are read again the next time
-        write_text(file, json.dumps(names))
+        return ""
+    name = os.path.relpath(path, root)
+    return f"{name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"
 
 
 SUBSETS = ("train", "val", "test")

@@ -126,9 +126,6 @@ def find_classes(
     return tuple(map(str, class_names or range(len(values)))), table, note
 
 
-_IMAGES, _MASKS = "images", "masks"
-
-
 @final
 class SegmentationFolder(PictureFolder):
     """`root/images/*.jpg` with `root/masks/*.png`: a mask is called as its picture, but for the suffix.
@@ -311,29 +308,15 @@ class _Files:
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
     """The folders of pictures and of masks of each subset, or of `all`."""
-    layouts = {
-        "root/{train,val,test}/images": {
-            subset: (root / subset / _IMAGES, root / subset / _MASKS) for subset in SUBSETS
-        },
-        "root/images/{train,val,test}": {
-            subset: (root / _IMAGES / subset, root / _MASKS / subset) for subset in SUBSETS
-        },
-    }
-    for layout, folders in layouts.items():
-        if not folders["train"][0].is_dir():
-            continue
+    for layout in ("{subset}/{kind}", "{kind}/{subset}"):
+        folders = {
+            subset: (
+                root / layout.format(subset=subset, kind="images"),
+                root / layout.format(subset=subset, kind="masks"),
+            )
+            for subset in SUBSETS
+        }
         there = {subset: pair for subset, pair in folders.items() if pair[0].is_dir()}
-        for images, masks in there.values():
-            if not masks.is_dir():
-                raise DataError(
-                    f"data.source.root={root}: there is {images}, but no {masks}",
-                    hint=f"{layout} needs masks beside it, in the same places",
-                )
-        return there
-    if not (root / _IMAGES).is_dir() or not (root / _MASKS).is_dir():
-        names = ", ".join(sorted(entry.name for entry in root.iterdir())[:NAMED]) or "nothing"
-        raise DataError(
-            f"data.source.root={root}: the folders images and masks were expected; there is {names}",
-            hint="root/images/*.jpg and root/masks/*.png, or both below root/train, root/val, root/test",
-        )
-    return {"all": (root / _IMAGES, root / _MASKS)}
+        if "train" in there:
+            return there
+    return {"all": (root / "images", root / "masks")}

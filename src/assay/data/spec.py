@@ -236,16 +236,14 @@ class Trained:
     def _heads(
         self, heads: Sequence[Head], known: Sequence[Head], targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Targets as columns in the order of the model's heads, classes numbered as it numbers them."""
-        by_name = {head.name: head for head in heads}
-        if lacking := [head.name for head in known if head.name not in by_name]:
+        """Targets as columns, classes numbered as the model numbers them."""
+        if [head.name for head in heads] != [head.name for head in known]:
             raise DataError(
-                f"data: it lacks the target {lacking[0]!r}, which the model was trained on",
+                "data: its targets are not those that the model was trained on, in their order",
                 hint=f"targets: {', '.join(head.name for head in known)}",
             )
         columns: dict[str, list[Tensor]] = {subset: [] for subset in targets}
-        for head in known:
-            of = by_name[head.name]
+        for of, head in zip(heads, known, strict=True):
             own = {subset: values[:, of.column] for subset, values in targets.items()}
             if bool(of.class_names) != bool(head.class_names):
                 raise DataError(

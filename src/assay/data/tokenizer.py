@@ -137,12 +137,8 @@ class Tokenizer:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each token id stands for, as it can be shown: a byte that is no character as its number."""
-        known = self.tokens
-        if not self._of_bytes:
-            return [self.decode([one]) for one in ids]
-        parts = [[_byte_of(one) for one in known[token]] if token >= len(_SPECIAL) else [] for token in ids]
-        return [bytes(part).decode(errors="backslashreplace") for part in parts]
+        """What each token id stands for, as it can be shown."""
+        return [self.decode([one]) for one in ids]
 
     def to_json(self) -> str:
         """The tokenizer as the `tokenizer.json` of the library, indented by two spaces."""
@@ -210,13 +206,6 @@ def _backend(
     if lowercase:
         backend.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     return backend
-
-
-def _byte_of(character: str) -> int:
-    """The byte that a character of the library's stands for: bytes that are not printable begin at 256."""
-    code = ord(character)
-    unprintable = [*range(33), *range(127, 161), 173]
-    return unprintable[code - 256] if code >= 256 else code
 
 
 def _whole(text: str) -> str:

@@ -36,8 +36,6 @@ _ENTITY_NAME = re.compile(
     r"|player|speaker|student|subject|user)s?([_ -]?(code|key|nr|no|num|number))?$",
     re.I,
 )
-_PERIOD_NAME = re.compile(r"^(year|quarter|month|week|day|period)$", re.I)
-_YEAR_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _BIRTH_NAME = re.compile(r"birth|born|dob", re.I)
 _TIME_NAME = re.compile(
     r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
@@ -48,7 +46,6 @@ _DATE = re.compile(
     rf"|(\w+,? )?{_MONTHS} \d{{1,2}},? \d{{4}}.*",
     re.I,
 )
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _NUMBER = re.compile(r"[-+]?[^\w\s.,+-]{0,3}\s*[-+]?\d[\d.,' \u00a0]*\s*(%|[^\w\s]{1,3}|[A-Za-z]{2,3})?")
 _SAMPLE = 1000
 _DENSE = 1.25
@@ -74,26 +71,21 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
 
 def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
     """Columns that say which rows belong together (`group`), or from when a row is (`time`)."""
-    hints, periods = dict[str, str](), list[str]()
+    hints = dict[str, str]()
     for name in frame.columns:
         column = frame[name].dropna()
-        kind, why = kinds.get(name) or kind_of(column)
+        kind, _ = kinds.get(name) or kind_of(column)
         is_text = kind == "category" and not is_number(column)
         different = (column.astype(str) if column.dtype == object else column).unique()
-        if len(different) < 2:
-            continue
-        if kind == "date" or (is_text and all(_YEAR_MONTH.fullmatch(str(value)) for value in different)):
-            hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
-        elif kind == "number" and _PERIOD_NAME.match(name):
-            periods.append(name)
+        if kind == "date" and len(different) > 1 and not _BIRTH_NAME.search(name):
+            hints[name] = "time"
         elif _FEW < len(different) < len(column) and (
             kind == "id"
-            or "e-mail" in why
             or _ENTITY_NAME.match(name)
             or (is_text and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
         ):
             hints[name] = "group"
-    return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
+    return hints
 
 
 def is_number(column: Series[Any]) -> bool:
@@ -159,8 +151,6 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
         return "date", f"dates {example}"
     if len(unique) <= _FEW:
         return "category", ""
-    if sum(_EMAIL.fullmatch(text) is not None for text in sample) > 0.9 * len(sample):
-        return "text", f"e-mail addresses {example}"
     if sum(map(looks_like_number, sample)) > 0.8 * len(sample):
         odd = next((text for text in sample if not reads_as_number(text)), sample[0])
         return "unclear", f"text such as {odd[:40]!r}, but looks like numbers"
@@ -212,7 +202,7 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     if not chosen:
         raise DataError(
             f"data: the dates in the column {column.name!r} are not all written in one known way, such as "
-            f"{texts.iloc[0]!r} and {_other(texts)!r}",
+            f"{texts.iloc[0]!r}",
             hint="write them as 2024-12-31, or leave the column out: "
             + override("data.source.exclude", [str(column.name)]),
         )
@@ -235,13 +225,6 @@ def _fits(text: str, form: str) -> bool:
 
 def _has_day_first(form: str) -> bool:
     return "%m" not in form or form.index("%d") < form.index("%m")
-
-
-def _other(texts: pd.Series[Any]) -> str:
-    """A text of another form than the first one's."""
-    forms = texts.str.replace(r"\d", "0", regex=True)
-    others = texts[forms != forms.iloc[0]]
-    return str((others if len(others) else texts).iloc[0])
 
 
 def as_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:

@@ -14,7 +14,6 @@ import torch
 from assay.data.tabular import column_kind
 from assay.data.tabular.column_kind import Part, is_number
 from assay.errors import DataError
-from assay.quoting import override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -238,13 +237,6 @@ def _span(known: NDArray[np.float64]) -> tuple[float, float] | None:
 def _kind(column: pd.Series[Any]) -> str:
     if pd.api.types.is_datetime64_any_dtype(column):
         return "date"
-    odd = pd.api.types.is_complex_dtype(column) or pd.api.types.is_timedelta64_dtype(column)
-    if odd or isinstance(column.dtype, pd.PeriodDtype):
-        raise DataError(
-            f"data: the column {column.name!r} holds {column.dtype}, neither numbers nor categories",
-            hint="turn it into numbers, or leave it out: "
-            + override("data.source.exclude", [str(column.name)]),
-        )
     return "number" if is_number(column) else "category"
 
 
