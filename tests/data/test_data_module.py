@@ -336,7 +336,6 @@ def test_targets_have_the_form_of_their_task(data_module: Build, given_source: A
     [
         ({"batch_size": 0}, "data.batch_size: expected int >= 1, got 0"),
         ({"split": {"val": 1.5}}, "data.split.val: expected float < 1.0, got 1.5"),
-        ({"drop_last": "maybe"}, "auto, true or false was expected"),
         ({"transform": {"normalize": "mnist"}}, "data.transform.normalize: "),
         ({"transform": {"normalize": {"mean": [1, 2], "std": [1]}}}, "data.transform.normalize: "),
     ],

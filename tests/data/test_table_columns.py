@@ -9,8 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from assay.data.tabular.column_kind import as_dates, find_format, kind_of, looks_like_number, plain_numbers
-from assay.data.tabular.feature_choice import Asked, choose_features, leak, task_of_columns, with_targets
+from assay.data.tabular.column_kind import (
+    Asked,
+    as_dates,
+    choose_features,
+    find_format,
+    kind_of,
+    leak,
+    looks_like_number,
+    plain_numbers,
+    task_of_columns,
+    with_targets,
+)
 from assay.errors import DataError
 
 if TYPE_CHECKING:

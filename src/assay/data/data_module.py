@@ -120,7 +120,7 @@ class DataModule(L.LightningDataModule):
         transform: Mapping[str, Any],
         *,
         shuffle: bool = True,
-        drop_last: bool | str = "auto",
+        drop_last: bool | Literal["auto"] = "auto",
         balance: Literal["none", "weights", "sampler"] = "none",
         thin_classes: float | None = None,
         task: str | None = None,
@@ -137,10 +137,6 @@ class DataModule(L.LightningDataModule):
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
         divided = {f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)}
         check_limits({**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor})
-        if drop_last not in (True, False, "auto"):
-            raise DataError(
-                f"data.drop_last={drop_last!r}: auto, true or false was expected", hint="data.drop_last=auto"
-            )
         self.balance = balance
         self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed

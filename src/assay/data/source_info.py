@@ -59,7 +59,7 @@ def _find_table_task(source: dict[str, Any]) -> str:
         return Reconstruction.name
     if not isinstance(targets, str | list) or "???" in (source.get("path"), targets):
         return ""
-    from assay.data.tabular.feature_choice import task_of_columns
+    from assay.data.tabular.column_kind import task_of_columns
     from assay.data.tabular.table_file import read_table  # pandas takes half a second to import
 
     names = [targets] if isinstance(targets, str) else [str(name) for name in targets]

@@ -12,18 +12,23 @@ import torch
 
 from assay.data.samples import Unfitted
 from assay.data.source_info import info_of
-from assay.data.tabular.column_kind import as_dates, find_format, is_number, kind_of, split_hints
-from assay.data.tabular.feature_choice import (
+from assay.data.tabular.column_kind import (
     Asked,
     Features,
+    as_dates,
+    check_columns,
     choose_features,
+    find_format,
+    is_number,
     is_real,
+    kind_of,
     listed,
+    split_hints,
     task_of_columns,
     with_targets,
 )
 from assay.data.tabular.table_encoder import TableEncoder, category_texts
-from assay.data.tabular.table_file import AUTO, check_columns, is_csv, read_table, resolved
+from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolved
 from assay.errors import DataError
 from assay.quoting import counted, override
 from assay.task.heads import SIGN, output_names
@@ -139,7 +144,7 @@ class Table:
         keep: Columns to use although they look like ids or free text (as categories), or tell the target.
         categories: Columns to take as categories although they hold numbers.
         day_first: Whether 05/01/2024 is in January; None: by the dates of the column that tell.
-        task: `auto` goes by the target, see `assay.data.tabular.feature_choice`.
+        task: `auto` goes by the target, see `assay.data.tabular.column_kind`.
         missing: `impute`: the median of a column of numbers, the most frequent of a column of categories, and
             rows without a target are left out; or `error`.
         separator: Between the columns of a CSV file: one character, `\s+` for any white space, or `auto`, see

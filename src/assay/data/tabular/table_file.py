@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import lzma
 import re
@@ -283,20 +282,6 @@ def _check_unique(names: Any, key: str) -> None:
     twice = pd.Index(names)[pd.Index(names).duplicated()]
     if len(twice) and twice[0]:
         raise DataError(f"{key} has two columns called {twice[0]!r}", hint="rename one of them")
-
-
-def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: str) -> None:
-    """Refuse names of columns that a table does not have."""
-    known = list(frame.columns)
-    for name in names:
-        if name not in known:
-            guess = difflib.get_close_matches(name, known, n=1)
-            meant = f"; did you mean {guess[0]!r}?" if guess else ""
-            more = ", …" if len(known) > 20 else ""
-            key = option if option.startswith("data.") else f"data.source.{option}"
-            raise DataError(
-                f"{key}: {path} has no column {name!r}{meant}", hint=f"columns: {', '.join(known[:20])}{more}"
-            )
 
 
 def _check_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> None:
