@@ -17,9 +17,9 @@ from assay.figure.figure import (
     Line,
     Points,
     plain,
+    to_matplotlib,
     to_plotly,
 )
-from assay.figure.to_matplotlib import to_matplotlib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -172,18 +172,11 @@ def config_columns(
     keys = [key for key in _candidates(runs) if _differs(key, runs, configs)]
     if len(runs) == 1:
         keys = [key for key in runs[0].typed if is_config(key)]
+    repeated = len({run.config_fingerprint for run in runs}) < len(runs)
+    keys += [key for key in ("seed", "fold") if repeated and len({getattr(run, key) for run in runs}) > 1]
+    if len({run.typed.get("name") for run in runs}) > 1:
+        keys.insert(0, "name")
     values = [{key: _text(value(run, key, configs)) for key in keys} for run in runs]
-    if len({run.config_fingerprint for run in runs}) < len(runs):
-        for key in ("seed", "fold"):
-            if len({getattr(run, key) for run in runs}) > 1:
-                keys.append(key)
-                values = [
-                    {**own, key: _text(getattr(run, key))} for run, own in zip(runs, values, strict=True)
-                ]
-    names = {run.typed.get("name") for run in runs}
-    if len(names) > 1:
-        keys = ["name", *keys]
-        values = [{"name": run.name, **own} for run, own in zip(runs, values, strict=True)]
     notes: list[str] = []
     for alike in _alike(values, runs):
         more, left_out = _untyped(
@@ -254,7 +247,7 @@ def _text(found: Any) -> str | None:
 
 FILE: Final = "config.yaml"
 _SOURCE: Final = tuple(f"data.source.{name}" for name in ("path", "root", "test_path", "target"))
-OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "started", "seconds")
+OF_THE_RECORD: Final = ("status", "cause", "name", "seed", "fold", "started", "seconds")
 """What a record says beside the config, under these keys."""
 _LARGEST: Final = 8 << 20
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

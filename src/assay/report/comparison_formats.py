@@ -50,10 +50,9 @@ def short_names(keys: tuple[str, ...]) -> dict[str, str]:
 def count_text(row: Row) -> str:
     """How many repetitions count, of how many."""
     counted = max((score.n for score in row.scores.values()), default=0)
-    if row.folds:
-        folds = len({run.fold for run in row.runs})
-        return f"{counted} folds" if counted == folds and row.whole else f"{counted} of {folds} folds"
-    return str(counted) if counted == row.repetitions else f"{counted} of {row.repetitions}"
+    unit, total = (" folds", len({run.fold for run in row.runs})) if row.folds else ("", row.repetitions)
+    of = "" if counted == total and (row.whole or not unit) else f" of {total}"
+    return f"{counted}{of}{unit}"
 
 
 def sign_text(comparison: Comparison) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ConfigError
-from assay.figure.to_matplotlib import to_png
+from assay.figure.figure import to_png
 from assay.files.atomic import write_bytes
 from assay.record.run_record import FILE
 from assay.report.page import write

@@ -138,7 +138,7 @@ def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
     if task.has_real_targets:
         return "r2", lambda targets, values: float(metrics.r2_score(targets, values))
     if predictions.kind == "confusions":
-        from assay.task.figures.mask_figures import iou_of_each
+        from assay.task.figures.class_figures import iou_of_each
 
         num_classes = len(predictions.class_names)
         return "mean_iou", lambda _, outputs: float(np.nanmean(iou_of_each(outputs.sum(0), num_classes)))

@@ -126,6 +126,6 @@ class Reconstruction(FromInputs):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.embedding_figures import Reconstructions
+        from assay.task.figures.value_figures import Reconstructions
 
         return Reconstructions()

@@ -167,7 +167,7 @@ class Segmentation(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.mask_figures import Masks
+        from assay.task.figures.class_figures import Masks
 
         return Masks()
 

@@ -120,7 +120,7 @@ class SingleLabel(Task):
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         from assay.task.figures.class_figures import Classes
-        from assay.task.figures.embedding_figures import Embeddings
+        from assay.task.figures.value_figures import Embeddings
 
         named = predictions.outputs.shape[1] == len(predictions.class_names)
         if predictions.kind == "probabilities" or (predictions.kind == "scores" and named):

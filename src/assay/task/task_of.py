@@ -98,7 +98,7 @@ class SelfSupervised(FromInputs):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.embedding_figures import Embeddings
+        from assay.task.figures.value_figures import Embeddings
 
         return Embeddings()
 
