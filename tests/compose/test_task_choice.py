@@ -11,7 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.compose.compose import JobComposer, compose, loader, trust_for
-from assay.compose.task_choice import settle_network
+from assay.compose.recipe import settle_network
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

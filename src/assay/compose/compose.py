@@ -24,9 +24,16 @@ from yaml import YAMLError
 
 from assay.compose.composition_error import composition_error
 from assay.compose.hydra_node import check_hydra
-from assay.compose.recipe import DECIDE, RECIPE, settle_fused, settle_recipe
-from assay.compose.task_choice import DECIDE as DECIDE_NETWORK
-from assay.compose.task_choice import is_of_task, settle_network, suited, task_to_choose
+from assay.compose.recipe import (
+    DECIDE,
+    RECIPE,
+    is_of_task,
+    settle_fused,
+    settle_network,
+    settle_recipe,
+    suited,
+    task_to_choose,
+)
 from assay.config.hydra_internals import (
     apply_overrides,
     create_config_search_path,
@@ -458,7 +465,7 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
             or parts[-1] not in inner
             or isinstance(inner[parts[-1]], dict | list)
             or parts[-1] in ("_target_", "trusted_packages", "name", "sparse")
-            or override.key_or_group in (*DECIDE, *DECIDE_NETWORK)
+            or override.key_or_group in DECIDE
             or parts[0] not in TOP
             or not ours  # whether anything reads the value is asked of the whole job
             or not (value is None or type(value) in (bool, int, float, str))
