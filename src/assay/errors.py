@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import functools
 import inspect
-import os
 import re
 import sqlite3
 import sysconfig
@@ -17,12 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-NO_ROOM: Final = {
-    number: os.strerror(number)
-    for number in (getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EROFS"))
-    if number is not None
-}
-"""What the system says where nothing can be written: a full disk, a quota, a read-only file system."""
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""A full disk, a quota, a read-only file system."""
 
 
 class AssayError(Exception):
@@ -103,7 +98,7 @@ def cannot_write(error: BaseException) -> str:
     'No space left on device: metrics.csv'
     """
     for one in causes(error):
-        if isinstance(one, OSError) and one.errno in NO_ROOM:
+        if isinstance(one, OSError) and one.errno in _NO_ROOM:
             return f"{one.strerror}: {one.filename}" if one.filename else f"{one.strerror}"
         if isinstance(one, sqlite3.OperationalError) and "disk is full" in str(one):
             return str(one)
@@ -128,16 +123,6 @@ def causes(error: BaseException, *, context: bool = False) -> Iterator[BaseExcep
         seen.add(id(one))
         yield one
         one = one.__cause__ or (one.__context__ if context and not one.__suppress_context__ else None)
-
-
-def exit_place(stop: SystemExit) -> str:
-    """What is said of code that has ended the process itself."""
-    frames = traceback.extract_tb(stop.__traceback__)
-    # Weights & Biases puts a function of its own in the place of sys.exit.
-    last = next(
-        (frame for frame in reversed(frames) if "wandb" not in Path(frame.filename).parts), frames[-1]
-    )
-    return f"SystemExit: {stop.code}, raised in {last.filename}:{last.lineno}: {last.line}"
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')

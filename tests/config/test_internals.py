@@ -2,22 +2,9 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf, base
-
-if TYPE_CHECKING:
-    import pytest
-
-
-def test_an_interpolation_is_parsed_once_and_resolved_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "${oc.env:ASSAY_OF_A_TEST}-${c}"
-    config = OmegaConf.create({"a": text, "c": 3})
-    for value in ("x", "y"):
-        monkeypatch.setenv("ASSAY_OF_A_TEST", value)
-        assert OmegaConf.create({"other": "${d}", "d": 4}).other == 4, "the parser is one for all"
-        assert config.a == f"{value}-3"
-    assert base.parse(text) is base.parse(text)  # type: ignore[attr-defined]  # imported there
+from omegaconf import DictConfig, OmegaConf
 
 
 @dataclass

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.errors import AssayError, ConfigError, NonFiniteError
+from assay.errors import AssayError, ConfigError, NonFiniteError, shown_path
 from assay.record.outcome import (
     Cause,
     Outcome,
@@ -125,7 +125,7 @@ def test_the_reason_is_one_line_but_for_an_error_of_assay() -> None:
     assert reason_of(ValueError("one\ntwo")) == "ValueError: one"
     with pytest.raises(SystemExit) as stop:
         sys.exit(3)
-    assert reason_of(stop.value).startswith(f"SystemExit: 3, raised in {__file__}:")
+    assert reason_of(stop.value).startswith(f"SystemExit: 3 ({shown_path(__file__)}:")
 
 
 def test_a_logger_in_the_place_of_sys_exit_has_not_ended_the_process() -> None:
@@ -134,4 +134,4 @@ def test_a_logger_in_the_place_of_sys_exit_has_not_ended_the_process() -> None:
     exec(code, hook)  # noqa: S102 - a frame whose file is the logger's
     with pytest.raises(SystemExit) as stop:
         hook["leave"](3)
-    assert reason_of(stop.value).startswith(f"SystemExit: 3, raised in {__file__}:")
+    assert reason_of(stop.value).startswith(f"SystemExit: 3 ({shown_path(__file__)}:")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
 import typer
 
-from assay.errors import AssayError, ConfigError, exit_place, one_line_of
+from assay.errors import AssayError, ConfigError, one_line_of
 from assay.process.stop_signals import Stopped
 from assay.record.outcome import exit_code_of, stopped_by
 from assay.record.run_record import finite
@@ -63,8 +63,6 @@ class Problem:
         if isinstance(error, KeyboardInterrupt | typer.Abort):  # the latter is Ctrl-C or Ctrl-D as an answer
             name = error.name if isinstance(error, Stopped) else "SIGINT"
             return cls(stopped_by(name), code=exit_code_of(name))
-        if isinstance(error, SystemExit):  # code of the user's own, such as the constructor of a model
-            return cls(redact(exit_place(error)), hint="raise an exception that says what is wrong")
         hint = "the same command with --debug shows where this came from"
         return cls(redact(one_line_of(error)), hint=hint)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
 text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
-
-# OmegaConf parses an interpolation each time that its value is asked for, and only looks at the tree.
-base.parse = functools.lru_cache(maxsize=512)(base.parse)  # type: ignore[attr-defined]  # imported there
 
 
 def _copied_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metadata:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, final
 
 import msgspec
 
-from assay.errors import AssayError, NonFiniteError, cannot_write, causes, exit_place, one_line_of
+from assay.errors import AssayError, NonFiniteError, cannot_write, causes, one_line_of
 
 TRIAL: Final = "ASSAY_TRIAL"
 """Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""
@@ -145,8 +145,6 @@ def of_exception(error: BaseException) -> Cause:
 
 def reason_of(error: BaseException) -> str:
     """What is kept of an exception: its type, the first line of its message, the line of the user's code."""
-    if isinstance(error, SystemExit):
-        return exit_place(error)
     return str(error) if isinstance(error, AssayError) else one_line_of(error)
 
 
