@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.select_checkpoint import newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run.saved_config import read_config

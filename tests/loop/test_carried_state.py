@@ -14,8 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
 
-from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.select_checkpoint import newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
 from assay.errors import AssayError
 from assay.run.resume import resume
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 from tests.record.killing import at_call, count_calls, dies_at
 
-from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.select_checkpoint import newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
 from assay.record.run_directory import RunDirectory
 
 if TYPE_CHECKING:

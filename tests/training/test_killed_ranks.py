@@ -17,8 +17,7 @@ import pytest
 from tests.forks import Forks
 from tests.interrupting import outcome
 
-from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.select_checkpoint import newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:

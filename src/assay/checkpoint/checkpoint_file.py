@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Condition, Thread
@@ -18,10 +18,11 @@ from lightning.pytorch.plugins.io import CheckpointIO
 from assay.checkpoint.container import plain, plain_part
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, replacing, sync_directory
-from assay.files.checksum import damage, sum_file, sums_of_content, write_sums
+from assay.files.checksum import SUFFIX, damage, sum_file, sums_of_content, write_sums
+from assay.record.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable
     from io import BufferedReader
 
 
@@ -164,10 +165,7 @@ class CheckpointFile(CheckpointIO):
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
         """Write a checkpoint; the previous one stays until this one is on disk."""
-        if storage_options is not None:
-            raise TypeError(
-                "storage_options are for remote file systems; a checkpoint is written to a local one"
-            )
+        del storage_options
         self._raise()
         target = _local(path)
         # `hparams_type` is a class; whatever `assay.load` needs beyond these stands in the run's config.
@@ -339,3 +337,79 @@ class _Hashing:
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()
+
+
+@final
+@dataclass(frozen=True)
+class Newest:
+    """What was found."""
+
+    path: Path | None
+    step: int = 0
+    refused: list[tuple[Path, str]] = field(default_factory=list)
+    midway: list[Path] = field(default_factory=list)
+
+
+def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
+    """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one."""
+    folder, wanted = RunDirectory(run_dir).checkpoints, set(expected)
+    valid: list[tuple[tuple[int, ...], Path]] = []
+    refused: list[tuple[Path, str]] = []
+    midway: list[Path] = []
+    lost = False
+    for path in _candidates(folder, wanted):
+        try:
+            progress, epoch_lost = _progress(path)
+            if epoch_lost:
+                midway.append(path)
+            else:
+                valid.append((progress, path))
+        except AssayError as error:
+            refused.append((path, error.message.removeprefix(f"{path} ")))
+            # The first save may have been cut short between the sum and the checkpoint.
+            lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
+    if valid:
+        progress, path = max(valid, key=lambda one: (one[0], one[1].name == "last.ckpt"))
+        return Newest(path, progress[1], refused, midway)
+    if lost:
+        told = "; ".join(f"{path.name} {reason}" for path, reason in refused)
+        raise AssayError(
+            f"{run_dir} has no checkpoint that can be used: {told}",
+            hint="restore one from a copy; to begin anew, train with the same overrides in another directory",
+        )
+    return Newest(None, 0, refused, midway)
+
+
+def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
+    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    named = {name.removesuffix(SUFFIX) for name in there if not name.startswith(".")}
+    named |= {name for name in wanted if Path(name).name == name}  # a record may be anybody's
+    return [folder / name for name in sorted(named) if name.endswith(".ckpt")]
+
+
+def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
+    """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
+    if not path.is_file():
+        raise AssayError(f"{path} is not there")
+    source = path.resolve()
+    try:
+        with source.open("rb") as file:
+            if reason := damage(source, file):
+                raise AssayError(f"{path} {reason}")
+            loaded = read(source, path, mmap=True)
+    except OSError as error:
+        raise AssayError(f"{path} cannot be read: {error.strerror or error}") from error
+    batches = _number(loaded, "loops", "fit_loop", "epoch_loop.batch_progress", "total", "completed")
+    epoch_lost = _at(loaded, "loops", "fit_loop", "state_dict", "epoch_lost") is True
+    return (batches, _number(loaded, "global_step")), epoch_lost
+
+
+def _at(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = dict.get(value, key) if isinstance(value, dict) else None
+    return value
+
+
+def _number(value: Any, *keys: str) -> int:
+    found = _at(value, *keys)
+    return found if type(found) is int else 0

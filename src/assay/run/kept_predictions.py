@@ -159,18 +159,16 @@ class KeepPredictions(Callback):
 @contextmanager
 def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
     """Gather what the module answers to what is tested in this block."""
-    max_megabytes = float(_settings(assembly).get("max_megabytes") or 0)
-    keep = KeepPredictions(int(max_megabytes * 1e6))
+    keep = KeepPredictions(int(float(_settings(assembly).get("max_megabytes") or 0) * 1e6))
     keep.problem = _why_not(assembly)
     callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    if keep.problem:
-        yield keep
-        return
-    callbacks.append(keep)
+    if not keep.problem:
+        callbacks.append(keep)
     try:
         yield keep
     finally:
-        callbacks.remove(keep)
+        if keep in callbacks:
+            callbacks.remove(keep)
 
 
 def _settings(assembly: Assembly) -> dict[str, Any]:

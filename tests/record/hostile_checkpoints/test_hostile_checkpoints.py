@@ -20,7 +20,7 @@ from tests.record.hostile_checkpoints.corpus import (
 )
 
 import assay
-from assay.checkpoint.select_checkpoint import newest_valid
+from assay.checkpoint.checkpoint_file import newest_valid
 from assay.errors import AssayError
 from assay.files.checksum import write_sums
 from assay.record.run_record import RunRecord
