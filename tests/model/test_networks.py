@@ -333,7 +333,6 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
         "expected one of torch",
     ),
     (MLP, {"input_shape": [4], "num_outputs": 2, "activation": "os.system"}, "expected one of torch"),
-    (MLP, {"input_shape": [4], "num_outputs": 2, "norm": "group"}, "null, batch or layer"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "dropout": 1.5}, "dropout probability"),
     (MLP, {"input_shape": [4], "num_outputs": 2, "hidden": [0]}, "at least 1"),
     (MLP, {"input_shape": [4], "num_outputs": 0}, "at least 1"),

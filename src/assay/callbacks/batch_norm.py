@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import lightning as L
 import torch
@@ -15,7 +15,7 @@ from assay.task.task import Task
 if TYPE_CHECKING:
     from torch import Tensor
 
-_KINDS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
+BATCH_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _MOST_VALUES = 1 << 24
 """Of the samples together, which are kept in memory."""
 
@@ -70,7 +70,7 @@ def _layers(model: nn.Module) -> list[Any]:
     return [
         one
         for one in model.modules()
-        if isinstance(one, _KINDS)
+        if isinstance(one, BATCH_NORMS)
         and one.running_mean is not None
         and (one.weight is None or one.weight.requires_grad)
     ]

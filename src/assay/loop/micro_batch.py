@@ -3,12 +3,13 @@ from __future__ import annotations
 import gc
 import logging
 import random
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.callbacks.batch_norm import BATCH_NORMS
 from assay.errors import AssayError
 from assay.loop.lightning_internals import CURRENT_HOOK, skips_backward, without_gradient_sync
 from assay.quoting import counted
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("assay")
 
-BATCH_DEPENDENT: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-
 
 @final
 class MicroBatch:
@@ -40,7 +39,7 @@ class MicroBatch:
         """Ask what does not change while training."""
         self._trainer = trainer
         self._module: Any = trainer.lightning_module
-        self._sensitive = [part for part in self._module.modules() if isinstance(part, BATCH_DEPENDENT)]
+        self._sensitive = [part for part in self._module.modules() if isinstance(part, BATCH_NORMS)]
 
     def run(
         self, batch: Any, forward: Forward, zero_grad: Callable[[], None], backward: Backward

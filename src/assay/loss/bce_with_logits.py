@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, ClassVar, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class BCEWithLogits(nn.Module):
 
     def __init__(
         self,
-        pos_weight: float | str | Sequence[float] | None = None,
+        pos_weight: float | Literal["balanced"] | Sequence[float] | None = None,
         class_counts: Sequence[int] | None = None,
         num_train: int | None = None,
         task: str = "binary",
@@ -46,8 +46,6 @@ class BCEWithLogits(nn.Module):
             weights = _balanced_pos_weight(class_counts, num_train, task)
         elif pos_weight is None:
             weights = [1.0]
-        elif isinstance(pos_weight, str):
-            raise ValueError(f"pos_weight must be null, balanced, or numbers, got {pos_weight!r}")
         else:
             several = [pos_weight] if isinstance(pos_weight, int | float) else pos_weight
             weights = [float(weight) for weight in several]

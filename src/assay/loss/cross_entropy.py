@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class CrossEntropy(WeightedLoss):
     def __init__(
         self,
         label_smoothing: float = 0.0,
-        class_weight: str | Sequence[float] | None = None,
+        class_weight: Literal["balanced"] | Sequence[float] | None = None,
         class_counts: Sequence[int] | None = None,
         ignore_index: int = -100,
     ) -> None:

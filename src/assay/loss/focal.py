@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ class Focal(WeightedLoss):
     def __init__(
         self,
         gamma: float = 2.0,
-        class_weight: str | Sequence[float] | None = None,
+        class_weight: Literal["balanced"] | Sequence[float] | None = None,
         class_counts: Sequence[int] | None = None,
         ignore_index: int = -100,
     ) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ class LDAM(WeightedLoss):
         class_counts: Sequence[int],
         max_margin: float = 0.5,
         scale: float = 30.0,
-        class_weight: str | Sequence[float] | None = None,
+        class_weight: Literal["balanced"] | Sequence[float] | None = None,
     ) -> None:
         super().__init__(class_weight, class_counts)
         if not (max_margin > 0 and scale > 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +122,7 @@ class ClassWeight(nn.Module):
 
     def __init__(
         self,
-        class_weight: str | Sequence[float] | None = None,
+        class_weight: Literal["balanced"] | Sequence[float] | None = None,
         class_counts: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
@@ -140,10 +140,6 @@ class ClassWeight(nn.Module):
                     "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
                 )
             weights = balanced_weights(class_counts)
-        elif isinstance(class_weight, str):
-            raise ValueError(
-                f"class_weight must be null, balanced or a list of numbers, got {class_weight!r}."
-            )
         else:
             weights = [float(weight) for weight in class_weight]
             if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
@@ -205,7 +201,7 @@ class WeightedLoss(nn.Module, ABC):
     kind: ClassVar[str] = "multiclass"
 
     def __init__(
-        self, class_weight: str | Sequence[float] | None, class_counts: Sequence[int] | None
+        self, class_weight: Literal["balanced"] | Sequence[float] | None, class_counts: Sequence[int] | None
     ) -> None:
         super().__init__()
         self.class_weight = ClassWeight(class_weight, class_counts)

@@ -70,8 +70,6 @@ class HFText(nn.Module):
             check_vocabulary("hf_text", vocab_size)
         except ValueError as error:  # the network has a vocab_size, too, which is not meant
             raise ConfigError(str(error), key="model", hint="data=text_table") from error
-        if pooling not in ("mean", "cls"):
-            raise ValueError(f"model.pooling={pooling!r}: mean or cls was expected")
         settings = _settings(network_of(weights) if isinstance(config, str) else config, vocab_size)
         _check_texts(settings, vocab_size, max_length)
         from transformers import AutoModel

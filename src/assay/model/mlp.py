@@ -80,8 +80,6 @@ class MLP(nn.Module):
                 f"every width of model=mlp must be at least 1, got input_shape={list(input_shape)}, "
                 f"hidden={list(hidden)}, num_outputs={num_outputs}; use model.hidden=[256,256]"
             )
-        if norm is not None and norm not in _NORMS:
-            raise ValueError(f"model.norm must be null, batch or layer, got {norm!r}; use model.norm=batch")
         if clip is not None and not clip > 0:
             raise ValueError(f"model.clip must be above 0, got {clip}; use model.clip=4.0, or null")
         self.clip = clip

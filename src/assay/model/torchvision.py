@@ -172,8 +172,6 @@ def _fit_to_images(
     """Have a network take images of a shape, in place; returns the name of a stem that was built anew."""
     family = type(network).__name__
     channels, height, width = image_shape(input_shape, f"this model ({family})")
-    if small_images not in {True, False, "auto"}:
-        raise ValueError(f"model.small_images must be auto, true or false, got {small_images!r}; use auto")
     has_small_stem = isinstance(network, ResNet | ConvNeXt)
     if small_images is True and not has_small_stem:
         raise ValueError(f"{family} has no stem for small images; use model.small_images=auto")
