@@ -96,7 +96,7 @@ def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
     if "lr" in rule and "lr_scale" in rule:
         raise ValueError(f"{key} has both lr and lr_scale; keep one")
     for name in _NUMBERS & rule.keys():
-        if not 0 <= rule[name] <= 100:
+        if not isinstance(rule[name], int | float) or not 0 <= rule[name] <= 100:
             raise ValueError(f"{key}.{name}={rule[name]!r}: expected a number from 0 to 100")
     if "match" in rule:
         rule["match"] = re.compile(rule["match"])
