@@ -242,6 +242,7 @@ def test_folds_are_one_configuration(
     assert (sweep / FILE).read_bytes() == before
 
     page = report([sweep]).page.read_text(encoding="utf-8")
+    assert "Each sample is tested once, by the run that has not trained on it." in page
     assert f"{100 * accuracy:.2f} %" in page
     groups = pd.read_csv(sweep / "groups.csv")
     assert groups[["finished", "of", "test/accuracy n"]].to_numpy().tolist() == [[3, 3, 3]]

@@ -188,6 +188,7 @@ def _create_run(
             status="running",
             started=now(),
             seed=int(config.seed),
+            fold=config.get("fold"),
             fingerprint=fingerprint(config),
             config_fingerprint=config_fingerprint(config),
             overrides=list(overrides),
