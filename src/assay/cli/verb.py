@@ -97,7 +97,8 @@ def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., 
     @functools.wraps(function)
     def run(*, as_json: bool, debug: bool, **given: Any) -> None:
         as_json = as_json or given.get("form") == "json"
-        with reported(debug, given.get("overrides"), given.get("config_dir"), as_json=as_json) as document:
+        typed = (given["overrides"] or []) if "overrides" in given else None
+        with reported(debug, typed, given.get("config_dir"), as_json=as_json) as document:
             function(document, **given)
 
     parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
@@ -119,7 +120,7 @@ def reported(
         try:
             yield document
         except ConfigError as error:
-            if overrides:
+            if overrides is not None:
                 from assay.compose.origin import locate
 
                 locate(error, overrides, config_dir)
