@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.compose.compose import compose
+from assay.compose.compose import compose, loader
 from assay.compose.listing import list_options
-from assay.compose.origin import COMMAND_LINE, explain, explained, locate, origins, say
+from assay.compose.origin import COMMAND_LINE, Origins, explain, explained, locate, replayed, say
 from assay.config.tree import split, walk
 from assay.errors import ConfigError
 from assay.terminal import Console
@@ -32,6 +32,11 @@ JOBS = [
     ["optimizer.betas=[0.8,0.9]", "~optimizer.eps", "optimizer.amsgrad=null"],
     ["param_groups=no_decay", "model=unet", "tags=[a,b]", "experiment=digits_longtail"],
 ]
+
+
+def origins(overrides: Sequence[str] = ()) -> Origins:
+    with loader() as hydra:
+        return replayed(hydra, overrides)
 
 
 def parsed(text: str) -> object:

@@ -160,10 +160,10 @@ def _sweep_document(result: SweepResult) -> dict[str, Any]:
     jobs = []
     for job in result.jobs:
         outcome = job.outcome or Outcome("interrupted")
-        own = {name: getattr(job, name) for name in ("number", "status", "overrides", "seed", "attempts")}
+        own = {name: getattr(job, name) for name in ("status", "overrides", "seed", "attempts")}
         ended = ("metrics", "best", "seconds", "cause", "reason", "warnings")
         of_outcome = {name: getattr(outcome, name) for name in ended}
-        jobs.append({"run_dir": result.run_dir(job), **own, **of_outcome})
+        jobs.append({"number": job.number, "run_dir": result.run_dir(job), **own, **of_outcome})
     best = best_job(result.jobs, result.objectives[0])
     return {
         "directory": result.directory,

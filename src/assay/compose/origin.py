@@ -133,15 +133,8 @@ class Origins:
             self.put(layer, at, kind, Setting(joined(at), text, f"{shown(path)}:{line}", path, line))
 
 
-def origins(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Origins:
-    """Where the values of a job come from."""
-    with loader(config_dir) as hydra:
-        trust_for(hydra, overrides)  # before Hydra searches where it is told to
-        return replayed(hydra, overrides)
-
-
 def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
-    """As `origins`, with a loader that is already open."""
+    """Where the values of a job come from, with a loader that is already open."""
     merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, [*overrides, *implied])
     found = Origins()
     named: dict[str, list[tuple[str, Setting]]] = {}
