@@ -136,7 +136,7 @@ INPUTS = RNG.random((40, 2))
         (
             {"inputs": INPUTS, "targets": LABELS.astype(str)},
             {},
-            "expected an array of numbers, got <U1",
+            "expected an array of numbers, got <U",
             "numpy.unique",
         ),
         (

@@ -177,20 +177,6 @@ def test_no_validation_and_no_test_subset(data_module: Build, given_source: Any,
     assert datamodule.val_dataloader() == datamodule.test_dataloader() == []
 
 
-def test_spec_of_digits_and_its_statistics(data_module: Build) -> None:
-    datamodule = data_module(Digits(), transform={"normalize": "data"})
-    datamodule.setup("fit")
-    spec = datamodule.spec
-    assert (spec.input_shape, spec.num_classes, spec.num_features) == ((1, 8, 8), 10, 64)
-    assert (spec.num_train, spec.num_val, spec.num_test) == (1257, 180, 360)
-    batches = [datamodule.on_after_batch_transfer(batch, 0)[0] for batch in datamodule.train_dataloader()]
-    values = torch.cat(batches).double().numpy()
-    np.testing.assert_allclose([values.mean(), values.std()], [0, 1], atol=0.02)
-    train = datamodule.splits.rows["train"]
-    raw = Digits().read()["all"].inputs.double().numpy()[train]
-    np.testing.assert_allclose([spec.mean[0], spec.std[0]], [raw.mean(), raw.std()])
-
-
 def images(count: int = 40, size: int = 8) -> Samples:
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=generator)
@@ -381,46 +367,7 @@ def shaped(*shape: int, dtype: torch.dtype = torch.float32) -> Samples:
     return Samples(torch.arange(20 * math.prod(shape)).view(20, *shape).to(dtype), torch.arange(20) % 2)
 
 
-def test_parts_with_other_targets_are_refused(data_module: Build, given_source: Any) -> None:
-    train, test = (Samples(torch.rand(20, 3), torch.rand(20, width)) for width in (2, 1))
-    with pytest.raises(DataError, match=r"got \[1\] in the test subset"):
-        data_module(given_source({"train": train, "test": test}, "regression", ())).setup()
-
-
 def test_a_single_class_is_refused(data_module: Build, given_source: Any) -> None:
     source = given_source({"all": Samples(torch.rand(20, 2), torch.zeros(20).long())}, "multiclass", ("a",))
     with pytest.raises(DataError, match="the targets have a single class, a"):
         data_module(source).setup()
-
-
-@pytest.mark.parametrize(
-    ("test", "message"),
-    [
-        (shaped(1, 8, 9), r"a sample of the test subset is \[1, 8, 9\]"),
-        (shaped(3, 8, 8), r"a sample of the test subset is \[3, 8, 8\]"),
-        (shaped(1, 8, 8, dtype=torch.uint8), "of torch.uint8, one of training"),
-        (shaped(1, 8, 8, dtype=torch.int32), "of torch.int32"),
-    ],
-)
-def test_a_test_part_unlike_the_training_part_is_refused_before_training(
-    data_module: Build, given_source: Any, test: Samples, message: str
-) -> None:
-    source = given_source({"train": shaped(1, 8, 8), "test": test}, "multiclass", ("a", "b"))
-    with pytest.raises(DataError, match=message):
-        data_module(source).setup()
-
-
-@pytest.mark.parametrize(
-    "chains",
-    [
-        {"train": [v2.Grayscale(3)]},
-        {"eval": [v2.Grayscale(3)]},
-        {"train": [v2.ToDtype(torch.uint8)]},
-    ],
-)
-def test_transforms_of_one_chain_that_change_channels_or_type_are_refused(
-    data_module: Build, given_source: Any, chains: dict[str, Any]
-) -> None:
-    source = given_source({"all": shaped(1, 8, 8)}, "multiclass", ("a", "b"))
-    with pytest.raises(DataError, match=r"data\.transform: a sample is \["):
-        data_module(source, transform=chains).setup()

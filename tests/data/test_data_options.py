@@ -116,25 +116,9 @@ def test_downloads_go_where_the_environment_says(option: str, monkeypatch: pytes
     assert build(config).source._name().lower() == option.replace("_", "")  # type: ignore[attr-defined]  # the source's own
 
 
-SUITED = {
-    "breast_cancer": ("mlp", "bce_with_logits", "binary"),
-    "diabetes": ("mlp", "mse", "regression"),
-    "iris": ("mlp", "cross_entropy", "multiclass"),
-    "table": ("table_mlp", "cross_entropy", "multiclass"),
-    "text_table": ("bag_of_embeddings", "cross_entropy", "multiclass"),
-    "stdlib_docs": ("bag_of_embeddings", "cross_entropy", "multiclass"),
-    "wine": ("mlp", "cross_entropy", "multiclass"),
-}
-
-
 def chosen(*overrides: str) -> tuple[str, str, str]:
     choices: Any = compose(overrides).hydra.runtime.choices
     return choices.model, choices.loss, choices.metrics
-
-
-@pytest.mark.parametrize("option", SUITED)
-def test_data_chooses_what_suits_it(option: str) -> None:
-    assert chosen(f"data={option}") == SUITED[option]
 
 
 def test_the_command_line_wins() -> None:

@@ -267,20 +267,6 @@ def test_what_is_no_picture_by_its_name_is_said(tmp_path: Path) -> None:
     assert {"1 × .gif", "1 × .txt"} <= set(source.notes[0].partition("left out: ")[2].split(", "))
 
 
-@pytest.mark.parametrize("suffix", ["webp", "tiff", "png"])
-def test_of_several_frames_the_first_is_used(tmp_path: Path, suffix: str) -> None:
-    (tmp_path / "a").mkdir()
-    frames = [Image.fromarray(pixels()) for _ in range(3)]
-    path = tmp_path / "a" / f"0.{suffix}"
-    options: dict[str, Any] = {"lossless": True} if suffix == "webp" else {}
-    frames[0].save(path, save_all=True, append_images=frames[1:], **options)
-    for in_memory in (True, False):
-        source = ImageFolder(str(tmp_path), in_memory=in_memory)
-        data = source.read()["all"]
-        first = data[0][0] if isinstance(data, Samples) else data.dataset[0][0]
-        assert torch.equal(first, reference_pixels(frames[0], "RGB"))
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["RGB", "I;16"])
 def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int, kind: str) -> None:
@@ -305,13 +291,6 @@ def test_pictures_are_turned_as_their_exif_says(tmp_path: Path, orientation: int
     data = ImageFolder(str(tmp_path), in_memory=True).read()["all"]
     assert isinstance(data, Samples)
     assert torch.equal(data.inputs[0], expected if kind == "RGB" else expected[:1].expand(3, -1, -1))
-
-
-def test_a_jpeg_in_cmyk_is_what_pillow_makes_of_it(tmp_path: Path) -> None:
-    smooth = np.linspace(0, 255, 24 * 24 * 3).reshape(24, 24, 3).astype(np.uint8)
-    Image.fromarray(smooth).convert("CMYK").save(tmp_path / "image.jpg", quality=100)
-    found = read_image(str(tmp_path / "image.jpg"))
-    assert (found.int() - torch.from_numpy(smooth).permute(2, 0, 1).int()).abs().float().mean() < 3
 
 
 @pytest.mark.parametrize("in_memory", [True, False])

@@ -95,13 +95,6 @@ def test_there_and_back_as_scikit_learn(dtype: torch.dtype) -> None:
     assert (np.abs(back.numpy() - targets.numpy()) <= rounding).all()
 
 
-def test_nothing_to_do_and_nothing_varying() -> None:
-    outputs = torch.rand(3, 1)
-    assert not TargetScale()
-    assert TargetScale().restore(outputs) is outputs
-    assert TargetScale([2.0], [0.0]).standardize(torch.tensor([[2.0], [3.0]])).tolist() == [[0.0], [1.0]]
-
-
 INPUTS = torch.randn(50, 3, 4, 4, generator=torch.Generator().manual_seed(0)) * 7 + 2
 
 

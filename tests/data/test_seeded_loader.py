@@ -122,13 +122,6 @@ class Drawing:
         return (index, random.random(), float(np.random.rand()), float(torch.rand(())))
 
 
-class Together(Drawing):
-    """Reads the samples of a batch together."""
-
-    def __getitems__(self, indices: list[int]) -> list[tuple[float, ...]]:
-        return [self[index] for index in indices]
-
-
 def test_a_sample_is_the_same_in_any_order() -> None:
     samples = SeededSamples(Drawing())
     keys: Keys = [((1, 2, index), index) for index in range(6)]
@@ -136,13 +129,6 @@ def test_a_sample_is_the_same_in_any_order() -> None:
     assert [samples[key] for key in reversed(keys)][::-1] == forwards
     assert samples.__getitems__(keys) == forwards
     assert len({one[1:] for one in forwards}) == 6
-
-
-def test_samples_that_are_read_together_draw_from_the_first_seed() -> None:
-    samples = SeededSamples(Together())
-    keys: Keys = [((1, 2, index), index) for index in range(3)]
-    assert samples.__getitems__(keys) == samples.__getitems__(keys)
-    assert samples.__getitems__([]) == []
 
 
 PROJECT = Path(__file__).parents[1] / "training" / "project"

@@ -84,21 +84,6 @@ def test_words_that_training_lacks_are_unknown_and_capitals_may_be_folded() -> N
     assert TRAINED["word", False].encode(["QUICK"]) == [[UNKNOWN]]
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"kind": "char"}, "tokenizer='char': one of bpe, word"),
-        ({"kind": "bpe", "vocab_size": 257}, "vocab_size=257: 258"),
-        ({"kind": "word", "vocab_size": 10**7}, "1,000,000"),
-    ],
-)
-def test_an_argument_out_of_its_range_is_named(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        Tokenizer.train(LINES, **options)
-    with pytest.raises(ValueError, match="max_length=0: 1 to 65,536"):
-        TextEncoder("text", max_length=0)
-
-
 @pytest.mark.parametrize("part", ["vocab", "merges"])
 def test_a_stranger_s_tokenizer_reads_no_file(part: str) -> None:
     plain = json.loads(TRAINED["bpe", True].to_json())

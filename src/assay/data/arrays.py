@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 from zipfile import BadZipFile
@@ -15,8 +14,7 @@ from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.source_paths import check_path
 from assay.errors import DataError
-from assay.task.reconstruction import Reconstruction
-from assay.task.task_of import infer_task, task_of
+from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,16 +103,10 @@ class Arrays:
             none = torch.zeros(len(inputs), 0, dtype=torch.int64)
             targets = none if targets_name is None else self._load(f"{prefix}targets", targets_name)
             raw[subset] = inputs, targets
-        of_train = raw["train"][1]
-        if self._asked != "auto":
-            self.task = self._asked
-        elif self._names["train"][1] is None:
-            self.task = Reconstruction.name
-        else:
-            columns = math.prod(of_train.shape[1:])
-            real = of_train.is_floating_point()
-            num_classes = 0 if real or columns > 1 else len(torch.unique(of_train))
-            self.task = infer_task(is_real=real, num_columns=columns, num_classes=num_classes)
+        self.task = self._asked
+        if self._asked == "auto" and self.info.find_task is not None:
+            names = {"root": str(self._root), "targets": self._names["train"][1]}
+            self.task = self.info.find_task(names)
         task = task_of(self.task)
         subsets = {
             subset: Samples(

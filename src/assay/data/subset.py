@@ -324,13 +324,8 @@ def hold_out(
     try:
         rest, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)
     except ValueError as error:
-        counts: list[int] = [] if stratify is None else np.unique(stratify, return_counts=True)[1].tolist()
-        classes = f" of {len(counts)} classes (the smallest has {min(counts)})" if len(counts) else ""
-        raise DataError(
-            f"data.split.{subset}: of {len(indices)} sample(s){classes} no share of {fraction:.3g} "
-            "can be cut",
-            hint=f"add samples, or take no such subset: data.split.{subset}=0",
-        ) from error
+        hint = f"add samples, or take no such subset: data.split.{subset}=0"
+        raise DataError(f"data.split.{subset}: {' '.join(str(error).split())}", hint=hint) from error
     return np.sort(rest), np.sort(taken)
 
 
