@@ -146,7 +146,7 @@ def show(found: Difference) -> None:
             cells = [
                 [_ABSENT if one is None else shortened(one) for one in values] for values in rows.values()
             ]
-            table = [("", *titles), *((key, *row) for key, row in zip(rows, cells, strict=True))]
+            table = [("", *titles), *((shortened(key), *row) for key, row in zip(rows, cells, strict=True))]
             print_rows(console, table, ("", "red", "green"))
 
 
