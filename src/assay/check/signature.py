@@ -136,7 +136,7 @@ def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
         if isinstance(within, DictConfig) and call is not None:
             _check_call(f"{key}.{name}", within, call, Supplied())
         elif within is not None:
-            raise ConfigError(f"{as_typed(within)} was given; a mapping was expected", key=f"{key}.{name}")
+            raise ConfigError(f"expected a mapping, got {as_typed(within)}", key=f"{key}.{name}")
 
 
 def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
@@ -205,7 +205,7 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
     told = _instead(_typed(key), value, wanted, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
     raise ConfigError(
-        f"{shown} was given; {in_words(wanted)} was expected",
+        f"expected {in_words(wanted)}, got {shown}",
         key=key,
         hint=f"{told}\n    {signature}" if told else signature,
     )

@@ -63,7 +63,7 @@ def made(
             )
         hint = _hint(kind, name)
         if not accepts(hint, value):
-            raise ConfigError(f"{in_words(hint)} was expected, not {value!r}", key=full, hint=f"{full}=…")
+            raise ConfigError(f"expected {in_words(hint)}, got {value!r}", key=full, hint=f"{full}=…")
     return called(key, kind, **values, **given)
 
 

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import collections.abc
-import datetime
 import functools
 import inspect
+import re
 import sys
 import types
 import typing
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from assay.config.did_you_mean import named
+import msgspec
 
-_PLAIN: dict[Any, Any] = {
-    bool: bool,
-    int: int,
-    float: (int, float),
-    str: str,
-    type(None): type(None),
-    None: type(None),
-}
-_SEQUENCES = (list, tuple, set, Sequence, Iterable, Collection)
-_MAPPINGS = (dict, Mapping)
-_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
-_PLURALS = {int: "whole numbers", float: "numbers", str: "texts"}
+_SEQUENCES = (list, set, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+_MAPPINGS = (dict, collections.abc.Mapping)
 _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
+_MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 @final
@@ -38,65 +28,53 @@ class Made:
     kind: type | None = None
 
     def __repr__(self) -> str:
-        return "a node of its own" if self.kind is None else f"a {self.kind.__name__}"
+        return "a nested node" if self.kind is None else f"a {self.kind.__name__}"
 
 
-def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
+def accepts(annotation: Any, value: Any) -> bool:
     """Whether a value can stand where the annotation says; yes where that is not certain."""
-    annotation = getattr(annotation, "__supertype__", annotation)
     if len(parts := _parts(annotation)) > 1:
         return any(accepts(part, value) for part in parts)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    container = origin or annotation
-    if isinstance(value, Made):
-        return _made_fits(container, value.kind)
-    if origin is typing.Literal:
-        return any(value == one and type(value) is type(one) for one in args)
-    if annotation in _PLAIN:
-        return isinstance(value, _PLAIN[annotation]) and (annotation is bool or not isinstance(value, bool))
-    if container is collections.abc.Callable:
-        return value is not None and not isinstance(value, (bool, int, float, str, list, tuple, dict))
-    if container in _MAPPINGS:
-        members = args[1] if len(args) == 2 else Any
-        return isinstance(value, dict) and all(accepts(members, one) for one in value.values())
-    if container in _SEQUENCES:
-        if not isinstance(value, list | tuple):
-            return False
-        if container is tuple and args and Ellipsis not in args:
-            return len(value) == len(args) and all(map(accepts, args, value))
-        return not args or all(accepts(args[0], one) for one in value)
-    return not (_is_class(container) and issubclass(container, (*_objects(), datetime.timedelta)))
-
-
-def _parts(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union; anything else is its own."""
-    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    return typing.get_args(annotation) if is_union else (annotation,)
-
-
-def _literals(annotation: Any) -> list[Any]:
-    literals = [part for part in _parts(annotation) if typing.get_origin(part) is typing.Literal]
-    return [one for part in literals for one in typing.get_args(part)]
-
-
-def _is_class(container: Any) -> bool:
-    return inspect.isclass(container) and not isinstance(container, types.GenericAlias)
-
-
-def _made_fits(container: Any, kind: type | None) -> bool:
-    if kind is None or not issubclass(kind, (*_objects(), functools.partial)):
+    if origin in _MAPPINGS and not isinstance(value, Made):
+        return isinstance(value, dict) and all(accepts(args[1], one) for one in value.values())
+    if origin in _SEQUENCES and not isinstance(value, Made):
+        return isinstance(value, list | tuple) and all(accepts(args[0], one) for one in value)
+    if isinstance(value, Made) and (value.kind is None or not _is_object(value.kind, functools.partial)):
         return True
-    if container in _PLAIN or container is typing.Literal:
+    try:
+        msgspec.convert(value, annotation, dec_hook=_check_object)
+    except msgspec.ValidationError:
         return False
-    if not _is_class(container) or not issubclass(container, _objects()):
+    except (TypeError, NotImplementedError):  # an annotation that msgspec does not judge
         return True
-    if kind is functools.partial:
+    return True
+
+
+def _check_object(annotation: Any, value: Any) -> Any:
+    """Judge a value where the annotation names a class that msgspec does not know."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind is collections.abc.Callable:
+        fits = not isinstance(value, bool | int | float | str | list | tuple | dict | None)
+    elif not _is_object(kind):
+        fits = True
+    elif not isinstance(value, Made) or value.kind is None:
+        fits = isinstance(value, Made)
+    elif value.kind is functools.partial:
         import torch
 
         # Neither can be made before there are parameters; a module annotates what it makes of the partial.
-        return issubclass(container, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler))
-    # Of one family: a subclass may be what a factory gives.
-    return any(issubclass(kind, one) and issubclass(container, one) for one in _objects())
+        fits = issubclass(kind, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler))
+    else:  # of one family: a subclass may be what a factory gives
+        fits = any(issubclass(value.kind, one) and issubclass(kind, one) for one in _objects())
+    if fits:
+        raise NotImplementedError
+    raise msgspec.ValidationError
+
+
+def _is_object(kind: Any, *others: type) -> bool:
+    is_class = inspect.isclass(kind) and not isinstance(kind, types.GenericAlias)
+    return is_class and issubclass(kind, (*_objects(), *others))
 
 
 def _objects() -> tuple[type, ...]:
@@ -110,36 +88,26 @@ def _objects() -> tuple[type, ...]:
     return torch.nn.Module, torch.Tensor, *parts, Console
 
 
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union; anything else is its own."""
+    annotation = getattr(annotation, "__supertype__", annotation)
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+def _literals(annotation: Any) -> list[Any]:
+    literals = [part for part in _parts(annotation) if typing.get_origin(part) is typing.Literal]
+    return [one for part in literals for one in typing.get_args(part)]
+
+
 def in_words(annotation: Any) -> str:
-    """What an annotation asks for, as a person would say it."""
-    parts = list(_parts(annotation))
-    if float in parts or int in parts:  # a number is what one would type
-        others = [part for part in parts if getattr(part, "__name__", "") != "Tensor"]
-        parts = [part for part in others if part is not int or float not in parts]
-    if choices := _literals(annotation):
-        parts = [part for part in parts if typing.get_origin(part) is not typing.Literal]
-    words = [named(dict.fromkeys(map(str, choices))).replace(", ", " or ")] if choices else []
-    return " or ".join(dict.fromkeys([*words, *map(_part_in_words, parts)]))
+    """What an annotation asks for, as Python writes it, without the modules of its names.
 
-
-def _part_in_words(part: Any) -> str:
-    if part in _IN_WORDS:
-        return _IN_WORDS[part]
-    container, args = typing.get_origin(part) or part, typing.get_args(part)
-    if container is collections.abc.Callable:
-        return "a function (a node with _target_ and _partial_: true)"
-    if container in _MAPPINGS:
-        return "a mapping"
-    if container in _SEQUENCES:
-        count = f"{len(args)} " if container is tuple and args and Ellipsis not in args else ""
-        return f"a list of {count}{_plural(args[0]) if args else 'values'}"
-    name = str(getattr(container, "__name__", part))
-    is_object = _is_class(container) and issubclass(container, _objects())
-    return f"a {name} (a node with a _target_)" if is_object else name
-
-
-def _plural(annotation: Any) -> str:
-    return next((_PLURALS[part] for part in _parts(annotation) if part in _PLURALS), "values")
+    >>> in_words(collections.abc.Sequence[int] | None), in_words(typing.Literal["min", "max"])
+    ('Sequence[int] | null', "Literal['min', 'max']")
+    """
+    text = " | ".join(map(inspect.formatannotation, _parts(annotation)))
+    return _MODULES.sub("", text).replace("NoneType", "null")
 
 
 def choices_of(annotation: Any) -> list[str]:

@@ -97,5 +97,5 @@ def check_words(key: str, node: Mapping[str, Any]) -> None:
     for name, wanted in WORDS.items():
         if name in node and not accepts(wanted, value := _plain(node[name], "all")):
             at = f"{key}.{name}" if key else name
-            text = f"{as_typed(value)} was given; {in_words(wanted)} was expected"
+            text = f"expected {in_words(wanted)}, got {as_typed(value)}"
             raise ConfigError(text, key=at, hint="leave it out" if "[" in at else f"leave it out: ~{at}")
