@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,10 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from tests.check.jobs import prove
 
 from assay.check.callbacks import check_checkpoint_names, notes_on
-from assay.check.signature import check_signatures
-from assay.check.trainer import check_loggers
-from assay.compose.compose import compose, job_config
-from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,28 +116,3 @@ def test_patience_out_of_reach_is_said(
         assert ("stopped early" in log) is reached
     else:
         assert (run.trainer.optimizers[0].param_groups[0]["lr"] < 0.01) is reached
-
-
-# -- what a service would refuse
-
-
-@pytest.mark.skipif(find_spec("wandb") is None, reason="needs wandb")
-@pytest.mark.parametrize(
-    ("typed", "key"),
-    [
-        ("logger.wandb.settings.console=0", "logger.wandb.settings.console"),
-        ("+logger.wandb.settings.no_such=1", "logger.wandb.settings.no_such"),
-        ("+logger.wandb.no_such=1", "logger.wandb.no_such"),
-        ("+logger.wandb.experiment=abc", "logger.wandb.experiment"),
-        ("+logger.wandb.notes=first", ""),
-    ],
-)
-def test_weights_and_biases(typed: str, key: str) -> None:
-    config = job_config(compose(["data=iris", "logger=wandb", typed]))
-    refused = ""
-    try:
-        check_signatures(config, ["logger"])
-        check_loggers(config)
-    except ConfigError as error:
-        refused = error.key
-    assert refused == key

@@ -10,9 +10,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.callbacks import check_callbacks, check_checkpoint_names, check_monitors
-from assay.check.job import check_ranges
 from assay.check.output_paths import check_data_root
 from assay.check.signature import check_signatures
+from assay.check.values import check_numbers
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CHECKS: dict[str, Callable[[DictConfig], None]] = {
     "monitors": lambda config: check_monitors(
         config, {"train": ["train/loss", "train/accuracy"], "val": VAL}
     ),
-    "ranges": check_ranges,
+    "ranges": check_numbers,
     "signatures": check_signatures,
     "sources": check_data_root,
 }

@@ -15,8 +15,8 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
 from assay.build.run_length import RunLength
-from assay.check.job import COUNTS
 from assay.check.optimization import Curve, follow_lr, lr_curve, unfinished
+from assay.check.values import STEP_COUNTS
 from assay.compose.listing import list_options
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
@@ -38,7 +38,7 @@ SCHEDULES = {
 }
 COUNTED = (
     *("scheduler.gamma=0.5", "scheduler.interval=step", "scheduler.frequency=2", "data.batch_size=12"),
-    *("trainer.accumulate_grad_batches=2", "trainer.limit_train_batches=7.0"),
+    *("trainer.accumulate_grad_batches=2", "trainer.limit_train_batches=7"),
 )
 """Lightning counts the batches of each epoch anew, and looks only where the optimizer has stepped."""
 
@@ -114,7 +114,9 @@ def test_every_count_of_torchs_schedulers_is_checked() -> None:
             continue
         for parameter in inspect.signature(kind).parameters.values():
             whole = parameter.annotation in ("int", "int | None", int, int | None, "Iterable[int]")
-            assert not whole or parameter.name in {*COUNTS, "last_epoch"}, f"{name}.{parameter.name}"
+            assert not whole or parameter.name in {*STEP_COUNTS, "last_epoch", "cooldown", "patience"}, (
+                f"{name}.{parameter.name}"
+            )
 
 
 # -- optimizers

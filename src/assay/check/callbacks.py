@@ -23,7 +23,7 @@ from assay.build.monitor_mode import monitors
 from assay.build.run_length import num_validations, run_length, why_no_validation
 from assay.build.trainer_options import is_rank, num_local_processes, requested_devices
 from assay.check.output_paths import TEMPORARY, too_long
-from assay.check.trainer import is_lbfgs
+from assay.check.values import is_lbfgs
 from assay.compose.recipe import is_chosen
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import child_node, raw_value

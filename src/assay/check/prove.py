@@ -62,7 +62,7 @@ from assay.check.real_step import (
 from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import Trial, check_in_pieces, far_from_targets, try_parts
-from assay.check.trainer import check_loggers, check_manual
+from assay.check.values import check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
@@ -257,7 +257,6 @@ class Prover:
 
     def _look_at_trainer(self, config: DictConfig) -> L.Trainer:
         check_callbacks(config)
-        check_loggers(config)
         # The metrics say how what the callbacks follow is better.
         nodes = [plain_node(config, key) for key in ("trainer", "callbacks", "metrics")]
         nodes = elsewhere(nodes, str(config.run_dir))

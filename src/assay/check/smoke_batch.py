@@ -14,7 +14,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.check.trainer import KEY, OFF
+from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.config.tree import walk
 from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
@@ -48,17 +48,19 @@ def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> 
         name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
         raise ConfigError(
             f"{name} is not known to be a mean over samples: that of a batch is not that of its pieces",
-            key=KEY,
-            hint=f"{OFF}, a loss without class weights, or, in a class of your own that is such a mean, "
+            key=MICRO_BATCH,
+            hint=f"{WHOLE_BATCH}, a loss without class weights, or, in a custom class that is such a mean, "
             "mean_over_samples = True",
         )
     if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-        raise ConfigError(f"cannot be used with {type(trainer.strategy).__name__}", key=KEY, hint=OFF)
+        raise ConfigError(
+            f"cannot be used with {type(trainer.strategy).__name__}", key=MICRO_BATCH, hint=WHOLE_BATCH
+        )
     if asked == "auto" and isinstance(trainer.strategy, DDPStrategy):
         raise ConfigError(
             "with several processes one would take its step again while the others wait for its gradients",
-            key=KEY,
-            hint=f"{KEY}=32, which all of them keep to",
+            key=MICRO_BATCH,
+            hint=f"{MICRO_BATCH}=32, which all of them keep to",
         )
 
 

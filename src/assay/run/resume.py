@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.build.trainer import gpu_names
 from assay.build.trainer_options import refuse_foreign_ranks, world_size
 from assay.check.signature import check_signatures
-from assay.check.trainer import check_trainer
+from assay.check.values import check_trainer
 from assay.checkpoint.checkpoint_file import newest_valid, read
 from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean

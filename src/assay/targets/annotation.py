@@ -31,7 +31,7 @@ class Made:
         return "a nested node" if self.kind is None else f"a {self.kind.__name__}"
 
 
-def accepts(annotation: Any, value: Any) -> bool:
+def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
     """Whether a value can stand where the annotation says; yes where that is not certain."""
     if len(parts := _parts(annotation)) > 1:
         return any(accepts(part, value) for part in parts)
@@ -125,8 +125,12 @@ def example_of(annotation: Any, default: Any) -> str:
         return as_typed(list(default) if isinstance(default, tuple) else default)
     if literals := _literals(annotation):
         return str(literals[-1])
-    examples = [_EXAMPLES[part] for part in _parts(annotation) if part in _EXAMPLES]
-    return as_typed(examples[0]) if examples else ""
+    for part in _parts(annotation):
+        least = next((meta.ge for meta in getattr(part, "__metadata__", ()) if meta.ge is not None), None)
+        kind = typing.get_args(part)[0] if hasattr(part, "__metadata__") else part
+        if least is not None or kind in _EXAMPLES:
+            return as_typed(_EXAMPLES[kind] if least is None else least)
+    return ""
 
 
 def as_typed(value: Any) -> str:

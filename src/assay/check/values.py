@@ -1,0 +1,259 @@
+"""Values that no run can use, refused before torch is imported: by themselves, and with each other."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from assay.analysis.objective import BASELINES
+from assay.build.trainer_options import has_no_end, is_stopped
+from assay.compose.recipe import is_chosen
+from assay.config.did_you_mean import did_you_mean
+from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
+from assay.config.tree import follow, written_at
+from assay.config.unread_keys import OUR_DATA, OUR_MODULE
+from assay.data.limits import NAMES, check_limits
+from assay.errors import ConfigError
+from assay.targets.annotation import as_typed, choices_of, example_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
+_EXPECTED = re.compile(r"^Expected |`|, got .*| - at .*")
+MICRO_BATCH = "trainer.micro_batch"
+WHOLE_BATCH = f"{MICRO_BATCH}=null"
+
+_COUNT = Annotated[int, Meta(ge=1)]
+_NOT_NEGATIVE, _BELOW_ONE = Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0, lt=1)]
+_SEED, _KEPT = Annotated[int, Meta(ge=0, le=LARGEST_SEED)], Annotated[int, Meta(ge=0, le=1000)]
+_TIME = str | dict[Literal["weeks", "days", "hours", "minutes", "seconds"], Annotated[float, Meta(gt=0)]]
+_BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
+_SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
+STEP_COUNTS = (
+    *("T_0", "T_max", "T_mult", "epochs", "milestones", "step_size", "step_size_down", "step_size_up"),
+    *("steps_per_epoch", "total_iters", "total_steps"),
+)
+"""Arguments of torch's schedulers that count steps or epochs."""
+_LIMITS: Mapping[str, Mapping[str, Any]] = {
+    "optimizer": {
+        "lr": Annotated[float, Meta(gt=0, le=100)],
+        **dict.fromkeys(("momentum", "alpha"), _BELOW_ONE),
+        **dict.fromkeys(("max_iter", "max_eval", "history_size", "ns_steps"), _COUNT),
+    },
+    "scheduler": {
+        **dict.fromkeys(STEP_COUNTS, _COUNT),
+        **dict.fromkeys(("cooldown", "patience"), Annotated[int, Meta(ge=0)]),
+        "gamma": Annotated[float, Meta(gt=0)],
+        "last_epoch": Annotated[int, Meta(le=-1)],
+    },
+    "callbacks": {
+        "patience": _NOT_NEGATIVE,
+        "decay": _BELOW_ONE,
+        **dict.fromkeys(("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT),
+    },
+    "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
+}
+"""By group and argument: what the classes of known libraries take, and nothing comes of."""
+_TRAINER: Mapping[str, Any] = {
+    **dict.fromkeys(("accumulate_grad_batches", "check_val_every_n_epoch", "log_every_n_steps"), _COUNT),
+    **dict.fromkeys(("min_epochs", "min_steps"), Annotated[int, Meta(ge=0)]),
+    **dict.fromkeys(("max_epochs", "max_steps", "num_sanity_val_steps"), Annotated[int, Meta(ge=-1)]),
+    **dict.fromkeys(("limit_val_batches", "limit_test_batches", "limit_predict_batches"), _BATCHES),
+    "limit_train_batches": _SOME_BATCHES,
+    "max_time": _TIME,
+    "val_check_interval": _SOME_BATCHES | _TIME,
+    "gradient_clip_val": _NOT_NEGATIVE,
+    "devices": Annotated[int, Meta(ge=-1)] | str | list[Annotated[int, Meta(ge=0)]],
+    "num_nodes": Annotated[int, Meta(ge=1, le=1)],
+    "micro_batch": _COUNT | Literal["auto"],
+    "matmul_precision": Literal["highest", "high", "medium"],
+    **dict.fromkeys(("compile", "channels_last"), bool),
+}
+_DURATION = r"(?=.*[1-9])\d+:\d\d:\d\d:\d\d", "days:hours:minutes:seconds", "00:01:30:00"
+_TEXTS = {
+    "max_time": _DURATION,
+    "val_check_interval": _DURATION,
+    "devices": (r"auto|-1|\d+(,\d+)*,?", "a number of devices, their indices, or auto", "1"),
+}
+"""What a text of the trainer must match, in words, and an example."""
+_NOT_HERE = {
+    "barebones": "it leaves out checkpoints and metrics; trainer.profiler=simple shows where time goes",
+    "fast_dev_run": "debug=one_batch tries one batch of everything, debug=small ten",
+    "overfit_batches": "debug=overfit trains on one batch over and over",
+    "model_registry": "leave it out: checkpoints are uploaded nowhere",
+}
+"""Arguments of Lightning's that end without a trained model, or do nothing, with what to type."""
+_OTHERS: Mapping[str, Any] = {
+    "baseline": Literal["auto", "none", *BASELINES],
+    "enforce_clean_git": bool,
+    "optimizer.fused": bool | Literal["auto"],
+    "optimizer.line_search_fn": Literal["strong_wolfe"],
+    "scheduler.frequency": _COUNT,
+    "scheduler.interval": Literal["step", "epoch"],
+    "scheduler.monitor": str,
+    "tags": list[str | int | float],
+    **dict.fromkeys(("predictions.max_megabytes", "predictions.num_samples"), _KEPT),
+    **dict.fromkeys(("data.seed", "data.split.seed"), _SEED),
+}
+
+
+def check_value(key: str, value: Any, kind: Any) -> None:
+    """Refuse a value that is not of a kind, as msgspec judges it."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        choices = choices_of(kind)
+        wanted = f"one of {', '.join(choices)}" if choices else _EXPECTED.sub("", str(error))
+        guess = did_you_mean(value, choices, "; ") if isinstance(value, str) and choices else ""
+        typed = key.replace("[", ".").replace("]", "")
+        hint = f"for example {typed}={example_of(kind, None)}"
+        raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
+
+
+def check_values(config: DictConfig) -> None:
+    """Refuse values that no run can use, whatever else was chosen."""
+    check_value("seed", OmegaConf.select(config, "seed"), _SEED)
+    for key, kind in _OTHERS.items():
+        if (value := value_of(config, key)) is not None:
+            check_value(key, value, kind)
+    name = value_of(config, "name")
+    if not (is_number(name) or isinstance(name, str)) or not str(name).strip():
+        raise ConfigError(f"expected a name, got {as_typed(name)}", key="name", hint="name=my_run")
+    if str(value_of(config, "scheduler._target_")).endswith(".ReduceLROnPlateau"):
+        _check_plateau(config)
+    if value_of(config, "data._target_") == OUR_DATA:
+        check_limits({name: value_of(config, f"data.{name}") for name in NAMES})
+    check_numbers(config)
+    check_trainer(config)
+
+
+def _check_plateau(config: DictConfig) -> None:
+    check_value(
+        "scheduler.monitor", value_of(config, "scheduler.monitor"), Annotated[str, Meta(min_length=1)]
+    )
+    lr = value_of(config, "optimizer.lr")
+    for name in ("min_lr", "eps"):
+        value = value_of(config, f"scheduler.{name}")
+        if is_number(value) and is_number(lr) and value >= lr > 0:
+            raise ConfigError(
+                f"expected less than optimizer.lr={lr}, got {value}: the learning rate would never fall",
+                key=f"scheduler.{name}",
+                hint=f"scheduler.{name}=0.0",
+            )
+
+
+def check_numbers(config: DictConfig) -> None:
+    """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
+    for entry, value in follow(config):
+        around = entry.parent.get("_target_") if isinstance(entry.parent, DictConfig) else ""
+        group = entry.key.partition(".")[0]
+        if str(around).partition(".")[0] not in _LIBRARIES:
+            continue
+        kind = _LIMITS.get(group, {}).get(str(entry.name))
+        for one in value if isinstance(value, ListConfig) else [value]:
+            if not is_number(one):
+                continue
+            key = written_at(config, entry.key)
+            if kind is not None:
+                check_value(key, one, kind)
+            # Infinity has a meaning for activations.
+            if math.isnan(one) or (math.isinf(one) and (group != "model" or kind is not None)):
+                hint = f"for example {key}={0 if kind is None else example_of(kind, None)}"
+                raise ConfigError(f"expected a finite number, got {one}", key=key, hint=hint)
+
+
+def check_trainer(config: DictConfig) -> None:
+    """Refuse values with which Lightning's trainer fails late, hangs, or finishes without having trained."""
+    node = config.get("trainer")
+    if not isinstance(node, DictConfig):
+        return
+    values = {name: value_of(config, f"trainer.{name}") for name in map(str, node)}
+    for name, kind in _TRAINER.items():
+        if values.get(name) is not None:
+            check_value(f"trainer.{name}", values[name], kind)
+    for name, (pattern, wanted, example) in _TEXTS.items():
+        if isinstance(value := values.get(name), str) and not re.fullmatch(pattern, value.strip()):
+            key = f"trainer.{name}"
+            raise ConfigError(f"expected {wanted}, got {value!r}", key=key, hint=f"{key}={example}")
+    for name, instead in _NOT_HERE.items():
+        if values.get(name):
+            raise ConfigError("assay does not use this argument", key=f"trainer.{name}", hint=instead)
+    _check_length(config, values)
+    if values.get("check_val_every_n_epoch", 1) is None and not is_whole(values.get("val_check_interval")):
+        raise ConfigError(
+            "expected a number of batches, because trainer.check_val_every_n_epoch is null",
+            key="trainer.val_check_interval",
+            hint="trainer.val_check_interval=100, or trainer.check_val_every_n_epoch=1",
+        )
+    _check_micro_batch(config, values)
+
+
+def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
+    for name in ("max_epochs", "max_steps"):
+        if values.get(name) == 0:
+            raise ConfigError(
+                "expected at least 1, or -1 for no end, got 0",
+                key=f"trainer.{name}",
+                hint=f"trainer.{name}=10",
+            )
+    if values.get("max_time") is None and has_no_end(values) and not is_stopped(config):
+        raise ConfigError(
+            "the run would never end: neither max_epochs, max_steps nor max_time is set",
+            key="trainer.max_epochs",
+            hint="trainer.max_epochs=30, trainer.max_time=00:01:00:00, or callbacks=[default,early_stopping]",
+        )
+    for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
+        low, high = values.get(least), values.get(most)
+        if most == "max_epochs" and is_chosen(config, "trainer.max_epochs"):
+            continue
+        if is_whole(low) and is_whole(high) and -1 < high < low:
+            raise ConfigError(
+                f"expected at most {most}={high}, got {low}",
+                key=f"trainer.{least}",
+                hint=f"trainer.{most}={low}, or trainer.{least}={high}",
+            )
+
+
+def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:
+    """Refuse micro-batches where assay does not take the steps, and LBFGS with what changes its loss."""
+    asked, accumulated = values.get("micro_batch"), values.get("accumulate_grad_batches")
+    key, message, hint = MICRO_BATCH, "", WHOLE_BATCH
+    if accumulated not in (None, 1) and is_lbfgs(config):
+        key, hint = "trainer.accumulate_grad_batches", "a larger data.batch_size"
+        message = f"expected 1 with LBFGS, which computes the loss several times per step, got {accumulated}"
+    elif asked is not None and values.get("_target_") != "lightning.Trainer":
+        message = "a custom trainer takes its steps itself"
+    elif asked is not None and OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+        message = "a custom LightningModule takes its steps itself"
+    elif asked == "auto" and is_lbfgs(config):
+        message, hint = "LBFGS computes the loss several times per step", f"{MICRO_BATCH}=32"
+    if message:
+        raise ConfigError(message, key=key, hint=hint)
+
+
+def is_lbfgs(config: DictConfig) -> bool:
+    """Whether the optimizer asks for the loss and its gradient several times in a step."""
+    return str(value_of(config, "optimizer._target_")).endswith(".LBFGS")
+
+
+def check_manual(config: DictConfig, module: Any) -> None:
+    """Refuse what Lightning does not do for a module that steps its optimizers by hand."""
+    if getattr(module, "automatic_optimization", True):
+        return
+    for name, nothing, instead in (
+        ("accumulate_grad_batches", 1, "let training_step count batches"),
+        ("gradient_clip_val", 0, "let training_step call self.clip_gradients(optimizer, …)"),
+    ):
+        if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
+            raise ConfigError(
+                f"{value} was given, and {type(module).__name__} steps its optimizers by hand, where "
+                "Lightning leaves this to the module",
+                key=f"trainer.{name}",
+                hint=f"leave it out, and {instead}",
+            )
