@@ -21,40 +21,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOB = ("data=iris", "model=linear")
-LONG = "x" * 300
-DEEP = "/".join(["x" * 200] * 25)
 SINGLE = [
     ("hydra.run.dir=file", "'file': this is not a folder"),
     ("hydra.run.dir=file/below", "file is not a folder"),
     ("hydra.run.dir=", "a folder was expected"),
-    (f"hydra.run.dir=outputs/{LONG}", "a name of 300 bytes; a file system takes 255"),
-    (f"hydra.run.dir={DEEP}", "is too long"),
     ('hydra.run.dir="a\0b"', "control character"),
     ("hydra.run.dir=locked/run", "cannot be written to"),
-    (f"name='{'漢' * 99}'", "a name of 297 bytes"),
     ("callbacks.checkpoint.dirpath=file", "in its own directory"),
     ("callbacks.checkpoint.dirpath=null", "in its own directory"),
     ("callbacks.checkpoint.dirpath=${run_dir}/checkpoints/a", "in its own directory"),
     ("callbacks.checkpoint.filename='{nope}'", "no metric 'nope'"),
     ("callbacks.checkpoint.filename=a/../../b", "folder of checkpoints"),
-    (f"callbacks.checkpoint.filename={'x' * 240}", "takes 255"),
     ("logger.csv.path=folder", "a file was expected"),
     ("logger.csv.path=file/x.csv", "file is not a folder"),
     ("logger.csv.path=", "a file was expected"),
     ("logger.csv.path=${run_dir}/log.txt", "the run itself writes"),
     ("logger.csv.path=${run_dir}/checkpoints", "the run itself writes"),
-    (f"logger.csv.path=${{run_dir}}/{LONG}", "takes 255"),
     ("logger.csv.path=locked/x.csv", "cannot be written to"),
     ("logger.tensorboard.save_dir=file logger=tensorboard", "not a folder"),
-    (f"logger.tensorboard.version={LONG} logger=tensorboard", "takes 255"),
     ("trainer.profiler.dirpath=file debug=profiler", "not a folder"),
-    (f"trainer.profiler.filename={LONG} debug=profiler", "takes 255"),
 ]
 SWEEPS = [
     ("hydra.sweep.dir=file", "not a folder"),
     ("hydra.sweep.dir=", "a folder was expected"),
     ("hydra.sweep.dir=locked/sweep", "cannot be written to"),
-    (f"hydra.sweep.dir={DEEP}", "too long"),
     ("hydra.sweep.subdir=same", "nothing reads this key"),
 ]
 

@@ -161,15 +161,6 @@ def test_a_model_that_takes_its_shape_from_the_first_batch_waits() -> None:
     follow(with_optimizer("adamw", optimizer__lr=-1), nn.LazyLinear(3))
 
 
-def test_the_number_without_which_a_schedule_can_be_followed() -> None:
-    config = with_optimizer("sgd")
-    node = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "_partial_": True, "interval": "step"}
-    config.scheduler = {**node, "T_max": 0, "eta_min": 0.0}
-    with pytest.raises(ConfigError) as caught:
-        follow(config)
-    assert (caught.value.key, caught.value.hint) == ("scheduler.T_max", "for example scheduler.T_max=1")
-
-
 @pytest.mark.parametrize(
     ("scheduler", "says"),
     [

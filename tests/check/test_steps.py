@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from torch.nn.functional import conv2d, linear
 from assay.check.fake_step import LiveMemory, Memory, SameType, check_capacity, watched
 from assay.check.prove import Prover
 from assay.check.real_step import batch_sizes
-from assay.check.smoke_batch import far_from_targets
 from assay.compose.compose import compose, job_config
 from assay.data.loaders import BatchOrder
 from assay.errors import ConfigError
@@ -275,28 +273,3 @@ def test_the_innermost_layer_is_named(model: nn.Module, inputs: Tensor, where: s
     assert layers.where() == where
     assert not model._forward_hooks
     assert not model._forward_pre_hooks
-
-
-# -- where a regression starts
-
-
-def test_targets_far_from_the_initial_outputs() -> None:
-    torch.manual_seed(0)
-    model = nn.Linear(3, 2)
-    assert not far_from_targets(model, (3,), [0.5, -3.0], [1.0, 4.0])
-    assert "(number 1)" in far_from_targets(model, (3,), [0.5, 5e3], [1.0, 4.0])
-    assert far_from_targets(model, (3,), [0.0, 0.0], [1.0, 500.0]), "a wide spread is as far"
-    for shape, mean in (((5,), [1e6, 1e6]), ((3,), [1e6]), ((3,), [])):
-        assert far_from_targets(model, shape, mean, [1.0] * len(mean)) == "", "not known"
-    start = copy.deepcopy(model)
-    start.bias.data[1] = 5e3
-    assert not far_from_targets(start, (3,), [0.5, 5e3], [1.0, 4.0])
-
-
-def test_looking_at_initial_outputs_changes_nothing() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
-    before, random = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    far_from_targets(model, (3,), [1e6], [1.0])
-    assert torch.equal(torch.get_rng_state(), random)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert model.training

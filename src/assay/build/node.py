@@ -114,7 +114,7 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     spelled = [found for found, _ in leaves if f"{found}=" in text]
     if spelled:
         return spelled[0]
-    words = {match[0] or match[1] or match[2] for match in _NAMES.findall(text)}
+    words = {"".join(match).lower() for match in _NAMES.findall(text)}
     by_name = {found for found, _ in leaves if found.removeprefix(f"{key}.") in words}
     if len(by_name) == 1:
         return by_name.pop()

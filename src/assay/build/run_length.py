@@ -229,19 +229,6 @@ def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     return within if every is None or within is None else (every - 1) * length.used_batches + within
 
 
-def num_validations(config: DictConfig, length: RunLength) -> int | None:
-    """How often a run validates; None where time decides, or nobody knows how long it is."""
-    total = length.total_batches
-    if total is None or not _is_validated(config):
-        return None if total is None else 0
-    within, every = _between_validations(config, length)
-    if within is None or every is None:
-        return within and total // within
-    epochs, rest = divmod(total, length.used_batches)
-    begun = rest // within if (epochs + 1) % every == 0 else 0
-    return epochs // every * (length.used_batches // within) + begun
-
-
 def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
     bounds = {"every_n_train_steps": length.total_steps, "every_n_epochs": length.epochs}
     for name in config.get("callbacks") or {}:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,15 +14,13 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from assay.build.assembly import build_optimization
 from assay.build.node import build_error
-from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch.optim import Optimizer
 
     from assay.build.run_length import RunLength
-    from assay.errors import AssayError
 
 
 _UNBOUNDED_EPOCHS = 10
@@ -163,7 +159,7 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
     try:
         return followed(parts["scheduler"])
     except Exception as error:
-        raise _scheduler_error(error, config, parts["scheduler"], followed) from error
+        raise build_error(error, config, "scheduler") from error
 
 
 def unfinished(config: DictConfig, length: RunLength) -> list[str]:
@@ -181,23 +177,3 @@ def unfinished(config: DictConfig, length: RunLength) -> list[str]:
         for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")
         if isinstance(count := OmegaConf.select(node, name), int) and count > steps + 1
     ]
-
-
-def _scheduler_error(
-    error: Exception, config: DictConfig, scheduler: Any, followed: Callable[[Any], Curve]
-) -> AssayError:
-    """With the argument at fault: the one number without which the schedule can be followed."""
-    told = build_error(error, config, "scheduler")
-    given = getattr(scheduler, "keywords", {})
-    if not isinstance(told, ConfigError) or told.key != "scheduler":
-        return told
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        for other in (1, 0.5):
-            with suppress(Exception):
-                followed(partial(scheduler.func, *scheduler.args, **{**given, name: other}))
-                text = str(error) if isinstance(error, ValueError) else "cannot be followed with this value"
-                key = f"scheduler.{name}"
-                return ConfigError(f"{value:g} was given; {text}", key=key, hint=f"for example {key}={other}")
-    return told

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -95,75 +94,43 @@ _LIBRARIES: Final = ("assay.", "lightning.")
 _FILES: Final = ("path", "file", "filepath")
 """Arguments of theirs that name a file; other paths are folders."""
 _LOCAL: Final = ("sqlite:///", "file://", "file:")
-_PARTS: Final = ("name", "version", "sub_dir", "filename", "prefix")
-"""Arguments that become a part of a path."""
 _OWN: Final = (*TEXTS, "record.json", "log.txt", ".lock", "checkpoints")
 """What assay itself writes into a run directory, beside its metrics.csv."""
-_LONGEST_PART: Final = 255
-_LONGEST_PATH: Final = 4095
-_ROOM: Final = 128
-"""Bytes of the longest path below a run directory: a checkpoint's, while it is being written."""
-TEMPORARY: Final = len(f"..{'0' * 12}.tmp")
-"""Bytes by which a file's name is longer while it is being written."""
 
 
 def check_output_paths(config: DictConfig) -> None:
     """Refuse a job that could not write its run directory, or what its callbacks and loggers are to write."""
     run_dir = str(config.get("run_dir") or "")
-    check_folder("hydra.run.dir", run_dir, str(config.get("name")))
+    check_folder("hydra.run.dir", run_dir)
     _check_checkpoint_dirs(config, run_dir)
     for key, value, is_file in _places(config):
         if not value:
             what = "file" if is_file else "folder"
             raise ConfigError(f"it is empty; a {what} was expected", key=key, hint=f"{key}='${{run_dir}}/…'")
         if why := _why_not(value, is_file=is_file):
-            raise ConfigError(f"{_short(value)}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
+            raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
         if is_file and os.path.dirname(value) == run_dir and os.path.basename(value) in _OWN:  # noqa: PTH119, PTH120 - nothing is opened
             raise ConfigError(
                 "the run itself writes this file", key=key, hint=f"{key}='${{run_dir}}/metrics.csv'"
             )
 
 
-def check_folder(key: str, path: str, name: str = "", instead: str = "SOMEWHERE/ELSE") -> None:
+def check_folder(key: str, path: str, instead: str = "SOMEWHERE/ELSE") -> None:
     """Refuse a directory for a run or a sweep that cannot be made, or cannot be written to."""
-    why = _why_not(path, room=_ROOM) if path else "it is empty; a folder was expected"
+    why = _why_not(path) if path else "it is empty; a folder was expected"
     if why:
-        if any(map(too_long, name.split("/"))):
-            key, instead = "name", "my_experiment"
-        raise ConfigError(f"{_short(path)}: {why}" if path else why, key=key, hint=f"{key}={instead}")
+        raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}={instead}")
 
 
-def too_long(part: str, more: int = 0) -> str:
-    """Why a name is too long for a file or folder; empty where it is not."""
-    size = len(part.encode(errors="surrogateescape")) + more
-    return f"a name of {size} bytes; a file system takes {_LONGEST_PART}" if size > _LONGEST_PART else ""
-
-
-def _why_not(path: str, *, is_file: bool = False, room: int = 0) -> str:
+def _why_not(path: str, *, is_file: bool = False) -> str:
     """Why nothing can be written there; empty where it can."""
-    if "\0" in path:
-        return "it holds a NUL character"
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
-    if why := next(filter(None, map(too_long, whole.parts)), ""):
-        return why
-    if (size := len(os.fsencode(whole))) + room > _LONGEST_PATH:
-        return f"a path of {size:,} bytes is too long"
-    if is_file and whole.is_dir():
-        return "this is a folder; a file was expected"
-    there = whole
-    while not os.path.lexists(there):
-        there = there.parent
-    if not there.is_dir() and not (is_file and there == whole and there.is_file()):
-        return "this is not a folder" if there == whole and not is_file else f"{there} is not a folder"
-    return _why_locked(there)
-
-
-def _why_locked(there: Path) -> str:
-    """As the system will say it, where a file or folder cannot be written to."""
-    if os.access(there, os.W_OK | (os.X_OK if there.is_dir() else 0)):
-        return ""
-    read_only = hasattr(os, "statvfs") and os.statvfs(there).f_flag & os.ST_RDONLY
-    return f"{there} cannot be written to: {os.strerror(errno.EROFS if read_only else errno.EACCES)}"
+    there = next(place for place in (whole, *whole.parents) if os.path.lexists(place))
+    if there == whole and there.is_dir() is is_file:
+        return "this is a folder; a file was expected" if is_file else "this is not a folder"
+    if there != whole and not there.is_dir():
+        return f"{there} is not a folder"
+    return "" if os.access(there, os.W_OK) else f"{there} cannot be written to"
 
 
 def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
@@ -204,15 +171,3 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
                 yield entry.key, local, value.startswith("sqlite")
             elif is_path(name) and "://" not in value:
                 yield entry.key, value, name in _FILES
-            elif name in _PARTS and (why := _why_no_part(value)):
-                raise ConfigError(f"{_short(value)}: {why}", key=entry.key, hint=f"{entry.key}=my_name")
-
-
-def _why_no_part(value: str) -> str:
-    if "\0" in value:
-        return "it holds a NUL character"
-    return next(filter(None, map(too_long, value.split("/"))), "")
-
-
-def _short(text: str) -> str:
-    return repr(text) if len(text) <= 80 else f"'{text[:40]}…{text[-30:]}'"

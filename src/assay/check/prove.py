@@ -34,7 +34,6 @@ from assay.check.callbacks import (
     check_monitors,
     check_processes,
     notes_on,
-    out_of_reach,
     scores,
 )
 from assay.check.fake_step import (
@@ -61,12 +60,10 @@ from assay.check.real_step import (
 )
 from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
 from assay.check.signature import check_signatures
-from assay.check.smoke_batch import Trial, check_in_pieces, far_from_targets, try_parts
+from assay.check.smoke_batch import Trial, check_in_pieces, try_parts
 from assay.check.values import check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
-from assay.data.data_module import DataModule
-from assay.data.loaders import target_statistics
 from assay.data.normalize import input_dtype
 from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
@@ -82,7 +79,6 @@ if TYPE_CHECKING:
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]
-    _Scale = tuple[Sequence[float], Sequence[float]]
 
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
@@ -109,14 +105,11 @@ class Prover:
         self._signatures(config, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, own, data_notes, targets), datamodule = self._spec(config, stated)
+            (spec, own, data_notes), datamodule = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
                 found = self._own_module(config, spec, own, datamodule)
             else:
                 found = self._ours(config, spec, own, curve=curve)
-                if targets[0] and not config.data.get("standardize_targets"):
-                    model = build(config, "model")
-                    found["notes"].append(far_from_targets(model, config.spec.input_shape, *targets))
         report = Report(
             overrides=list(overrides),
             name=str(config.name),
@@ -136,8 +129,8 @@ class Prover:
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str], _Scale], L.LightningDataModule | None]:
-        """Spec, batches, notes, mean and deviation of a regression's targets; the data, if read."""
+    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str]], L.LightningDataModule | None]:
+        """Spec, batches and notes; the data, if read."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
         }
@@ -149,14 +142,10 @@ class Prover:
             nonlocal datamodule
             if stated:
                 stand_in: Any = open_declared(copy_of(config))
-                return stand_in.spec, None, stand_in.splits.notes, ((), ())
+                return stand_in.spec, None, stand_in.splits.notes
             datamodule = open_data(copy_of(config))
-            return (
-                getattr(datamodule, "spec", None),
-                own_batches(datamodule),
-                getattr(datamodule, "notes", ()),
-                target_statistics(datamodule.splits) if isinstance(datamodule, DataModule) else ((), ()),
-            )
+            notes = getattr(datamodule, "notes", ())
+            return getattr(datamodule, "spec", None), own_batches(datamodule), notes
 
         known = pretrained_inputs(config)
         return self._once("data", [data, source, known], look), datamodule
@@ -218,7 +207,7 @@ class Prover:
             *notes_on_pictures(config),
             *notes_on_model(config, finetune, model),
         ]
-        warned = [*doubts, *warned, *followed.warnings(), *unfinished(config, length), *out_of_reach(config)]
+        warned = [*doubts, *warned, *followed.warnings(), *unfinished(config, length)]
         return {
             **_count(model),
             "notes": notes,
@@ -241,7 +230,7 @@ class Prover:
         found: list[str] = []
         if spec is not None:
             describe(config, spec, own)
-            found = [*check_length(config), *out_of_reach(config)]
+            found = check_length(config)
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config)

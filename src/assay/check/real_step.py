@@ -13,7 +13,6 @@ from assay.build.assembly import module_of
 from assay.build.model import build_model
 from assay.build.trainer_options import world_size
 from assay.check.fake_step import StepError, take_step, try_sizes
-from assay.config.tree import walk, written_at
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loaders import drops_last
 from assay.data.normalize import TargetScale
@@ -97,9 +96,8 @@ def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
         hint = _of_integers(config, str(batch.input_dtype).removeprefix("torch."))
     text = f"{'evaluation' if ' in evaluation' in error.where else 'a training step'} fails: {error}"
     if error.stage == "model" and config.spec.get("train_shape"):
-        sized, trained = ", ".join(_sizes(config)), list(config.spec.train_shape)
+        trained = list(config.spec.train_shape)
         text += f"; data.transform.train makes samples {trained}, data.transform.eval {shape}"
-        text += f", see {sized}" if sized else ""
         hint = "give data.transform.train and data.transform.eval one size, or take a model for any"
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
@@ -130,13 +128,6 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
     instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
     return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
-
-
-def _sizes(config: DictConfig) -> dict[str, None]:
-    """Where the sizes that transforms make are written."""
-    node = OmegaConf.select(config, "data.transform")
-    entries = walk(node, "data.transform") if isinstance(node, DictConfig) else ()
-    return dict.fromkeys(written_at(config, one.key) for one in entries if one.name == "size")
 
 
 def evaluated(config: DictConfig, batch: Batch) -> Batch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import traceback
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -15,7 +14,6 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
-from assay.config.tree import walk
 from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
 from assay.loss.targets import is_mean_over_samples
@@ -62,38 +60,6 @@ def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> 
             key=MICRO_BATCH,
             hint=f"{MICRO_BATCH}=32, which all of them keep to",
         )
-
-
-_SAMPLES, _FAR = 16, 10.0
-
-
-def far_from_targets(
-    model: nn.Module, input_shape: Sequence[int], mean: Sequence[float], std: Sequence[float]
-) -> str:
-    """A warning where targets lie further from the model's initial outputs than a run may bring them."""
-    training = model.training
-    dtype = next((value.dtype for value in model.parameters()), torch.float32)
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(0)
-            outputs: torch.Tensor = model.eval()(torch.randn(_SAMPLES, *input_shape).to(dtype)).double()
-    except Exception:  # what the model takes is looked at elsewhere
-        return ""
-    finally:
-        model.train(training)
-    if outputs.shape[1:] != (len(mean),) or not len(mean):
-        return ""
-    start, spread = outputs.mean(0), outputs.std(0)
-    distance = ((torch.tensor(mean) - start).square() + torch.tensor(std).square()).sqrt()
-    worst = int((distance / spread.clamp(min=1)).argmax())
-    if distance[worst] <= _FAR * max(1.0, float(spread[worst])):
-        return ""
-    which = f" (number {worst})" if len(mean) > 1 else ""
-    return (
-        f"the targets{which} lie around {mean[worst]:.4g} (deviation {std[worst]:.3g}), the untrained "
-        f"model's outputs around {float(start[worst]):.2g}: training may not get there; "
-        "data.standardize_targets=true"
-    )
 
 
 _FEW, _MANY = 4, 16
@@ -187,13 +153,8 @@ def _try_augment(
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
-        raise _error(
-            error,
-            _failed(error, augment),
-            f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}: "
-            f"{_text(error)}",
-            _with_a_point(config) if "'Long'" in str(error) else "augment=none",
-        ) from error
+        message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
+        raise _error(error, "augment", f"{message}: {_text(error)}", "augment=none") from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
             f"{type(augment).__name__} says of what it makes which sample it is of, "
@@ -204,12 +165,8 @@ def _try_augment(
     try:
         stand_in.training_step(batch, 0)
     except Exception as error:
-        raise _error(
-            error,
-            _typed_classes(config),
-            f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}",
-            "augment=none",
-        ) from error
+        message = f"{type(loss).__name__} cannot take the targets it makes: {_text(error)}"
+        raise _error(error, "augment", message, "augment=none") from error
     return batch
 
 
@@ -233,9 +190,7 @@ def _num_views(config: DictConfig, augment: Any) -> int:
         views, samples = augment(inputs, targets)
     except Exception as error:
         text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
-        flat = "name transforms for flat samples, such as torchvision.transforms.v2.GaussianNoise, in a YAML"
-        hint = f"{flat} of your own, conf/augment/NAME.yaml" if inputs.ndim == 2 else _VIEWS
-        raise _error(error, _failed(error, augment), text, hint) from error
+        raise _error(error, "augment", text, "transforms for samples of this shape") from error
     whole = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
     counts = samples.unique(return_counts=True)[1] if whole else samples.new_zeros(1)
     if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
@@ -246,28 +201,6 @@ def _num_views(config: DictConfig, augment: Any) -> int:
             hint=_VIEWS,
         )
     return int(counts[0])
-
-
-def _failed(error: Exception, augment: Any) -> str:
-    """Key of the augmentation that raised an error, where several are applied."""
-    raising = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    members = enumerate(getattr(augment, "transforms", ()))
-    found = (f"augment.transforms[{n}]" for n, member in members if any(member is one for one in raising))
-    return next(found, "augment")
-
-
-def _with_a_point(config: DictConfig) -> str:
-    """Whole numbers as the floats that torch's distributions want."""
-    values = {one.key: one.raw for one in walk(config.augment, "augment") if not one.is_container}
-    return ", ".join(f"{key}={n}.0" for key, n in values.items() if type(n) is int) or "augment=none"
-
-
-def _typed_classes(config: DictConfig) -> str:
-    """Key of a number of classes that is not taken from the data; else of the augmentation."""
-    entries = walk(config.augment, "augment")
-    return next(
-        (one.key for one in entries if one.name == "num_classes" and not one.is_interpolation), "augment"
-    )
 
 
 def _try_stage(

@@ -58,6 +58,7 @@ _LIMITS: Mapping[str, Mapping[str, Any]] = {
         **dict.fromkeys(("update_every_n_steps", "every_n_train_steps", "every_n_epochs"), _COUNT),
     },
     "model": dict.fromkeys(("dropout", "attention_dropout", "stochastic_depth_prob"), _BELOW_ONE),
+    "data": dict.fromkeys(("size", "image_size"), _COUNT),
 }
 """By group and argument: what the classes of known libraries take, and nothing comes of."""
 _TRAINER: Mapping[str, Any] = {
@@ -69,7 +70,8 @@ _TRAINER: Mapping[str, Any] = {
     "max_time": _TIME,
     "val_check_interval": _SOME_BATCHES | _TIME,
     "gradient_clip_val": _NOT_NEGATIVE,
-    "devices": Annotated[int, Meta(ge=-1)] | str | list[Annotated[int, Meta(ge=0)]],
+    "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[Annotated[int, Meta(ge=0)]],
+    "profiler": str | dict[str, Any],
     "num_nodes": Annotated[int, Meta(ge=1, le=1)],
     "micro_batch": _COUNT | Literal["auto"],
     "matmul_precision": Literal["highest", "high", "medium"],
@@ -109,10 +111,11 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         choices = choices_of(kind)
-        wanted = f"one of {', '.join(choices)}" if choices else _EXPECTED.sub("", str(error))
+        wanted = _EXPECTED.sub("", str(error)).replace("object", "dict").replace("array", "list")
+        wanted = f"one of {', '.join(choices)}" if choices else wanted
         guess = did_you_mean(value, choices, "; ") if isinstance(value, str) and choices else ""
-        typed = key.replace("[", ".").replace("]", "")
-        hint = f"for example {typed}={example_of(kind, None)}"
+        typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
+        hint = f"for example {typed}={example}" if example else ""
         raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 
@@ -151,21 +154,23 @@ def _check_plateau(config: DictConfig) -> None:
 def check_numbers(config: DictConfig) -> None:
     """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
     for entry, value in follow(config):
-        around = entry.parent.get("_target_") if isinstance(entry.parent, DictConfig) else ""
-        group = entry.key.partition(".")[0]
-        if str(around).partition(".")[0] not in _LIBRARIES:
+        target = entry.parent.get("_target_") if isinstance(entry.parent, DictConfig) else ""
+        is_list = isinstance(entry.node, ListConfig) and entry.is_container
+        if str(target).partition(".")[0] not in _LIBRARIES or not (is_list or is_number(value)):
             continue
+        at, group = written_at(config, entry.key), entry.key.partition(".")[0]
+        around = OmegaConf.select(config, at.rpartition(".")[0]) if "." in at else None
+        at = entry.key if isinstance(around, DictConfig) and "_target_" in around else at
         kind = _LIMITS.get(group, {}).get(str(entry.name))
-        for one in value if isinstance(value, ListConfig) else [value]:
-            if not is_number(one):
+        numbers = {f"{at}[{n}]": one for n, one in enumerate(entry.node)} if is_list else {at: value}
+        for key, number in numbers.items():
+            if not is_number(number):
                 continue
-            key = written_at(config, entry.key)
             if kind is not None:
-                check_value(key, one, kind)
+                check_value(key, number, kind)
             # Infinity has a meaning for activations.
-            if math.isnan(one) or (math.isinf(one) and (group != "model" or kind is not None)):
-                hint = f"for example {key}={0 if kind is None else example_of(kind, None)}"
-                raise ConfigError(f"expected a finite number, got {one}", key=key, hint=hint)
+            if math.isnan(number) or (math.isinf(number) and (group != "model" or kind is not None)):
+                raise ConfigError(f"expected a finite number, got {number}", key=key, hint=f"{key}=0.1")
 
 
 def check_trainer(config: DictConfig) -> None:

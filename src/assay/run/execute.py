@@ -35,12 +35,10 @@ from assay.callbacks.pruning import Pruned, Pruning
 from assay.check.callbacks import notes_on
 from assay.check.job import check_job
 from assay.check.prove import Prover
-from assay.check.smoke_batch import far_from_targets
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.checkpoint.container import weights_sha256
 from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
 from assay.data.data_module import DataModule
-from assay.data.loaders import target_statistics
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.files.checksum import damage_of, sha256
 from assay.files.symlinks import appending
@@ -534,15 +532,12 @@ def _notes(assembly: Assembly) -> list[str]:
         )
     if not isinstance(data, DataModule) or spec is None:
         return notes
-    far = ""
-    if task_of(spec.task).has_real_targets and not spec.target_mean and isinstance(assembly.module, Module):
-        far = far_from_targets(assembly.module.model, spec.input_shape, *target_statistics(data.splits))
     module = assembly.module
     notes_of_model = (
         notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []
     )
     of_config = [*notes_on_length(assembly.config), *notes_on_pictures(assembly.config)]
-    return [*data.notes, *of_config, *notes_of_model, *([far] if far else []), *notes]
+    return [*data.notes, *of_config, *notes_of_model, *notes]
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

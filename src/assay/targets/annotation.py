@@ -14,7 +14,14 @@ from typing import Any, final
 
 import msgspec
 
-_SEQUENCES = (list, set, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+_SEQUENCES = (
+    list,
+    tuple,
+    set,
+    collections.abc.Sequence,
+    collections.abc.Iterable,
+    collections.abc.Collection,
+)
 _MAPPINGS = (dict, collections.abc.Mapping)
 _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
@@ -38,6 +45,9 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in _MAPPINGS and not isinstance(value, Made):
         return isinstance(value, dict) and all(accepts(args[1], one) for one in value.values())
+    if origin is tuple and args[1:] != (...,) and not isinstance(value, Made):
+        fits = isinstance(value, list | tuple) and len(value) == len(args)
+        return fits and all(map(accepts, args, value))
     if origin in _SEQUENCES and not isinstance(value, Made):
         return isinstance(value, list | tuple) and all(accepts(args[0], one) for one in value)
     if isinstance(value, Made) and (value.kind is None or not _is_object(value.kind, functools.partial)):
@@ -126,10 +136,11 @@ def example_of(annotation: Any, default: Any) -> str:
     if literals := _literals(annotation):
         return str(literals[-1])
     for part in _parts(annotation):
-        least = next((meta.ge for meta in getattr(part, "__metadata__", ()) if meta.ge is not None), None)
-        kind = typing.get_args(part)[0] if hasattr(part, "__metadata__") else part
-        if least is not None or kind in _EXAMPLES:
-            return as_typed(_EXAMPLES[kind] if least is None else least)
+        limits = next(iter(getattr(part, "__metadata__", ())), msgspec.Meta())
+        bound = limits.le if limits.ge is None and limits.gt is None else limits.ge
+        kind = getattr(part, "__origin__", part)
+        if bound is not None or kind in _EXAMPLES:
+            return as_typed(_EXAMPLES[kind] if bound is None else bound)
     return ""
 
 
