@@ -90,7 +90,7 @@ def test_it_is_made_or_refused_by_its_key(
     hydra: Hydra, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, *, always: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("submitit.SlurmExecutor.affinity", lambda: 2)  # as if there were one
+    monkeypatch.setattr("submitit.SlurmExecutor.affinity", lambda *_: 2)  # as if there were one
     found = []
     for key, change in cases(hydra, option):
         if always and not drawn(change, ALWAYS):
@@ -114,7 +114,7 @@ def test_numbers_that_mean_nothing_are_refused(
     hydra: Hydra, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("submitit.SlurmExecutor.affinity", lambda: 2)  # as if there were one
+    monkeypatch.setattr("submitit.SlurmExecutor.affinity", lambda *_: 2)  # as if there were one
     launcher, _, typed = change.partition(".")
     with pytest.raises(ConfigError, match=rf"^hydra\.launcher\.{typed.partition('=')[0]}: ") as refused:
         made(hydra, [*SWEEP, f"hydra/launcher={launcher}", f"hydra.launcher.{typed}"])

@@ -11,6 +11,7 @@ import torch
 from sklearn.datasets import (  # type: ignore[import-untyped]  # scikit-learn ships no types
     load_breast_cancer,
     load_diabetes,
+    load_digits,
     load_iris,
     load_wine,
 )
@@ -19,6 +20,7 @@ from assay.data.samples import Samples, Stream, Unfitted
 from assay.data.subset import find_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
+from assay.data.text_table import TextTable
 from assay.quoting import override
 
 if TYPE_CHECKING:
@@ -79,6 +81,46 @@ def test_files_of_their_own_are_compared_whatever_their_types() -> None:
     rows = {"train": np.arange(3), "val": np.arange(0), "test": np.arange(2)}
     [told] = find_copies({"train": whole, "test": test}, rows)
     assert "2 of 2 in test (1 with the same target; such as row 0, like row 0)" in told
+
+
+@pytest.mark.parametrize("size", [16, 100])
+def test_near_copies_of_pictures_are_counted(size: int) -> None:
+    draw = np.random.default_rng(0)
+    coarse = torch.from_numpy(draw.uniform(30, 220, (60, 3, 8, 8)))
+    pictures = torch.nn.functional.interpolate(coarse, (size, size), mode="bilinear")
+    pictures[50] = pictures[3] * 1.1 + 5  # brighter
+    pictures[51] = pictures[4] + torch.from_numpy(draw.normal(0, 4, (3, size, size)))  # compressed
+    pictures[52] = pictures[5]
+    data = Samples(pictures.clamp(0, 255).byte(), torch.zeros(60, dtype=torch.long))
+    rows = {"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)}
+    equal, told = find_copies({"train": data}, rows)
+    assert "2 of 10 in test (such as row 50, like row 3)" in told
+    assert "val" not in told.partition("; scores")[0]
+    assert "1 of 10 in test" in equal
+    assert find_copies({"train": data}, {**rows, "test": np.arange(53, 60)}) == []
+
+
+def test_near_copies_of_texts_are_counted(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+    texts = [f"Order {number} has not come yet, thanks!" for number in range(60)]
+    texts += [text.upper().replace(",", " -") for text in texts[:20]]
+    frame = pd.DataFrame({"text": texts, "kind": ["a", "b"] * 40})
+    for count, is_told in ((80, True), (60, False)):
+        frame[:count].to_csv(tmp_path / f"{count}.csv", index=False)
+        data = data_module(TextTable(str(tmp_path / f"{count}.csv"), "text", "kind"))
+        data.setup()
+        rows = data.splits.rows
+        near = sum((row + 60 if row < 60 else row - 60) in set(rows["train"]) for row in rows["test"])
+        told = [note for note in data.notes if "nearly the same" in note]
+        assert bool(told) is is_told
+        assert not told or f"{near} of 16 in test" in told[0]
+
+
+def test_pictures_of_digits_are_no_find_copies() -> None:
+    pictures = torch.from_numpy(load_digits().images * 15).byte().unsqueeze(1)
+    large = torch.nn.functional.interpolate(pictures, (32, 32), mode="bilinear")
+    rows = np.random.default_rng(0).permutation(len(large))
+    split = {"train": rows[:1200], "val": rows[1200:1300], "test": rows[1300:]}
+    assert find_copies({"train": Samples(large, torch.zeros(len(large), dtype=torch.long))}, split) == []
 
 
 def visits(count: int = 900) -> pd.DataFrame:
