@@ -22,6 +22,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.spec import Declared
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
+from assay.targets.annotation import expected_by
 
 if TYPE_CHECKING:
     from assay.data.spec import Spec
@@ -59,10 +60,10 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     try:
         source = msgspec.convert(stated, Declared)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        name = place.strip("`").partition("[")[0]
+        name = str(error).partition(" - at `$.")[2].strip("`").partition("[")[0]
         key = written_at(config, f"data.spec.{name}") if name else "data.spec"
-        raise ConfigError(text, key=key) from error
+        given = OmegaConf.select(config, key)
+        raise ConfigError(f"expected {expected_by(error)}, got {given}", key=key) from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
             config.data.transform.normalize = None  # there are no values to take a mean of

@@ -219,9 +219,8 @@ def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
         for _, name, _, _ in Formatter().parse(filename or ""):
             if name and names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
                 raise no_metric(key, name, [*_COUNTS, *names])
-        path = Path(
-            os.path.normpath(callback.format_checkpoint_name(dict.fromkeys(_COUNTS, torch.tensor(1))))
-        )
+        values = {name: torch.tensor(number) for number, name in enumerate((*_COUNTS, *(names or ())), 1)}
+        path = Path(os.path.normpath(callback.format_checkpoint_name(values)))
         if not path.is_relative_to(str(callback.dirpath)):
             raise ValueError("it leads out of the run's folder of checkpoints")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:

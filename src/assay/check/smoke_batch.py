@@ -154,7 +154,8 @@ def _try_augment(
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
         message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
-        raise _error(error, "augment", f"{message}: {_text(error)}", "augment=none") from error
+        whole = "write whole numbers with a point: augment.alpha=1.0" if "'Long'" in str(error) else ""
+        raise _error(error, "augment", f"{message}: {_text(error)}", whole or "augment=none") from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
             f"{type(augment).__name__} says of what it makes which sample it is of, "

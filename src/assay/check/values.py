@@ -6,26 +6,23 @@ import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.analysis.objective import BASELINES
 from assay.build.trainer_options import has_no_end, is_stopped
 from assay.compose.recipe import is_chosen
-from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
 from assay.config.tree import follow, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
-from assay.targets.annotation import as_typed, choices_of, example_of
+from assay.targets.annotation import as_typed, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LIBRARIES = ("torch", "torchvision", "torchmetrics", "lightning", "assay")
-_EXPECTED = re.compile(r"^Expected |`|, got .*| - at .*")
 MICRO_BATCH = "trainer.micro_batch"
 WHOLE_BATCH = f"{MICRO_BATCH}=null"
 
@@ -103,20 +100,6 @@ _OTHERS: Mapping[str, Any] = {
     **dict.fromkeys(("predictions.max_megabytes", "predictions.num_samples"), _KEPT),
     **dict.fromkeys(("data.seed", "data.split.seed"), _SEED),
 }
-
-
-def check_value(key: str, value: Any, kind: Any) -> None:
-    """Refuse a value that is not of a kind, as msgspec judges it."""
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        choices = choices_of(kind)
-        wanted = _EXPECTED.sub("", str(error)).replace("object", "dict").replace("array", "list")
-        wanted = f"one of {', '.join(choices)}" if choices else wanted
-        guess = did_you_mean(value, choices, "; ") if isinstance(value, str) and choices else ""
-        typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
-        hint = f"for example {typed}={example}" if example else ""
-        raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 
 def check_values(config: DictConfig) -> None:

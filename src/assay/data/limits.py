@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 import msgspec
 
 from assay.errors import ConfigError
+from assay.targets.annotation import check_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COUNT = Annotated[int, msgspec.Meta(ge=1)]
 _SHARE = Annotated[float, msgspec.Meta(ge=0, lt=1)]
-_COLUMN = Annotated[str, msgspec.Meta(pattern=r"\S")]
+_COLUMN = Annotated[str, msgspec.Meta(min_length=1)]
 _COLUMNS: Final = ("split.group", "split.time", "split.column")
 _KINDS: Final[dict[str, Any]] = {
     "batch_size": _COUNT | Literal["auto"],
@@ -38,12 +39,7 @@ def check_limits(values: Mapping[str, Any]) -> None:
     """Refuse numbers that no data can be split, thinned out or batched by."""
     for name, kind in _KINDS.items():
         if (value := values.get(name)) is not None:
-            try:
-                msgspec.convert(value, kind)
-            except msgspec.ValidationError as error:
-                key = "fold" if name == "split.fold" else f"data.{name}"
-                expected = str(error).replace("`", "").replace("Expected", "expected").partition(", got")[0]
-                raise ConfigError(f"{expected}, got {value!r}", key=key) from error
+            check_value("fold" if name == "split.fold" else f"data.{name}", value, kind)
     if values.get("num_workers"):
         _check_temporary_folder()
     given = [f"data.{name}" for name in _COLUMNS if values.get(name) is not None]

@@ -14,6 +14,9 @@ from typing import Any, final
 
 import msgspec
 
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+
 _SEQUENCES = (
     list,
     tuple,
@@ -24,6 +27,7 @@ _SEQUENCES = (
 )
 _MAPPINGS = (dict, collections.abc.Mapping)
 _EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
+_ASKED = re.compile(r"^Expected |`|, got .*| - at .*")
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
@@ -149,3 +153,21 @@ def as_typed(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower().replace("none", "null")
     return str(value)
+
+
+def check_value(key: str, value: Any, kind: Any) -> None:
+    """Refuse a value that is not of a kind, as msgspec judges it."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        choices = choices_of(kind) if isinstance(value, str) else []
+        wanted = f"one of {', '.join(choices)}" if choices else expected_by(error)
+        guess = did_you_mean(value, choices, "; ") if choices else ""
+        typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
+        hint = f"for example {typed}={example}" if example else ""
+        raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
+
+
+def expected_by(error: msgspec.ValidationError) -> str:
+    """What msgspec expected, without what it got and where."""
+    return _ASKED.sub("", str(error)).replace("object", "dict").replace("array", "list")
