@@ -164,5 +164,5 @@ def test_half_a_letter_in_a_record_hurts_no_other_run(
     for form in ("table", "csv", "markdown", "latex", "json"):
         for verb in ("ls", "compare"):
             assert "0.5" in typed(verb, "runs", "--format", form)[0]
-    typed("report", "runs", "--png", "figures")
+    typed("report", "runs", "--csv", "figures", "--png", "figures")
     assert "good" in Path("runs/report.html").read_text(encoding="utf-8")

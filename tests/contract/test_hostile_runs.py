@@ -72,7 +72,7 @@ COMMANDS = [
     Typed(("rm", "--yes", "spare"), (0,)),
     Typed(("rm", "--yes", TYPED), (1, 2)),
     Typed(("report", "runs/a", "--out", "a.html")),
-    Typed(("report", "runs/real", "--out", "real.html", "--png", "pictures")),
+    Typed(("report", "runs/real", "--out", "real.html", "--csv", "numbers", "--png", "pictures")),
     *(Typed(("report", place, "--out", f"{place}.html")) for place in ("runs", "sweep")),
     Typed(("eval", "runs/real")),
     Typed(("eval", "runs/a"), (0, 1, 2)),

@@ -189,6 +189,7 @@ def test_groups_in_several_subsets_are_said(
     [
         ("since", DAYS.strftime("%d.%m.%Y"), "2019-01-01 to 2021-06-16"),
         ("at", DAYS.strftime("%Y%m%d").astype(int), "2019-01-01 to 2021-06-16"),
+        ("month", DAYS.strftime("%Y-%m"), "2019-01 to 2021-06"),
     ],
 )
 def test_times_under_a_random_division_are_said(
@@ -205,7 +206,14 @@ def test_times_under_a_random_division_are_said(
     assert f"data.split.time={column} data.split.folds=null fold=null" in folds
 
 
-def test_ordinary_columns_are_passed_over(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
+def test_a_period_is_a_time_where_a_group_has_several_and_ordinary_columns_are_passed_over(
+    tmp_path: Path, data_module: Callable[..., DataModule]
+) -> None:
+    told = notes(visits().assign(customer_id=CUSTOMERS), tmp_path, data_module)
+    assert [note.rpartition(": ")[2] for note in told] == [
+        "data.split.group=customer_id",
+        "data.split.time=month",
+    ]
     assert not notes(visits(), tmp_path, data_module)
     for load in (load_iris, load_wine, load_breast_cancer, load_diabetes):
         assert split_hints(load(as_frame=True).frame, {}) == {}

@@ -17,6 +17,7 @@ from assay.figure.figure import (
     Line,
     Points,
     plain,
+    to_frame,
     to_matplotlib,
     to_plotly,
 )
@@ -110,3 +111,12 @@ def test_numbers_keep_six_digits_and_gaps_are_null() -> None:
     assert plain(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2.0, None, 123457.0]
     drawn = to_plotly(Figure("m", "", (Line("a", [1, 2], [0.5, float("nan")]),)))
     assert drawn["data"][0]["y"] == [0.5, None]
+
+
+def test_the_frame_behind_a_figure() -> None:
+    y = np.random.default_rng(0).normal(size=50)
+    frame = to_frame(Figure("a", "", (Line(HOSTILE, np.arange(50), y), Line("b", [1], [2], [0], [3]))))
+    assert frame["y"][:50].tolist() == y.tolist()
+    assert frame["series"].unique().tolist() == [HOSTILE, "b"]
+    matrix = to_frame(Figure("a", "", (Heatmap(np.eye(2, dtype=int), ["p", "q"], ["r", "s"]),)))
+    assert matrix.to_numpy().tolist() == [["r", 1, 0], ["s", 0, 1]]

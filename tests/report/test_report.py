@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pandas
 import pytest
 from PIL import Image
 from tests.mounting import room_for
@@ -19,20 +20,26 @@ if TYPE_CHECKING:
 def test_the_page_lies_in_the_run_and_its_figures_where_asked_for(
     digits_run: Trained, tmp_path: Path
 ) -> None:
-    written = report([digits_run.run_dir], tmp_path / "a" / "page.html", png=tmp_path / "figures")
+    page, figures, numbers = tmp_path / "a" / "page.html", tmp_path / "figures", tmp_path / "numbers"
+    written = report([digits_run.run_dir], page, png=figures, csv=numbers)
     assert written.page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [path.stem for path in written.pictures] == list(written.figures)
     with Image.open(tmp_path / "figures" / "roc.png") as picture:
         assert picture.width > 600
+    assert [path.stem for path in written.tables] == list(written.figures)
+    matrix = pandas.read_csv(numbers / "confusion_matrix.csv", index_col=0)
+    assert matrix.to_numpy().tolist() == digits_run.record["matrices"]["test/confusion_matrix"]
 
 
 @pytest.mark.always("--png DIR-10000")
-@pytest.mark.parametrize(("option", "room"), [("--out FILE", 1_000_000), ("--png DIR", 10_000)])
+@pytest.mark.parametrize(
+    ("option", "room"), [("--out FILE", 1_000_000), ("--png DIR", 10_000), ("--csv DIR", 60)]
+)
 def test_a_full_disk_leaves_nothing_half_written(
     option: str, room: int, digits_run: Trained, tmp_path: Path
 ) -> None:
     (tmp_path / "page.html").write_text('<!doctype html>\n<html lang="en"> of before')
-    folders = {key: tmp_path for key in ("png",) if option == f"--{key} DIR"}
+    folders = {key: tmp_path for key in ("png", "csv") if option == f"--{key} DIR"}
     with room_for(room), pytest.raises(AssayError, match="cannot be written") as error:
         report([digits_run.run_dir], tmp_path / "page.html", **folders)
     assert error.value.hint == f"{option} writes it somewhere else"

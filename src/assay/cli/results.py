@@ -191,6 +191,9 @@ def report(
     png: Annotated[
         Path | None, typer.Option("--png", metavar="DIR", help="Write each figure as a picture, too.")
     ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="DIR", help="Write the numbers of each figure, too.")
+    ] = None,
 ) -> None:
     """Write one HTML page about a run, a sweep or several runs.
 
@@ -199,12 +202,13 @@ def report(
     from assay.report.report import report as write_report
     from assay.run.result import labelled, predicting
 
-    written = write_report(paths, out, png)
+    written = write_report(paths, out, png, csv)
     document.say("report", written)
     console = Console(highlight=False, soft_wrap=True)
     size = written.page.stat().st_size / 1e6
     lines = [("page", f"{written.page}  ({len(written.figures)} figures, {size:.1f} MB)")]
     lines += [("png", f"{len(written.pictures)} pictures in {png}")] if png else []
+    lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
     run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
     if written.of == "run":
         commands = [*predicting(paths[0]), f"assay compare {above}"]

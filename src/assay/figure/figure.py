@@ -22,6 +22,7 @@ from assay.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
@@ -157,6 +158,25 @@ class Figure:
             raise ValueError(
                 f"figure {self.name!r}: lower case letters, digits and underscores were expected"
             )
+
+
+def to_frame(figure: Figure) -> pd.DataFrame:
+    """The numbers behind a figure: a matrix as it is, else a row for each point or bar of each series."""
+    import pandas as pd
+
+    tables = []
+    for mark in figure.marks:
+        if isinstance(mark, Heatmap):
+            return pd.DataFrame(
+                mark.values, index=list(mark.y_names), columns=list(mark.x_names)
+            ).reset_index()
+        columns = ("labels", "x", "y", "values", "low", "high", "texts")
+        values = {name: getattr(mark, name, None) for name in columns}
+        tables.append(
+            pd.DataFrame({name: one for name, one in values.items() if one is not None and len(one)})
+        )
+        tables[-1].insert(0, "series", mark.name)
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def is_logarithmic(values: Sequence[float]) -> bool:

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from assay.errors import AssayError, ConfigError
-from assay.figure.figure import to_png
+from assay.figure.figure import to_frame, to_png
 from assay.files.atomic import write_bytes
+from assay.quoting import spreadsheet_frame
 from assay.record.run_record import FILE
 from assay.report.page import write
 from assay.report.run_page import run_page
 from assay.report.sweep_page import is_sweep, read_contents, sweep_page
+from assay.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from assay.figure.figure import Figure
+    from assay.report.page import Page
 
 
 _START: Final = b"<!doctype html>\n<html lang="
@@ -35,6 +40,7 @@ class Report:
         page: The HTML file.
         figures: Their names, in the order of the page.
         pictures: Files of figures, from `--png`.
+        tables: Files of their numbers, from `--csv`.
     """
 
     of: str
@@ -42,9 +48,12 @@ class Report:
     page: Path
     figures: Sequence[str]
     pictures: Sequence[Path] = ()
+    tables: Sequence[Path] = ()
 
 
-def report(paths: Sequence[Path], out: Path | None = None, png: Path | None = None) -> Report:
+def report(
+    paths: Sequence[Path], out: Path | None = None, png: Path | None = None, csv: Path | None = None
+) -> Report:
     """Write a report."""
     for path in paths:
         if not path.is_dir():
@@ -59,19 +68,33 @@ def report(paths: Sequence[Path], out: Path | None = None, png: Path | None = No
             hint=f"--out {file.with_suffix('.html')}",
         )
     check_replaced(file)
-    if png is not None and png.exists() and not png.is_dir():
-        raise ConfigError(f"{png} is not a folder", key="--png", hint=f"--png {png.parent}")
+    for option, folder in (("--png", png), ("--csv", csv)):
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
     first = paths[0]
     if len(paths) == 1 and (first / FILE).exists() and not is_sweep(first):
         page = run_page(first)
     else:
         page = sweep_page(read_contents(paths), file.absolute().parent)
-    pictures = []
-    for figure in page.figures if png is not None else ():
-        pictures.append(Path(png or "", f"{figure.name}.png"))
-        written(pictures[-1], functools.partial(write_bytes, pictures[-1], to_png(figure)), "--png DIR")
+    pictures = _write_each(page, png, ".png", to_png)
+    tables = _write_each(page, csv, ".csv", _csv)
     written(file, functools.partial(write, page, file), "--out FILE")
-    return Report(page.kind.lower(), page.title, file, [figure.name for figure in page.figures], pictures)
+    names = [figure.name for figure in page.figures]
+    return Report(page.kind.lower(), page.title, file, names, pictures, tables)
+
+
+def _csv(figure: Figure) -> bytes:
+    text: str = spreadsheet_frame(to_frame(figure)).to_csv(index=False, lineterminator="\n")
+    return printable(text).encode(errors="backslashreplace")
+
+
+def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]) -> list[Path]:
+    """Write a file per figure."""
+    files = {folder / f"{one.name}{suffix}": one for one in page.figures} if folder is not None else {}
+    for path, figure in files.items():
+        option = f"--{suffix.removeprefix('.')} DIR"
+        written(path, functools.partial(write_bytes, path, draw(figure)), option)
+    return list(files)
 
 
 def check_replaced(file: Path) -> None:

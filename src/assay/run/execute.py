@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
@@ -40,6 +40,7 @@ from assay.checkpoint.container import weights_sha256
 from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
 from assay.data.data_module import DataModule
 from assay.errors import AssayError, ConfigError, NonFiniteError
+from assay.figure.figure import to_matplotlib
 from assay.files.checksum import damage_of, sha256
 from assay.files.symlinks import appending
 from assay.logger.run_csv import RunCSV
@@ -285,16 +286,29 @@ def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
 def log_results(
     assembly: Assembly, metrics: Mapping[str, float], predictions: StoredPredictions | None
 ) -> None:
-    """Log scores that only the predictions tell; to TensorBoard, hyperparameters with the scores."""
-    trainer, scores = assembly.trainer, dict[str, float]()
+    """Log scores that only predictions tell, figures, and to TensorBoard hyperparameters with the scores."""
+    trainer, scores, figures = assembly.trainer, dict[str, float](), dict[str, Any]()
+    draws = [
+        one for one in trainer.loggers if isinstance(one, TensorBoardLogger | MLFlowLogger | WandbLogger)
+    ]
     if predictions is not None and len(predictions.keys):
-        for one in task_of(predictions.task).scores(predictions):
+        task = task_of(predictions.task)
+        for one in task.scores(predictions):
             name = f"{predictions.subset}/{_NOT_IN_NAMES.sub('_', one.name).strip('_')}"
             scores |= {} if name in metrics else {name: one.value}
+        figures = {one.name: to_matplotlib(one) for one in (task.figures(predictions) if draws else ())}
     of_evaluation = {name: one for name, one in metrics.items() if name.startswith(("test/", "val/"))}
     for logger in trainer.loggers:
         if scores and not isinstance(logger, RunCSV):
             logger.log_metrics(scores, trainer.global_step)
+    for logger in draws:
+        for name, figure in figures.items():
+            if isinstance(logger, WandbLogger):
+                logger.log_image(f"figures/{name}", [figure], trainer.global_step)
+            elif isinstance(logger, MLFlowLogger):
+                logger.experiment.log_figure(logger.run_id, figure, f"figures/{name}.png")
+            else:
+                logger.experiment.add_figure(name, figure, trainer.global_step, close=False)
         if isinstance(logger, TensorBoardLogger):  # its page of hyperparameters wants scalars of step 0
             finals = {f"final/{name}": value for name, value in {**of_evaluation, **scores}.items()}
             logger.log_hyperparams(redact_tree(assembly.plain), finals)

@@ -40,6 +40,8 @@ _ENTITY_NAME = re.compile(
     r"|player|speaker|student|subject|user)s?([_ -]?(code|key|nr|no|num|number))?$",
     re.I,
 )
+_PERIOD_NAME = re.compile(r"^(year|quarter|month|week|day|period)$", re.I)
+_YEAR_MONTH = re.compile(r"\d{4}-(0[1-9]|1[0-2])")
 _BIRTH_NAME = re.compile(r"birth|born|dob", re.I)
 _TIME_NAME = re.compile(
     r"(^|[_\W])(date|datum|time|timestamp|created|updated)([_\W]|$)|(^|_)ts$|_(at|on)$", re.I
@@ -75,21 +77,26 @@ def kind_of(column: Series[Any]) -> tuple[Kind, str]:
 
 def split_hints(frame: pd.DataFrame, kinds: Mapping[str, tuple[Kind, str]]) -> dict[str, str]:
     """Columns that say which rows belong together (`group`), or from when a row is (`time`)."""
-    hints = dict[str, str]()
+    hints, periods = dict[str, str](), list[str]()
     for name in frame.columns:
         column = frame[name].dropna()
-        kind, _ = kinds.get(name) or kind_of(column)
+        kind, why = kinds.get(name) or kind_of(column)
         is_text = kind == "category" and not is_number(column)
         different = (column.astype(str) if column.dtype == object else column).unique()
-        if kind == "date" and len(different) > 1 and not _BIRTH_NAME.search(name):
-            hints[name] = "time"
+        if len(different) < 2:
+            continue
+        if kind == "date" or (is_text and all(_YEAR_MONTH.fullmatch(str(value)) for value in different)):
+            hints |= {} if _BIRTH_NAME.search(name) else {name: "time"}
+        elif kind == "number" and _PERIOD_NAME.match(name):
+            periods.append(name)
         elif _FEW < len(different) < len(column) and (
             kind == "id"
+            or "e-mail" in why
             or _ENTITY_NAME.match(name)
             or (is_text and len(different) > _MANY and len(column) <= _ROWS_OF_ONE * len(different))
         ):
             hints[name] = "group"
-    return hints
+    return hints | dict.fromkeys(periods if "group" in hints.values() else [], "time")
 
 
 def is_number(column: Series[Any]) -> bool:
