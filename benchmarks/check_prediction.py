@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from assay.build.assembly import assemble
 from assay.build.trainer import quiet
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assay.data.normalize import TargetScale
     from assay.finetune.interface import FineTuning
-    from assay.task.prediction.predictions import Kind
+    from assay.task.predictions import Kind
 
     Batch = tuple[Tensor, Tensor]
     Observation = tuple[Tensor, Tensor, Tensor]

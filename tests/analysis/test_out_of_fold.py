@@ -17,7 +17,7 @@ from assay.analysis.out_of_fold import gathered, write
 from assay.analysis.rows import row_of
 from assay.analysis.run import Run
 from assay.record import predictions_file
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ from assay.analysis.read_runs import read_curves, read_runs
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.journal import JobRecord, Journal
-from assay.record.outcome import Outcome
 from assay.record.run_lock import writing
+from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path

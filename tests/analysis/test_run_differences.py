@@ -15,7 +15,7 @@ from tests.making_runs import make_run
 from assay.analysis.run_differences import causes, differences, first_value
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

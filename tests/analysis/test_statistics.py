@@ -14,7 +14,7 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
 from assay.analysis.objective import Objective, format_score, objectives, score_text, scores_of
 from assay.analysis.statistics import corrected_resampled, importance, mean_of, same_folds, welch
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

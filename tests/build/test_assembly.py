@@ -10,9 +10,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from assay.build import datamodule as opening
-from assay.build.assembly import Assembly, assemble, build_module, build_optimization
-from assay.build.datamodule import describe, open_data
+from assay.build import assembly as opening
+from assay.build.assembly import Assembly, assemble, build_module, build_optimization, describe, open_data
 from assay.build.trainer import build_trainer
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError, DataError

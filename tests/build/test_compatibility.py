@@ -7,7 +7,7 @@ import torch
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
-from assay.build.compatibility import check_fit, num_outputs
+from assay.build.model import check_fit, num_outputs
 from assay.compose.listing import list_options
 from assay.errors import ConfigError
 from assay.task.task_of import TASKS

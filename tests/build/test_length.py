@@ -13,14 +13,14 @@ from lightning.pytorch.callbacks import Callback
 from torch import nn
 from typing_extensions import override
 
-from assay.build.datamodule import describe
+from assay.build.assembly import describe
 from assay.build.run_length import (
     check_length,
     check_plateau,
     run_length,
     why_no_validation,
 )
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.data.spec import Spec

@@ -10,7 +10,6 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from assay.build.compatibility import pretrained_inputs
 from assay.build.model import (
     asked_of_model,
     build_model,
@@ -18,6 +17,7 @@ from assay.build.model import (
     check_fine_tuning,
     has_weights,
     notes_on_model,
+    pretrained_inputs,
     warnings_of,
 )
 from assay.compose.recipe import settle_recipe

@@ -19,8 +19,7 @@ from optuna.trial import create_trial
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.callbacks.optuna_study import STUDY, build_part, no_news, open_storage
-from assay.callbacks.pruning import Pruned, Pruning
+from assay.callbacks.pruning import STUDY, Pruned, Pruning, build_part, no_news, open_storage
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ import torch
 from omegaconf import open_dict
 from tests.check.jobs import prove
 
-from assay.check.checker import Checker, Failure, summary_of
-from assay.check.fake_step import take_step
-from assay.check.job import check_job
+from assay.check.checker import Checker, Failure, check_job, summary_of
 from assay.check.prove import Prover
 from assay.check.report import but_for_rates
+from assay.check.step import take_step
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError, DataError
 from assay.sweep.session import check as check_sweep

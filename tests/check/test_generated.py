@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.check.generated import bases, cases
 from tests.check.known_faults import IN_TRAINING, OF_CHECK
 
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.compose.compose import JobComposer, loader, trust_for
 from assay.config.tree import walk

@@ -15,7 +15,7 @@ from tests.check.generated import OPTIONS, named
 from tests.check.jobs import PROVER
 from tests.suited_losses import SUITED_LOSSES
 
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.compose.compose import compose_with, job_config, loader
 from assay.compose.listing import list_options
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from assay.build.trainer import build_trainer, check_device
 from assay.build.trainer_options import RUN_ID, num_local_processes
 from assay.check.callbacks import check_processes
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from assay.check.fake_step import Memory, Step
 from assay.check.report import Report, save_curve, show_job, show_sweep
+from assay.check.step import Memory, Step
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.quoting import in_bytes, in_flops

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import assay
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 

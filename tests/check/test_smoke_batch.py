@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from assay.build.compatibility import num_outputs
+from assay.build.model import num_outputs
 from assay.build.node import build
 from assay.check.smoke_batch import try_parts
 from assay.compose.listing import list_options

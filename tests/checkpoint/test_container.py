@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # it has no stubs
 
-from assay.checkpoint.checkpoint_file import Snapshot
-from assay.checkpoint.container import plain, plain_part, weights_sha256
+from assay.checkpoint.checkpoint_file import Snapshot, plain, plain_part, weights_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable

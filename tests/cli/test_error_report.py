@@ -25,7 +25,7 @@ from assay.cli.app import app
 from assay.cli.verb import reported
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
-from assay.process.stop_signals import Stopped
+from assay.process import Stopped
 
 LINES = 6
 QUICK = ["debug=one_batch", "device=cpu", "hydra.run.dir=run"]

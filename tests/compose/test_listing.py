@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.compose import listing
-from assay.compose.completion import complete
-from assay.compose.listing import groups, list_options
+from assay.compose.listing import complete, groups, list_options
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:

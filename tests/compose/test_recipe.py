@@ -11,8 +11,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from assay.check.checker import Checker
-from assay.check.job import check_job
+from assay.check.checker import Checker, check_job
 from assay.compose.compose import JobComposer, compose, compose_job, job_config, loader, trust_for
 from assay.errors import ConfigError
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.check.signature import check_signatures
 from assay.compose.compose import JobComposer, compose, job_config
 from assay.config.did_you_mean import did_you_mean, key_meant

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
-from assay.process.stop_signals import STOP_SIGNALS
-from assay.record.outcome import Status, exit_code
+from assay.process import STOP_SIGNALS
+from assay.record.run_record import Status, exit_code
 
 CLI = Path(__file__).parents[2] / "src" / "assay" / "cli"
 VERBS = sorted(typer.main.get_group(app).commands)

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import yaml
 
-from assay.build.compatibility import check_declared
-from assay.build.datamodule import describe, open_data, open_declared
+from assay.build.assembly import describe, open_data, open_declared
+from assay.build.model import check_declared
 from assay.compose.compose import compose, job_config
 from assay.data.source_info import SourceInfo, info_of
 from assay.data.source_paths import SourcePath, check_path

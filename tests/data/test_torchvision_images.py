@@ -167,7 +167,7 @@ def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_archive_with_a_member_that_leads_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    importlib.import_module("assay.build.datamodule")  # it sets the filter, for data of every kind
+    importlib.import_module("assay.build.assembly")  # it sets the filter, for data of every kind
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()

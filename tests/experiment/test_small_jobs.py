@@ -18,7 +18,7 @@ from tests.interrupting import Hook, Interrupt, outcome
 from typer.testing import CliRunner
 
 import assay
-from assay.build.datamodule import open_data
+from assay.build.assembly import open_data
 from assay.cli.app import app
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.sweep.conftest import is_gone, until
 
-from assay.process.children import kill, received, start, wait
-from assay.process.stop_signals import STOP_SIGNALS, handled_by
+from assay.process import STOP_SIGNALS, handled_by, kill, received, start, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 
 STARTS = """
 import os, sys
-from assay.process.children import start
+from assay.process import start
 process = start([sys.executable, "-c", sys.argv[1]], os.environ)
 sys.stdin.read()
 """
 
 
-FIRST = "from assay.process.children import end_with_parent; end_with_parent(); "
+FIRST = "from assay.process import end_with_parent; end_with_parent(); "
 SLEEPS = "import time; time.sleep(600)"
 SAYS = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print(flush=True); "
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); print(flush=True); "

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay.errors import AssayError
 from assay.record.journal import FILE, JobRecord, Journal
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:

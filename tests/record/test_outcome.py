@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from assay.errors import AssayError, ConfigError, NonFiniteError, shown_path
-from assay.record.outcome import (
+from assay.record.run_record import (
     Cause,
     Outcome,
     Status,

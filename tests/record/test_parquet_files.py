@@ -14,7 +14,7 @@ import pytest
 from assay.errors import AssayError
 from assay.record import predictions_file, samples_file
 from assay.record.samples_file import KeptSample
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from pathlib import Path

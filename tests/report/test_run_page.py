@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Trained
 
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 
 @pytest.fixture

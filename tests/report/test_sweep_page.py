@@ -20,7 +20,7 @@ from assay.report.page import Cell, Note, Table, render
 from assay.report.report import report
 from assay.report.sweep_figures import curve_figures, parameter_figures, pareto_front, tradeoff
 from assay.report.sweep_page import failures, fold_blocks, is_sweep, log_tail, read_contents, sweep_page
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from pathlib import Path
 from assay.run.ranks import launch
 
 RANK = """import os, pathlib, signal, socket, sys, time
-from assay.process.children import end_with_parent
+from assay.process import end_with_parent
 place = pathlib.Path(sys.argv[4])
 end_with_parent()
 store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))

@@ -24,7 +24,7 @@ from assay.sweep.worker.fork_client import ForkServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
     from assay.sweep.launcher.launcher import Launcher
 
 PROJECT = Path(__file__).parent / "project"
@@ -139,7 +139,7 @@ def check_study(sweep: Path, trials: int) -> None:
     """Whether each trial of a study has ended once, and it has as many as it was to have."""
     import optuna  # costs seconds, which few tests need
 
-    from assay.callbacks.optuna_study import open_storage
+    from assay.callbacks.pruning import open_storage
 
     events = [json.loads(line) for line in (sweep / "journal.jsonl").read_text().splitlines()]
     ended = [

@@ -18,7 +18,7 @@ from assay.check.report import Report
 from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.record.journal import Journal
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.progress import SweepProgress
 from assay.sweep.scheduler import Policy, Scheduler, StopRequest, job_record_of, num_gpus

@@ -27,7 +27,7 @@ from assay.sweep.session import go_on, start, wait_for
 from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:
-    from assay.record.outcome import Outcome, Status
+    from assay.record.run_record import Outcome, Status
 
 
 QUICK = ["debug=one_batch", "device=cpu", "data=iris", "callbacks=[]"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import optuna
 import pytest
 
-from assay.callbacks.optuna_study import open_storage
+from assay.callbacks.pruning import open_storage
 from assay.errors import ConfigError
 from assay.sweep.session import go_on, start
 

@@ -18,8 +18,7 @@ from assay.sweep.definition import made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
-from assay.targets.own_task import check_tasks, import_task, import_tasks
-from assay.targets.resolve import _ANY_CALL, own_class, resolve
+from assay.targets.resolve import _ANY_CALL, check_tasks, import_task, import_tasks, own_class, resolve
 from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
@@ -148,7 +147,7 @@ def test_a_function_that_makes_something_else(slot: str, package: str) -> None:
 # -- tasks -----------------------------------------------------------------------------------------
 
 GRADES = """
-from assay.task.single_label import SingleLabel
+from assay.task.classification import SingleLabel
 class Grades(SingleLabel):
     suits = "loss=ordinal"
     loss_kinds = frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 
 
 def of_classes(

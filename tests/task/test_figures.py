@@ -15,7 +15,7 @@ from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of
 
 from assay.figure.figure import to_plotly
 from assay.metrics.recall_at_k import RecallAtK
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import task_of
 

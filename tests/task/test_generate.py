@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.data.tokenizer import Bytes
-from assay.task.generate import Sampling, generate
+from assay.task.language_modelling import Sampling, generate
 
 CODEC = Bytes()
 A = ord("a")

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from assay.task.language_modelling import from_run_lengths, run_lengths
-from assay.task.prediction.mask_prediction import mask_png, palette, side_by_side
-from assay.task.prediction.predictions import (
+from assay.task.predictions import (
     MOST_COLUMNS,
     ClassPredictions,
     MultitaskPredictions,
     ReconstructionPredictions,
     StoredPredictions,
+    mask_png,
+    palette,
+    side_by_side,
 )
 from assay.task.task_of import task_of
 

@@ -18,7 +18,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.compose.listing import list_options
 from assay.data.spec import Spec
 from assay.errors import DataError
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 from assay.task.segmentation import IGNORED
 from assay.task.task_of import TASKS, SelfSupervised, task_of
 

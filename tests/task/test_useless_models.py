@@ -9,7 +9,7 @@ import pytest
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
 from assay.run.kept_predictions import warnings_of
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 
 N = 450
 KEYS = tuple(map(str, range(20)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.analysis.statistics import Mean
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
 
 
 Direction = Literal["minimize", "maximize"]

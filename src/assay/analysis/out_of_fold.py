@@ -13,7 +13,7 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
-from assay.record.outcome import reason_of
+from assay.record.run_record import reason_of
 from assay.task.task_of import TASKS, known_task
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.rows import Row
     from assay.task.evaluator import Score
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 FILE: Final = "out_of_fold.parquet"
 

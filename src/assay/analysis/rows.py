@@ -16,7 +16,7 @@ from assay.analysis.run import Run, in_one_line, in_short, typed_values, varying
 from assay.analysis.statistics import mean_of
 from assay.config.serialize import REPETITIONS
 from assay.quoting import spreadsheet_cell
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 from assay.terminal import printable
 
 if TYPE_CHECKING:

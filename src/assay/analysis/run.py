@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.record.journal import JobRecord
-    from assay.record.outcome import Cause, JobStatus
+    from assay.record.run_record import Cause, JobStatus
 
 _WORDS: Final = {"true": True, "false": False, "null": None}
 

@@ -16,8 +16,7 @@ from assay.targets.allowed_targets import trusted_in
 from assay.targets.call_signature import example
 from assay.targets.instantiate import CallError, instantiate
 from assay.targets.optional_packages import install
-from assay.targets.own_task import import_tasks
-from assay.targets.resolve import check_made, ready
+from assay.targets.resolve import check_made, import_tasks, ready
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -12,16 +12,17 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.assembly import notes_on_hyper_parameters
-from assay.build.compatibility import (
+from assay.build.assembly import describe, notes_on_hyper_parameters, open_data, open_declared, own_batches
+from assay.build.model import (
+    check_fine_tuning,
     check_fit,
     check_model,
     check_outputs,
+    notes_on_model,
     num_outputs,
     pretrained_inputs,
+    warnings_of,
 )
-from assay.build.datamodule import describe, open_data, open_declared, own_batches
-from assay.build.model import check_fine_tuning, notes_on_model, warnings_of
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build, build_metrics
 from assay.build.recipe import notes_on_length, notes_on_pictures
@@ -36,31 +37,29 @@ from assay.check.callbacks import (
     notes_on,
     scores,
 )
-from assay.check.fake_step import (
+from assay.check.optimization import follow_lr, unfinished
+from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
+from assay.check.signature import check_signatures
+from assay.check.smoke_batch import Trial, check_in_pieces, try_parts
+from assay.check.step import (
+    FEW,
     Batch,
     Step,
     StepError,
     as_fake,
+    batch_sizes,
+    bytes_of,
     check_capacity,
+    error_of_step,
+    evaluated,
     model_on_meta,
     module_on_meta,
+    module_over,
     new_mode,
+    refusal,
     take_step,
     try_sizes,
 )
-from assay.check.optimization import follow_lr, unfinished
-from assay.check.real_step import (
-    FEW,
-    batch_sizes,
-    bytes_of,
-    error_of_step,
-    evaluated,
-    module_over,
-    refusal,
-)
-from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
-from assay.check.signature import check_signatures
-from assay.check.smoke_batch import Trial, check_in_pieces, try_parts
 from assay.check.values import check_manual
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
@@ -75,7 +74,7 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.build.datamodule import OwnBatches
+    from assay.build.assembly import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]

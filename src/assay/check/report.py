@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.check.fake_step import Step
+    from assay.check.step import Step
     from assay.terminal import Console
 
 

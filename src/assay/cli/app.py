@@ -105,7 +105,7 @@ def main() -> None:
     make_printable()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
-        from assay.compose.completion import shell_completion
+        from assay.compose.listing import shell_completion
 
         shell_completion(arguments[1] if len(arguments) > 1 else "install=bash", _flags())
         return

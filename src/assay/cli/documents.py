@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, final
 import typer
 
 from assay.errors import AssayError, ConfigError, one_line_of
-from assay.process.stop_signals import Stopped
-from assay.record.outcome import exit_code_of, stopped_by
-from assay.record.run_record import finite
+from assay.process import Stopped
+from assay.record.run_record import exit_code_of, finite, stopped_by
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:

@@ -155,7 +155,7 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
 
 def _sweep_document(result: SweepResult) -> dict[str, Any]:
     from assay.analysis.rows import best_job
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
 
     jobs = []
     for job in result.jobs:

@@ -125,7 +125,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         from assay.run.load import read_predictor
         from assay.run.predict import check_name, check_prompts, predict_texts
         from assay.run.predict import predict as predict_inputs
-        from assay.task.generate import Sampling
+        from assay.task.language_modelling import Sampling
 
         if out is not None:
             check_name(out)

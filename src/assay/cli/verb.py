@@ -15,7 +15,7 @@ import typer
 from assay.cli.documents import Problem, printed_document
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.process.stop_signals import stopped_by_signals
+from assay.process import stopped_by_signals
 from assay.record.secrets import note_given
 from assay.terminal import Console
 

@@ -26,8 +26,8 @@ from assay.data.images import (
 )
 from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
+from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
-from assay.task.single_label import Multiclass
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:

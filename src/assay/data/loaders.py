@@ -53,7 +53,7 @@ def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size:
 def choose_batch_size(num_samples: int, task: Task) -> int:
     """How many samples `data.batch_size=auto` comes to: fewer for a small set, which so sees more steps.
 
-    >>> from assay.task.single_label import Multiclass
+    >>> from assay.task.classification import Multiclass
     >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
     [16, 32, 64, 128]
     """

@@ -13,7 +13,7 @@ from assay.callbacks.batch_norm import BATCH_NORMS
 from assay.errors import AssayError
 from assay.loop.lightning_internals import CURRENT_HOOK, skips_backward, without_gradient_sync
 from assay.quoting import counted
-from assay.record.outcome import of_exception
+from assay.record.run_record import of_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable

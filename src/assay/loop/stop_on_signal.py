@@ -14,7 +14,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.loop.carried_state import only_whole_epochs
-from assay.process.stop_signals import handled_by
+from assay.process import handled_by
 from assay.terminal import leave_terminal
 from assay.torch_internals import default_store
 

@@ -14,8 +14,7 @@ import msgspec
 from assay.errors import AssayError
 from assay.files.atomic import sync_directory
 from assay.files.symlinks import appending, check_links, read_whole
-from assay.record.outcome import Outcome, Status
-from assay.record.run_record import finite, numbers
+from assay.record.run_record import Outcome, Status, finite, numbers
 from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.files.symlinks import read_whole
 from assay.quoting import is_dotted_path
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.predictions import StoredPredictions
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:

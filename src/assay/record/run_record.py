@@ -2,22 +2,203 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import re
+import signal
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import msgspec
 
-from assay.errors import AssayError
+from assay.errors import AssayError, NonFiniteError, cannot_write, causes, one_line_of
 from assay.files.atomic import write_text
 from assay.files.checksum import json_is_whole, seal_json
 from assay.files.symlinks import read_whole
-from assay.record.outcome import Cause, Outcome, Status, of_exception, reason_of, stopped_by
 from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+TRIAL: Final = "ASSAY_TRIAL"
+"""Environment variable that tells a job's processes which trial of a study it is; see `JobSpec.trial`."""
+Status = Literal["running", "finished", "failed", "pruned", "interrupted"]
+"""Of a run; `pruned` by its search, `interrupted` from outside."""
+JobStatus = Status | Literal["waiting", "broken"]
+"""Of a job of a sweep, or of a run as it is found."""
+Cause = Literal[
+    "", "exception", "machine", "out_of_memory", "killed", "timed_out", "non_finite", "cannot_write"
+]
+"""Kind of a failure; empty for a run that did not fail. `machine` is a device, a network or a disk."""
+_TRANSIENT: Final = ("machine", "killed", "timed_out", "cannot_write")
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """How a run, or an attempt at a job of a sweep, ended, as plain data.
+
+    Attributes:
+        status: Any but `running`.
+        cause: Kind of the failure.
+        reason: One line for people.
+        signal: Name of the signal that interrupted it.
+        metrics: Last value of each scalar.
+        best: Monitored metric, its value and the epoch of the best checkpoint.
+        seconds: It took.
+        warnings: What says that the model is of no use, although the run has finished.
+    """
+
+    status: Status
+    cause: Cause = ""
+    reason: str = ""
+    signal: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def transient(self) -> bool:
+        """Whether another attempt could end differently; an error in config, code or numbers comes again."""
+        return self.cause in _TRANSIENT
+
+    def to_json(self) -> str:
+        """One line of JSON; numbers that are not finite as Python writes them."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Outcome:
+        """Read `to_json` back.
+
+        Args:
+            text: One line of JSON.
+
+        Raises:
+            ValueError: It is not an outcome.
+
+        >>> outcome = Outcome("finished", metrics={"val/loss": float("inf")})
+        >>> Outcome.from_json(outcome.to_json()) == outcome
+        True
+        """
+        return cls.from_plain(json.loads(text))
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Outcome:
+        """Read an outcome among other keys.
+
+        Args:
+            plain: From JSON, perhaps of somebody else's.
+
+        Raises:
+            ValueError: It is not an outcome.
+        """
+        outcome = msgspec.convert(plain, cls)
+        if outcome.status == "running":
+            raise ValueError("status is 'running'")
+        return outcome
+
+
+def exit_code(status: Status, signal_name: str = "") -> int:
+    """What a process says that has run something to its end: 0 where that is finished or pruned, else 1."""
+    if status == "interrupted":
+        return exit_code_of(signal_name or "SIGINT")
+    return 0 if status in ("finished", "pruned") else 1
+
+
+def exit_code_of(signal_name: str) -> int:
+    """What a shell says of a process that a signal has ended: 130 for Ctrl-C, 129 for a closed terminal."""
+    name = {"SIGUSR1": "SIGTERM"}.get(signal_name, signal_name)
+    return 128 + signal.Signals.__members__.get(name, signal.SIGINT)
+
+
+def stopped_by(signal_name: str) -> str:
+    """The reason of what a signal has interrupted."""
+    return "stopped by hand" if signal_name == "SIGINT" else f"stopped by {signal_name}"
+
+
+_MEMORY = re.compile(
+    r"\bout of memory\b|can(?:no|')t allocate memory|bad_alloc|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|Unable to allocate \S+ \S+ for",
+    re.IGNORECASE,
+)
+_WORKER = re.compile(r"DataLoader worker \(pid.*(?:is killed by signal|exited unexpectedly)", re.DOTALL)
+_DEVICE = re.compile(
+    r"\bCUDA(?: driver)? error\b|\bHIP error\b|\bNCCL\b|\bcuDNN\b|\bCUDNN_STATUS|\bCUBLAS_STATUS|\bgloo\b"
+    r"|Connection (?:reset|refused|closed)",
+    re.IGNORECASE,
+)
+_OF_THE_CODE = re.compile(
+    r"device-side assert|no kernel image|invalid device ordinal|NOT_SUPPORTED|NotSupported", re.IGNORECASE
+)
+"""What a device says of code that is wrong, and says again."""
+_DISTRIBUTED = frozenset(("DistError", "DistBackendError", "DistNetworkError", "DistStoreError"))
+_OF_THE_PATH = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+_FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))
+
+
+def of_exception(error: BaseException) -> Cause:
+    """What an exception stands for.
+
+    An error of assay's own defers to what it was raised from: a checkpoint that could not be written because
+    the disk was full can be written another time.
+    """
+    chain = [_of_one(link) for link in causes(error)]
+    for cause in chain:
+        if cause not in ("exception", "machine"):
+            return cause
+    return "machine" if "machine" in (chain if type(error) is AssayError else chain[:1]) else "exception"
+
+
+def reason_of(error: BaseException) -> str:
+    """What is kept of an exception: its type, the first line of its message, the line of the user's code."""
+    return str(error) if isinstance(error, AssayError) else one_line_of(error)
+
+
+def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
+    """What the death of a process by a signal stands for."""
+    if (name == "SIGKILL" and memory_ran_out) or (name in _FATAL and _MEMORY.search(output)):
+        return "out_of_memory"
+    return "killed"
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _of_one(error: BaseException) -> Cause:
+    if isinstance(error, NonFiniteError):
+        return "non_finite"
+    if cannot_write(error):
+        return "cannot_write"
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return "out_of_memory"
+    if isinstance(error, RuntimeError):
+        return _of_runtime_error(error)
+    passes = isinstance(error, OSError | EOFError) and not isinstance(error, _OF_THE_PATH)
+    return "machine" if passes else "exception"
+
+
+def _of_runtime_error(error: RuntimeError) -> Cause:
+    text = str(error)
+    if type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
+        return "out_of_memory"
+    if _WORKER.search(text):
+        return "killed"
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    return "machine" if kinds & _DISTRIBUTED or _is_of_the_device(text) else "exception"
+
+
+def _is_of_the_device(text: str) -> bool:
+    return bool(_DEVICE.search(text)) and not _OF_THE_CODE.search(text)
+
 
 SCHEMA_VERSION: Final = 1
 FILE: Final = "record.json"

@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 from rich.markup import escape
 
-from assay.build.datamodule import describe, open_data
+from assay.build.assembly import describe, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples

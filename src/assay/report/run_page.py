@@ -17,10 +17,9 @@ from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration
 from assay.record import predictions_file, samples_file
-from assay.record.outcome import reason_of
 from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, reason_of
 from assay.report.difference import values_of
 from assay.report.page import (
     Block,
@@ -38,7 +37,7 @@ from assay.report.page import (
     pictures_of,
     value_text,
 )
-from assay.targets.own_task import import_task
+from assay.targets.resolve import import_task
 from assay.targets.trust import project_packages
 from assay.task.evaluator import LEVEL, num_draws
 from assay.task.figures.class_figures import TRUE_CLASS
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
     from assay.record.samples_file import KeptSample
     from assay.task.evaluator import Score
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}

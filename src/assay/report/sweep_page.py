@@ -25,7 +25,7 @@ from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
 from assay.report.sweep_figures import curve_figures, parameter_figures, tradeoff
-from assay.targets.own_task import import_trusted
+from assay.targets.resolve import import_trusted
 from assay.terminal import printable
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from assay.build.assembly import Assembly
     from assay.data.subset import Subset
     from assay.record.run_record import RunRecord
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
     Score = Callable[[Any, Any], float]
 

@@ -15,8 +15,7 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.assembly import Assembly, build_module
-from assay.build.datamodule import describe, open_data
+from assay.build.assembly import Assembly, build_module, describe, open_data
 from assay.build.model import has_weights
 from assay.build.node import build
 from assay.build.trainer import check_device, quiet
@@ -51,7 +50,7 @@ from assay.task.task_of import task_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
 

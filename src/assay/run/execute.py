@@ -24,8 +24,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
 from assay.build.assembly import assemble, notes_on_hyper_parameters
-from assay.build.compatibility import check_declared
-from assay.build.model import notes_on_model
+from assay.build.model import check_declared, notes_on_model
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
 from assay.build.recipe import notes_on_length, notes_on_pictures
@@ -33,10 +32,9 @@ from assay.build.trainer import check_told_apart, gpu_names, quiet
 from assay.build.trainer_options import num_local_processes
 from assay.callbacks.pruning import Pruned, Pruning
 from assay.check.callbacks import notes_on
-from assay.check.job import check_job
+from assay.check.checker import check_job
 from assay.check.prove import Prover
-from assay.checkpoint.checkpoint_file import CheckpointFile
-from assay.checkpoint.container import weights_sha256
+from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
 from assay.data.data_module import DataModule
 from assay.errors import AssayError, ConfigError, NonFiniteError
@@ -48,13 +46,12 @@ from assay.loop.carried_state import ChangedArguments
 from assay.loop.fit_loop import FitLoop
 from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
-from assay.process.stop_signals import Stopped
+from assay.process import Stopped
 from assay.record.log_file import FILE, log_file
-from assay.record.outcome import TRIAL, reason_of
 from assay.record.provenance import refuse_uncommitted, segment_here
 from assay.record.run_directory import RunDirectory, files_of, refuse_existing
 from assay.record.run_lock import writing
-from assay.record.run_record import RunRecord, now
+from assay.record.run_record import TRIAL, RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
 from assay.run import kept_predictions, ranks
 from assay.run.baseline import add_baseline
@@ -76,7 +73,7 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.check.report import Proof
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
 _LACKS: Final = "the record lacks something"

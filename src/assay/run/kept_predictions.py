@@ -19,8 +19,8 @@ from assay.module import Module
 from assay.record import predictions_file, samples_file
 from assay.record.samples_file import KeptSample
 from assay.task.evaluator import samples_of
-from assay.task.generate import Sampling, generate
-from assay.task.prediction.predictions import StoredPredictions
+from assay.task.language_modelling import Sampling, generate
+from assay.task.predictions import StoredPredictions
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assay.build.assembly import Assembly
     from assay.record.run_record import RunRecord
     from assay.record.samples_file import Reason
-    from assay.task.prediction.predictions import Kind
+    from assay.task.predictions import Kind
     from assay.task.task import Task
 
 _FLUSH_EVERY = 16

@@ -23,7 +23,7 @@ from assay.files.atomic import sync_directory, temporary_folder
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
 from assay.run.preprocess import blocks
-from assay.task.prediction.predictions import MOST_COLUMNS
+from assay.task.predictions import MOST_COLUMNS
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from assay.run.predictor import Predictor
     from assay.run.preprocess import Block, Preprocess
-    from assay.task.generate import Sampling
-    from assay.task.prediction.predictions import Predictions
+    from assay.task.language_modelling import Sampling
+    from assay.task.predictions import Predictions
 
 SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
 

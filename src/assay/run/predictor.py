@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from assay.data.normalize import target_scale
 from assay.errors import AssayError, DataError
 from assay.quoting import counted
-from assay.task.generate import Sampling, TextPrediction, TextPredictions, generate
-from assay.task.prediction.predictions import ClassPredictions, ReconstructionPredictions
+from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
+from assay.task.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
     from assay.run.preprocess import Preprocess
-    from assay.task.generate import Codec
-    from assay.task.prediction.predictions import Kind, Predictions
+    from assay.task.language_modelling import Codec
+    from assay.task.predictions import Kind, Predictions
 
 
 @final
@@ -84,7 +84,7 @@ class Predictor(nn.Module):
         Args:
             raw: As `assay.run.preprocess.Preprocess` takes it; of a language model one text or more.
             sampling: `temperature`, `top_k`, `max_tokens` and `seed` of a language model, see
-                `assay.task.generate.Sampling`.
+                `assay.task.language_modelling.Sampling`.
 
         Raises:
             DataError: It is not what the model was trained on, or an output is not finite.

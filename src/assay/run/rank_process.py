@@ -6,8 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from assay.process.children import end_with_parent
-from assay.process.stop_signals import STOP_SIGNALS
+from assay.process import STOP_SIGNALS, end_with_parent
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import psutil
 import torch
 
 from assay.build.trainer_options import RUN_ID
-from assay.process.children import kill, received, start, wait
+from assay.process import kill, received, start, wait
 from assay.torch_internals import tcp_store
 
 if TYPE_CHECKING:

@@ -17,12 +17,11 @@ from assay.analysis.run_differences import causes, differences
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
-from assay.process.children import kill, received, start, wait
+from assay.process import kill, received, start, wait
 from assay.record.code_patch import code_at
-from assay.record.outcome import exit_code_of
 from assay.record.provenance import changed_files, differences_within, git_state, package_changes, packages
 from assay.record.run_directory import changed_since
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.reproduce_process import CODE, REFUSED
 from assay.run.saved_config import judged_config
 from assay.targets.objects import missing

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from omegaconf import open_dict
 
 from assay.errors import AssayError
-from assay.process.children import end_with_parent
+from assay.process import end_with_parent
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from assay.analysis.objective import baseline_in_words, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import counted
-from assay.record.outcome import exit_code
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import given
 from assay.task.task_of import known_task, task_of
 from assay.terminal import Console
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import lightning as L
 
     from assay.build.assembly import Assembly
-    from assay.record.outcome import Cause, Status
+    from assay.record.run_record import Cause, Status
     from assay.run.predictor import Predictor
 
 
@@ -45,7 +44,7 @@ class RunResult:
         seconds: Spent in the run, over all segments.
         reason: How it ended, when not well.
         signal: Name of the signal that interrupted it.
-        cause: Kind of the failure; see `assay.record.outcome.Cause`.
+        cause: Kind of the failure; see `assay.record.run_record.Cause`.
         warnings: What the test says of a model that is of no use, such as that it predicts one class for all.
         parameters: Numbers in the model; None where the run ended before it was made.
         trainable: Of these, the ones the optimizer changes.

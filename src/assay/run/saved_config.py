@@ -18,7 +18,7 @@ from assay.paths import project_conf
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.targets.allowed_targets import check_targets
-from assay.targets.own_task import import_tasks
+from assay.targets.resolve import import_tasks
 from assay.targets.trust import KEY, Trust, checked_names, project_packages
 
 if TYPE_CHECKING:

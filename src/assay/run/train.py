@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import Dataset, TensorDataset
 
 from assay.check.checker import Checker
-from assay.checkpoint.container import weights_sha256
+from assay.checkpoint.checkpoint_file import weights_sha256
 from assay.compose.origin import located
 from assay.errors import ConfigError
 from assay.run.execute import run_job

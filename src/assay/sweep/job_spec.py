@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
 from assay.files.symlinks import read_end
-from assay.record.outcome import Outcome, of_signal, signal_name
-from assay.record.run_record import FILE, RunRecord
+from assay.record.run_record import FILE, Outcome, RunRecord, of_signal, signal_name
 
 if TYPE_CHECKING:
-    from assay.record.outcome import Cause
+    from assay.record.run_record import Cause
 
 
 @final

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.objective import Objective
     from assay.record.journal import JobRecord
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
     from assay.terminal import Console
 
 

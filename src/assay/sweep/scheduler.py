@@ -14,10 +14,10 @@ from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
-from assay.process.stop_signals import handled_by
+from assay.process import handled_by
 from assay.record.journal import JobRecord
-from assay.record.outcome import Outcome, exit_code_of, reason_of
 from assay.record.run_record import FILE as RECORD
+from assay.record.run_record import Outcome, exit_code_of, reason_of
 from assay.sweep.job_spec import JobSpec
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import labelled
 from assay.sweep.progress import why
-from assay.targets.own_task import import_trusted
+from assay.targets.resolve import import_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,21 +2,177 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, final
 
+import numpy as np
 from typing_extensions import override
 
+from assay.errors import ConfigError
+from assay.task.predictions import Predictions
 from assay.task.task import Task, wrong_form
+from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
+    from assay.task.predictions import Kind, StoredPredictions
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TextPrediction:
+    """How a model lets a text go on.
+
+    Attributes:
+        prompt: The text.
+        text: What follows it.
+        surprisals: Float32 `[L]`, bits of each token that was drawn, by the model's own distribution.
+    """
+
+    prompt: str
+    text: str
+    surprisals: NDArray[np.float32]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many were drawn."""
+        return len(self.surprisals)
+
+    @property
+    def bits_per_token(self) -> float:
+        """Mean surprisal of what was drawn."""
+        return float(self.surprisals.mean()) if self.num_tokens else float("nan")
+
+    def __str__(self) -> str:
+        return "\n".join(map(printable, f"{self.prompt}{self.text}".split("\n")))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TextPredictions(Predictions):
+    """How N texts go on.
+
+    Attributes:
+        predictions: Objects `[N]`, a `TextPrediction` each.
+    """
+
+    sample_ndim: ClassVar[int] = 0
+
+    predictions: NDArray[Any]
+
+    @classmethod
+    def of(cls, predictions: Sequence[TextPrediction]) -> Self:
+        """Several as one."""
+        array = np.empty(len(predictions), dtype=object)
+        array[:] = predictions
+        return cls(array)
+
+    @override
+    def in_words(self) -> str:
+        return str(self.predictions.item())
+
+    @override
+    def columns(self, top_k: int = 3) -> Mapping[str, Any]:
+        return {
+            "prompt": [one.prompt for one in self],
+            "prediction": [one.text for one in self],
+            "num_tokens": [one.num_tokens for one in self],
+            "bits_per_token": [one.bits_per_token for one in self],
+        }
+
+    @override
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(index) if isinstance(index, slice) else self.predictions[index]
+
+
+class Codec(Protocol):
+    """Texts to token ids and back."""
+
+    @property
+    def end(self) -> int:
+        """The id between two texts."""
+        ...
+
+    @property
+    def never(self) -> Sequence[int]:
+        """Ids that stand for no text."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        """Token ids of each text."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    max_tokens: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            message = f"{self.temperature}: a number from 0 was expected"
+            raise ConfigError(message, key="--temperature", hint="--temperature 0.8")
+        for key, value in {"--top-k": self.top_k, "--max-tokens": self.max_tokens}.items():
+            if value is not None and value < 1:
+                raise ConfigError(f"{value}: at least 1 was expected", key=key, hint=f"{key} 40")
+
+
+def generate(
+    model: Callable[[Tensor], Tensor],
+    codec: Codec,
+    prompt: str,
+    context_length: int,
+    sampling: Sampling,
+    *,
+    device: torch.device | str = "cpu",
+) -> TextPrediction:
+    """Let a text go on."""
+    import torch
+
+    # As in training, where this id stands before each text.
+    ids = [codec.end, *np.asarray(codec.encode([prompt])[0], np.int64).tolist()]
+    begun = len(ids)
+    draw = torch.Generator().manual_seed(sampling.seed)
+    bits: list[float] = []
+    with torch.no_grad():
+        while len(bits) < sampling.max_tokens:
+            inputs = torch.tensor([ids[-context_length:]], device=device)
+            # On the CPU and in double precision, so that a device changes as little as it can.
+            logits = model(inputs)[0, -1].double().cpu()
+            token = _drawn(logits, codec.never, sampling, draw)
+            bits.append(float(-logits.log_softmax(0)[token]) / math.log(2))
+            if token == codec.end:
+                break
+            ids.append(token)
+    return TextPrediction(prompt, codec.decode(ids[begun:]), np.array(bits, np.float32))
+
+
+def _drawn(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch.Generator) -> int:
+    import torch
+
+    logits = logits.clone()
+    logits[list(never)] = -math.inf
+    if not sampling.temperature:
+        return int(logits.argmax())
+    if sampling.top_k is not None and sampling.top_k < len(logits):
+        logits[logits < logits.topk(sampling.top_k).values[-1]] = -math.inf
+    shares = (logits / sampling.temperature).softmax(0)
+    return int(torch.multinomial(shares, 1, generator=draw))
 
 
 def run_lengths(values: Sequence[int]) -> str:

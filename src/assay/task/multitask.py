@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
+from assay.task.classification import Multiclass
 from assay.task.evaluator import Evaluator
 from assay.task.heads import heads_of
 from assay.task.regression import Regression
-from assay.task.single_label import Multiclass
 from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assay.figure.figure import Figure
     from assay.task.evaluator import Score
     from assay.task.heads import Head
-    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
+    from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 _CLASSES, _NUMBERS = Multiclass(), Regression()
 
@@ -98,7 +98,7 @@ class Multitask(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.prediction.predictions import MultitaskPredictions
+        from assay.task.predictions import MultitaskPredictions
 
         return MultitaskPredictions(outputs, names)
 

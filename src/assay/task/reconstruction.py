@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
+    from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 
 class FromInputs(Task):
@@ -57,7 +57,7 @@ class FromInputs(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.prediction.predictions import EmbeddingPredictions
+        from assay.task.predictions import EmbeddingPredictions
 
         return EmbeddingPredictions(outputs)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
+    from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 
 @final
@@ -70,7 +70,7 @@ class Regression(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.prediction.predictions import EmbeddingPredictions, ValuePredictions
+        from assay.task.predictions import EmbeddingPredictions, ValuePredictions
 
         return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
+    from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 IGNORED: Final = 255
 """The class of pixels that neither loss nor metrics see; so a mask of bytes has up to 255 others."""
@@ -131,7 +131,7 @@ class Segmentation(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.prediction.mask_prediction import MaskPredictions
+        from assay.task.predictions import MaskPredictions
 
         return MaskPredictions(outputs, names, kind)
 
@@ -155,13 +155,13 @@ class Segmentation(Task):
     def picture(
         self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
-        from assay.task.prediction.mask_prediction import side_by_side
+        from assay.task.predictions import side_by_side
 
         return None if picture is None else side_by_side(picture, targets, labels)
 
     @override
     def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
-        from assay.task.prediction.mask_prediction import swatch
+        from assay.task.predictions import swatch
 
         return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
 

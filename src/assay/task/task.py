@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.figure.figure import Figure
     from assay.task.evaluator import Evaluator, Score
-    from assay.task.prediction.predictions import Kind, Predictions, StoredPredictions
+    from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
 """What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
@@ -52,7 +52,7 @@ class Task(ABC):
         num_classes: Where only one number of classes is possible.
         takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
             probabilities the loss says.
-        generates: A prediction is how a text goes on, see `assay.task.generate`.
+        generates: A prediction is how a text goes on, see `assay.task.language_modelling`.
         kind: What predictions are, whatever the loss; None where the loss says it.
         learns_from_inputs: Needs no targets; those that the data has are at most labels to look at, int64
             `[N]`, or nothing, `[N, 0]`. Only such a task may take the place of the data's own (`data.task`).

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 from typing_extensions import override
 
 from assay.errors import ConfigError
+from assay.task.classification import Multiclass, Multilabel, SingleLabel
 from assay.task.language_modelling import LanguageModelling
-from assay.task.multilabel import Multilabel
 from assay.task.multitask import Multitask
-from assay.task.prediction.predictions import KINDS
+from assay.task.predictions import KINDS
 from assay.task.reconstruction import FromInputs, Reconstruction
 from assay.task.regression import Regression
 from assay.task.segmentation import Segmentation
-from assay.task.single_label import Multiclass, SingleLabel
 from assay.task.task import LOGIT_KINDS, Task
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.task.evaluator import Evaluator
-    from assay.task.prediction.predictions import Kind, StoredPredictions
+    from assay.task.predictions import Kind, StoredPredictions
 
 
 def check_interface(task: Task, key: str) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Train, Trained
 
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 MLP = ("model=mlp", "optimizer.lr=0.01")
 

@@ -13,7 +13,7 @@ from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
 from assay.run.predict import SUFFIXES, as_table, writing
-from assay.task.prediction.mask_prediction import MaskPredictions
+from assay.task.predictions import MaskPredictions
 from assay.terminal import Console
 
 if TYPE_CHECKING:

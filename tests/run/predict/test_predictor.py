@@ -15,7 +15,7 @@ from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 import assay
 from assay.errors import DataError
 from assay.run.preprocess import Preprocess, of_type
-from assay.task.prediction.predictions import (
+from assay.task.predictions import (
     ClassPredictions,
 )
 

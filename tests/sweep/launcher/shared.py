@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.sweep.conftest import PATIENCE, run, until
 
-from assay.record.outcome import Outcome
-from assay.record.run_record import RunRecord
+from assay.record.run_record import Outcome, RunRecord
 
 if TYPE_CHECKING:
     from tests.sweep.conftest import MakeJobSpec

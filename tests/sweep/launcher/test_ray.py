@@ -23,7 +23,7 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import AssayError
-from assay.process.stop_signals import handlers_kept
+from assay.process import handlers_kept
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher.ray import RayLauncher
 from assay.sweep.session import start

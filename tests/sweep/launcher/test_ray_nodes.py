@@ -18,7 +18,7 @@ from tests.sweep.launcher.shared import ENDLESS, next_end
 from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 
 from assay.errors import AssayError, ProcessError
-from assay.process.stop_signals import handlers_kept
+from assay.process import handlers_kept
 from assay.record.journal import Journal
 from assay.sweep.launcher import ray as ray_launcher
 from assay.sweep.launcher.ray import RayLauncher

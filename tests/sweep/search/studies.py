@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optuna.trial import TrialState
 
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 from assay.sweep.search.optuna import OptunaSearch
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import optuna
 
-    from assay.record.outcome import Status
+    from assay.record.run_record import Status
 
 SPACE = {"lr": "tag(log, interval(1e-5, 1))", "width": "range(1, 65)", "opt": "sgd,adamw"}
 SAMPLERS = ("TPESampler", "NSGAIISampler", "QMCSampler", "RandomSampler")

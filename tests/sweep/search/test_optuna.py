@@ -28,12 +28,12 @@ from tests.sweep.search.studies import (
 )
 
 from assay.errors import AssayError, ConfigError
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.record.outcome import Status
+    from assay.record.run_record import Status
 
 
 # -- searching -----------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ DRIVER = """
 import json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 from studies import loss, search
 folder = Path(sys.argv[1])
 journal = folder / "journal.jsonl"

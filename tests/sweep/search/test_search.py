@@ -15,7 +15,7 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from assay.compose.compose import loader
 from assay.errors import ConfigError
-from assay.record.outcome import Outcome
+from assay.record.run_record import Outcome
 from assay.sweep.search.grid import GridSearch
 from assay.sweep.search.optuna import distribution
 from assay.sweep.search.random import RandomSearch, draw

@@ -23,8 +23,7 @@ from assay.build.trainer import VARIABLE
 from assay.check.checker import Checker
 from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError
-from assay.record.outcome import Outcome
-from assay.record.run_record import RunRecord, now
+from assay.record.run_record import Outcome, RunRecord, now
 from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
 from assay.sweep.worker import fork_server
 from assay.sweep.worker.fork_client import CheckProcess

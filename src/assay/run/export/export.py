@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from omegaconf.errors import ConfigAttributeError
 
-from assay.build.datamodule import open_data
+from assay.build.assembly import open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
     from assay.sweep.job_spec import JobSpec
 
 

@@ -20,7 +20,7 @@ from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
     from assay.sweep.job_spec import JobSpec
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"

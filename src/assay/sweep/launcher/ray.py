@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ProcessError, first_line
-from assay.process.stop_signals import handlers_kept
+from assay.process import handlers_kept
 from assay.record.run_lock import is_written
 from assay.sweep.job_spec import outcome_of_lost
 from assay.sweep.launcher.launcher import Launcher
@@ -25,7 +25,7 @@ from assay.targets.optional_packages import require
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from assay.record.outcome import Cause, Outcome
+    from assay.record.run_record import Cause, Outcome
     from assay.sweep.job_spec import JobSpec
 
 _LEAVE: Final = 20.0

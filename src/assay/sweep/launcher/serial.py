@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.process.stop_signals import handled_by
+from assay.process import handled_by
 from assay.sweep.launcher.launcher import Launcher
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
     from assay.sweep.job_spec import JobSpec
 
 

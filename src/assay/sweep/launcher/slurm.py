@@ -17,9 +17,9 @@ from typing_extensions import override
 from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
-from assay.process.stop_signals import handled_by
-from assay.record.outcome import Outcome
+from assay.process import handled_by
 from assay.record.run_record import FILE as RECORD
+from assay.record.run_record import Outcome
 from assay.sweep.job_spec import JobSpec, outcome_of_lost
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.worker.fork_client import ClusterWorker
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from types import FrameType
 
-    from assay.record.outcome import Cause
+    from assay.record.run_record import Cause
 
 
 _SAVE: Final = 10.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.analysis.objective import objectives
-from assay.callbacks.optuna_study import STUDY, build_part, no_news, open_storage
+from assay.callbacks.pruning import STUDY, build_part, no_news, open_storage
 from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
 from assay.sweep.search.search import Proposal, Search
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
 
     from assay.analysis.objective import Objective
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
     from assay.sweep.search.search import Known
     from assay.sweep.search.space import Dimension
 

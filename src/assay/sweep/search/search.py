@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
 
 Known = tuple[str, "Outcome | None", "Sequence[float] | None"]
 """A proposal's token, how its job ended (None: not yet), and its scores."""

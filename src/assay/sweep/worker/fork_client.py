@@ -21,7 +21,7 @@ from assay.build.trainer_options import WORLD_SIZES
 from assay.check.report import Proof, Report
 from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError
-from assay.record.outcome import Outcome, reason_of
+from assay.record.run_record import Outcome, reason_of
 from assay.sweep.job_spec import ExitStatus, outcome_after
 
 if TYPE_CHECKING:

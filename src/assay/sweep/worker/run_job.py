@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from assay.errors import AssayError
 from assay.files.symlinks import appending
-from assay.record.outcome import TRIAL, Outcome, of_exception, reason_of, stopped_by
+from assay.record.run_record import TRIAL, Outcome, of_exception, reason_of, stopped_by
 from assay.sweep.job_spec import TIMED_OUT, too_late
 
 if TYPE_CHECKING:

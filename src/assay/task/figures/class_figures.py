@@ -8,9 +8,17 @@ import numpy as np
 from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Heatmap, Line
-from assay.task.baseline_warnings import class_warnings, count_warnings, label_warnings
-from assay.task.evaluator import Evaluator, bootstrapped, class_name, samples_of, targets_of
-from assay.task.prediction.predictions import is_on
+from assay.task.evaluator import (
+    Evaluator,
+    bootstrapped,
+    class_name,
+    class_warnings,
+    count_warnings,
+    label_warnings,
+    samples_of,
+    targets_of,
+)
+from assay.task.predictions import is_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.task.evaluator import Score
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 
 NUM_BINS: Final = 15

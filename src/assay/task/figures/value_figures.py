@@ -12,8 +12,17 @@ from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Line, Points
 from assay.quoting import number_text
-from assay.task.baseline_warnings import class_warnings, embedding_warnings, token_warnings, value_warnings
-from assay.task.evaluator import Evaluator, bootstrapped, class_name, samples_of, targets_of
+from assay.task.evaluator import (
+    Evaluator,
+    bootstrapped,
+    class_name,
+    class_warnings,
+    embedding_warnings,
+    samples_of,
+    targets_of,
+    token_warnings,
+    value_warnings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.task.evaluator import Score
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 
 _MOST_TARGETS: Final = 4

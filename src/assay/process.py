@@ -11,14 +11,17 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import psutil
 
-from assay.process.stop_signals import handled_by
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from types import FrameType
+
+    Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
+
 
 _PARENT: Final = "ASSAY_PARENT"
 _GRACE: Final = 10.0
@@ -119,3 +122,60 @@ def _watch(parent: int, number: signal.Signals) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
     os.kill(os.getpid(), number)
+
+
+STOP_SIGNALS: Final = tuple(
+    signal.Signals[name]
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+    if name in signal.Signals.__members__
+)
+"""SIGUSR1 is how a cluster warns; SIGHUP comes as a terminal is closed."""
+
+
+@final
+class Stopped(KeyboardInterrupt):
+    """Another signal than Ctrl-C, to be treated as that is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def stopped_by_signals() -> AbstractContextManager[object]:
+    """Raise `Stopped` in this block where a signal would end the process, so that temporary files go."""
+    return handled_by(_raise_stopped, [number for number in STOP_SIGNALS if number.name != "SIGINT"])
+
+
+def _raise_stopped(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise Stopped(signal.Signals(number).name)
+
+
+@contextmanager
+def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
+    """Give signals back the handlers that they have now, when this block is left."""
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in numbers}
+        before = {
+            number: handler
+            for number, handler in handlers.items()
+            if number.name != "SIGHUP" or handler != signal.SIG_IGN
+        }
+    try:
+        yield list(before)
+    finally:
+        for number, handler in before.items():
+            # None is a handler that was not set from Python.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def handled_by(
+    handler: Handler, numbers: Sequence[signal.Signals] = STOP_SIGNALS
+) -> Iterator[list[signal.Signals]]:
+    """Have a handler for signals in this block, where they may be handled."""
+    with handlers_kept(numbers) as handled:
+        for number in handled:
+            signal.signal(number, handler)
+        yield handled
