@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from assay.data.samples import Samples
 from assay.figure.figure import Bars, Figure
-from assay.task.prediction.predictions import Predictions
+from assay.task.predictions import Predictions
 from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.task.evaluator import Score
-    from assay.task.prediction.predictions import Kind, StoredPredictions
+    from assay.task.predictions import Kind, StoredPredictions
 
 _SIDE: Final = 8
 _SCALE: Final = 16

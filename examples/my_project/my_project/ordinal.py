@@ -12,14 +12,14 @@ from torchmetrics import Metric
 from typing_extensions import override
 
 from assay.task.evaluator import Score, bootstrapped
-from assay.task.single_label import SingleLabel
+from assay.task.classification import SingleLabel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from assay.task.prediction.predictions import StoredPredictions
+    from assay.task.predictions import StoredPredictions
 
 
 @final
