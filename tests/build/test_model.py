@@ -174,7 +174,7 @@ def test_what_is_probably_a_mistake() -> None:
     said = warnings_of(tuned("gradual.Gradual"), gradual, layered)
     assert said == [
         "finetune=gradual unfreezes the last layers in epoch 6, counted from 0, but trainer.max_epochs=5: "
-        "they stay as they are; finetune.every_n_epochs or finetune.schedule say when"
+        "they stay as they are; finetune.every_n_epochs says when"
     ]
 
 

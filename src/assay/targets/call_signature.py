@@ -173,11 +173,12 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         choices = choices_of(kind) if isinstance(value, str) else []
-        wanted = expected_by(error)
-        if choices:
-            wanted = " or ".join(
-                [*choices, *(["a number"] if len(_literals(kind)) < len(_parts(kind)) else [])]
-            )
+        number = (
+            ", or a number"
+            if any(typing.get_origin(part) is not typing.Literal for part in _parts(kind))
+            else ""
+        )
+        wanted = f"one of {', '.join(choices)}{number}" if choices else expected_by(error)
         guess = did_you_mean(value, choices, "; ") if choices else ""
         typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
         hint = f"for example {typed}={example}" if example else ""
