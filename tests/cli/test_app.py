@@ -86,7 +86,7 @@ def test_an_error_names_the_file_and_line_of_its_key(tmp_path: Path) -> None:
     result = typed("train", "experiment=mine")
     assert result.stderr.splitlines()[0].endswith("(conf/experiment/mine.yaml:3)")
     sweep = typed("train", "-m", "experiment=mine", "seed=1,y")
-    assert sweep.stderr.splitlines()[0].startswith("error: seed: y was given")
+    assert sweep.stderr.splitlines()[0].startswith("error: seed: expected int, got y")
     assert sweep.stderr.splitlines()[0].endswith("(command line)")
 
 

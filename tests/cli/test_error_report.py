@@ -41,8 +41,8 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("typed", "says", "code"),
     [
         ("configs ..", "..: there is no such group", 2),
-        ("train optimizer.lr=fast", "optimizer.lr: fast was given; a number", 2),
-        ("train -m optimizer.lr=0.1,fast", "optimizer.lr: fast was given; a number", 2),
+        ("train optimizer.lr=fast", "optimizer.lr: expected float", 2),
+        ("train -m optimizer.lr=0.1,fast", "optimizer.lr: expected float", 2),
         ("train data=digits loss=mse", "loss=cross_entropy", 2),
         ("train precision=fp16", "precision=fp16 needs a GPU", 1),
         ("train data=image_folder data.source.root=photos", "remove the folder", 1),

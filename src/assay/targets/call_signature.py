@@ -130,9 +130,10 @@ def in_words(annotation: Any) -> str:
     """What an annotation asks for, as Python writes it, without the modules of its names.
 
     >>> in_words(collections.abc.Sequence[int] | None), in_words(typing.Literal["min", "max"])
-    ('Sequence[int] | null', "Literal['min', 'max']")
+    ('Sequence[int] | null', "'min' | 'max'")
     """
-    text = " | ".join(map(inspect.formatannotation, _parts(annotation)))
+    others = [part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal]
+    text = " | ".join([*map(repr, _literals(annotation)), *map(inspect.formatannotation, others)])
     return _MODULES.sub("", text).replace("NoneType", "null")
 
 
@@ -173,12 +174,9 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         choices = choices_of(kind) if isinstance(value, str) else []
-        number = (
-            ", or a number"
-            if any(typing.get_origin(part) is not typing.Literal for part in _parts(kind))
-            else ""
-        )
-        wanted = f"one of {', '.join(choices)}{number}" if choices else expected_by(error)
+        others = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
+        words = [*choices, *(in_words(getattr(part, "__origin__", part)) for part in others)]
+        wanted = f"one of {', '.join(words)}" if choices else expected_by(error)
         guess = did_you_mean(value, choices, "; ") if choices else ""
         typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
         hint = f"for example {typed}={example}" if example else ""
