@@ -133,7 +133,7 @@ def test_they_are_still_there(used: dict[str, str]) -> None:
 ELSEWHERE = {
     "callbacks/pruning.py": {"_study_id"},  # Optuna's
     "loop/carried_state.py": {"_get_closed_form_lr", "_last_lr", "_schedulers", "_step_count"},  # torch's
-    "check/fake_step.py": {"_indices", "_scaled_dot_product_flash_attention_for_cpu"},  # torch's
+    "check/step.py": {"_indices", "_scaled_dot_product_flash_attention_for_cpu"},  # torch's
     "check/callbacks.py": {"_SubprocessScriptLauncher"},  # looks at a trainer before there are loops
 }
 

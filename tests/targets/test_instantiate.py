@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.errors import ConfigError
-from assay.targets.call_signature import Made, accepts
+from assay.targets.annotation import Made, accepts
 from assay.targets.instantiate import CallError, instantiate
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from assay.data.seeded_loader import seed_loaders
 from assay.data.spec import Declared
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
 from assay.targets.allowed_targets import trusted_in
-from assay.targets.call_signature import expected_by
+from assay.targets.annotation import expected_by
 from assay.targets.resolve import resolve
 from assay.task.task_of import kind_of_own_outputs, task_of
 

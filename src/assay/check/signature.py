@@ -21,16 +21,8 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
 from assay.targets.allowed_targets import slot_of, trusted_in
-from assay.targets.call_signature import (
-    Made,
-    accepts,
-    as_typed,
-    call_of,
-    choices_of,
-    example_of,
-    in_words,
-    names_of,
-)
+from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
+from assay.targets.call_signature import call_of, names_of
 from assay.targets.instantiate import WORDS, check_words
 from assay.targets.resolve import import_tasks, resolve, resolve_targets
 

@@ -17,7 +17,7 @@ from assay.config.tree import follow, written_at
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
-from assay.targets.call_signature import as_typed, check_value
+from assay.targets.annotation import as_typed, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

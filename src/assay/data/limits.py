@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 import msgspec
 
 from assay.errors import ConfigError
-from assay.targets.call_signature import check_value
+from assay.targets.annotation import check_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

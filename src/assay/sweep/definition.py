@@ -22,7 +22,7 @@ from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
-from assay.targets.call_signature import accepts, in_words
+from assay.targets.annotation import accepts, in_words
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import within
 

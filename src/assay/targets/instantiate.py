@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 from omegaconf import OmegaConf
 
 from assay.errors import AssayError, ConfigError
-from assay.targets.call_signature import accepts, as_typed, in_words
+from assay.targets.annotation import accepts, as_typed, in_words
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:

@@ -1,0 +1,176 @@
+"""What an annotation asks for: whether a value from YAML can stand there, and how to say it."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import re
+import sys
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, final
+
+import msgspec
+
+from assay.config.did_you_mean import did_you_mean
+from assay.errors import ConfigError
+
+_SEQUENCES = (
+    list,
+    tuple,
+    set,
+    collections.abc.Sequence,
+    collections.abc.Iterable,
+    collections.abc.Collection,
+)
+_MAPPINGS = (dict, collections.abc.Mapping)
+_EXAMPLES = {bool: True, int: 1, float: 0.1, type(None): None}
+_ASKED = re.compile(r"^Expected |`|, got .*| - at .*")
+_MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
+
+
+@final
+@dataclass(frozen=True)
+class Made:
+    """What a nested node with a `_target_` of its own will be."""
+
+    kind: type | None = None
+
+    def __repr__(self) -> str:
+        return "a nested node" if self.kind is None else f"a {self.kind.__name__}"
+
+
+def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation
+    """Whether a value can stand where the annotation says; yes where that is not certain."""
+    if len(parts := _parts(annotation)) > 1:
+        return any(accepts(part, value) for part in parts)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in _MAPPINGS and not isinstance(value, Made):
+        return isinstance(value, dict) and all(accepts(args[1], one) for one in value.values())
+    if origin is tuple and args[1:] != (...,) and not isinstance(value, Made):
+        fits = isinstance(value, list | tuple) and len(value) == len(args)
+        return fits and all(map(accepts, args, value))
+    if origin in _SEQUENCES and not isinstance(value, Made):
+        return isinstance(value, list | tuple) and all(accepts(args[0], one) for one in value)
+    if isinstance(value, Made) and (value.kind is None or not _is_object(value.kind, functools.partial)):
+        return True
+    try:
+        msgspec.convert(value, annotation, dec_hook=_check_object)
+    except msgspec.ValidationError:
+        return False
+    except (TypeError, NotImplementedError):  # an annotation that msgspec does not judge
+        return True
+    return True
+
+
+def _check_object(annotation: Any, value: Any) -> Any:
+    """Judge a value where the annotation names a class that msgspec does not know."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind is collections.abc.Callable:
+        fits = not isinstance(value, bool | int | float | str | list | tuple | dict | None)
+    elif not _is_object(kind):
+        fits = True
+    elif not isinstance(value, Made) or value.kind is None:
+        fits = isinstance(value, Made)
+    elif value.kind is functools.partial:
+        import torch
+
+        # Neither can be made before there are parameters; a module annotates what it makes of the partial.
+        fits = issubclass(kind, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler))
+    else:  # of one family: a subclass may be what a factory gives
+        fits = any(issubclass(value.kind, one) and issubclass(kind, one) for one in _objects())
+    if fits:
+        raise NotImplementedError
+    raise msgspec.ValidationError
+
+
+def _is_object(kind: Any, *others: type) -> bool:
+    is_class = inspect.isclass(kind) and not isinstance(kind, types.GenericAlias)
+    return is_class and issubclass(kind, (*_objects(), *others))
+
+
+def _objects() -> tuple[type, ...]:
+    """Classes that no plain value can stand for, and of which none stands for another."""
+    if "torch" not in sys.modules:
+        return ()
+    import torch
+    from rich.console import Console
+
+    parts = torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.utils.data.Dataset
+    return torch.nn.Module, torch.Tensor, *parts, Console
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union; anything else is its own."""
+    annotation = getattr(annotation, "__supertype__", annotation)
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+def _literals(annotation: Any) -> list[Any]:
+    literals = [part for part in _parts(annotation) if typing.get_origin(part) is typing.Literal]
+    return [one for part in literals for one in typing.get_args(part)]
+
+
+def in_words(annotation: Any) -> str:
+    """What an annotation asks for, as Python writes it, without the modules of its names.
+
+    >>> in_words(collections.abc.Sequence[int] | None), in_words(typing.Literal["min", "max"])
+    ('Sequence[int] | null', "'min' | 'max'")
+    """
+    others = [part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal]
+    text = " | ".join([*map(repr, _literals(annotation)), *map(inspect.formatannotation, others)])
+    return _MODULES.sub("", text).replace("NoneType", "null")
+
+
+def choices_of(annotation: Any) -> list[str]:
+    """The texts that an argument takes; none where it takes any, or no text.
+
+    >>> choices_of(typing.Literal["min", "max"] | None)
+    ['min', 'max']
+    """
+    return [one for one in _literals(annotation) if isinstance(one, str)]
+
+
+def example_of(annotation: Any, default: Any) -> str:
+    """A value that would be taken, as it would be typed: the default where it tells something."""
+    if isinstance(default, bool | int | float | str | list | tuple):
+        return as_typed(list(default) if isinstance(default, tuple) else default)
+    if literals := _literals(annotation):
+        return str(literals[-1])
+    for part in _parts(annotation):
+        limits = next(iter(getattr(part, "__metadata__", ())), msgspec.Meta())
+        bound = limits.le if limits.ge is None and limits.gt is None else limits.ge
+        kind = getattr(part, "__origin__", part)
+        if bound is not None or kind in _EXAMPLES:
+            return as_typed(_EXAMPLES[kind] if bound is None else bound)
+    return ""
+
+
+def as_typed(value: Any) -> str:
+    """As it would be typed on the command line."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    return str(value)
+
+
+def check_value(key: str, value: Any, kind: Any) -> None:
+    """Refuse a value that is not of a kind, as msgspec judges it."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        choices = choices_of(kind) if isinstance(value, str) else []
+        others = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
+        words = [*choices, *(in_words(getattr(part, "__origin__", part)) for part in others)]
+        wanted = f"one of {', '.join(words)}" if choices else expected_by(error)
+        guess = did_you_mean(value, choices, "; ") if choices else ""
+        typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
+        hint = f"for example {typed}={example}" if example else ""
+        raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
+
+
+def expected_by(error: msgspec.ValidationError) -> str:
+    """What msgspec expected, without what it got and where."""
+    return _ASKED.sub("", str(error)).replace("object", "dict").replace("array", "list")
