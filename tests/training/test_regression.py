@@ -106,15 +106,6 @@ def proved(*overrides: str) -> Any:
     return Prover().prove(config, overrides).report
 
 
-def test_the_check_warns_of_targets_far_from_the_first_outputs(houses: str) -> None:
-    told = [*data_of(houses, "price"), "loss=mse", "metrics=regression", "data.source.exclude=[rent]"]
-    before = proved(*told).notes
-    assert not [note for note in before if "lie around" in note]
-    (note,) = (one for one in proved(*told, "data.standardize_targets=false").notes if one not in before)
-    assert "the targets lie around 3." in note
-    assert note.endswith("data.standardize_targets=true")
-
-
 def test_a_loss_that_needs_the_targets_own_unit_is_refused() -> None:
     told = ["data=diabetes", "loss=mse", "loss._target_=torch.nn.PoissonNLLLoss"]
     with pytest.raises(ConfigError, match="PoissonNLLLoss compares with the targets themselves") as caught:

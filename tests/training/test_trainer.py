@@ -258,7 +258,7 @@ def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], re
         ([], 39, 78),  # 1,257 // 32
         (["data.drop_last=false"], 40, 80),
         (["trainer.limit_train_batches=0.25"], 9, 18),
-        (["trainer.limit_train_batches=7.0", "trainer.accumulate_grad_batches=4"], 2, 4),
+        (["trainer.limit_train_batches=7", "trainer.accumulate_grad_batches=4"], 2, 4),
         (["trainer.limit_train_batches=7", "trainer.max_steps=9"], 7, 9),
         (["trainer.limit_train_batches=3", "trainer.max_epochs=-1", "trainer.max_steps=8"], 3, 8),
         (["trainer.limit_train_batches=1000", "data.batch_size=500"], 3, 6),
