@@ -27,12 +27,13 @@ ANONYMOUS = frozenset({"<module>", "<lambda>", "<listcomp>", "<setcomp>", "<dict
 
 
 class FitReached(BaseException):
-    """Raised at the call of `Trainer.fit`; not an `Exception`, so that nothing handles it."""
+    """Raised at the call of `Trainer.fit`."""
 
 
 def count_calls(overrides: list[str]) -> Counter[tuple[str, str]]:
     """Run `assay train` up to `Trainer.fit`; count the calls of each (file, qualified name) of assay."""
     calls: Counter[tuple[str, str]] = Counter()
+    reached = threading.Event()
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
         if event != "call":
@@ -42,6 +43,7 @@ def count_calls(overrides: list[str]) -> Counter[tuple[str, str]]:
             calls[code.co_filename, code.co_qualname] += 1
         if code.co_name == "fit" and code.co_filename.endswith("trainer/trainer.py"):
             sys.setprofile(None)
+            reached.set()
             raise FitReached
 
     with tempfile.TemporaryDirectory() as folder:
@@ -50,10 +52,9 @@ def count_calls(overrides: list[str]) -> Counter[tuple[str, str]]:
         sys.setprofile(profile)
         try:
             run_command()
-        except FitReached:
-            pass
-        else:
-            raise SystemExit("the command ended before Trainer.fit")
+        except (FitReached, SystemExit):
+            if not reached.is_set():
+                raise
         finally:
             sys.setprofile(None)
             threading.setprofile(None)

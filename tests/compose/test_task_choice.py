@@ -56,6 +56,14 @@ def test_a_table(table: str, target: str, more: list[str], loss: str, metric: st
     assert metric in metrics
 
 
+@pytest.mark.parametrize(("classes", "loss"), [("ab", BCE), ("abc", CROSS_ENTROPY)])
+def test_folders_of_pictures(tmp_path: Path, classes: str, loss: str) -> None:
+    for name in classes:
+        (tmp_path / name).mkdir()
+    found, _, _ = chosen(["data=image_folder", f"data.source.root='{tmp_path}'"])
+    assert found == loss
+
+
 AUTOENCODER, ERROR = "assay.model.autoencoder.Autoencoder", "mse"
 
 

@@ -333,7 +333,7 @@ class JobComposer:
         overrides = [*overrides, *suited(overrides)]
         request = self._request(overrides)
         composed = request.template.composed
-        if request.values and OmegaConf.select(composed, "data.source.task") is not None:
+        if any(one.key_or_group.startswith("data.") for one in request.values):
             composed = copy.deepcopy(composed)
             apply_overrides([one for one in request.values if not is_of_task(one.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
