@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.metrics import r2_score  # type: ignore[import-untyped]  # it has no stubs
 from tests.task.made_predictions import of_classes, of_embeddings, of_labels, of_values
 
 from assay.run.kept_predictions import warnings_of
+from assay.task.evaluator import class_warnings, value_warnings
 from assay.task.predictions import StoredPredictions
 
 N = 450
@@ -78,3 +80,39 @@ def test_one_answer_for_all(predictions: StoredPredictions, expected: str) -> No
     warnings = warnings_of(predictions)
     assert len(warnings) == bool(expected)
     assert "".join(warnings).startswith(expected)
+
+
+def test_less_right_than_the_most_frequent_class() -> None:
+    generator = np.random.default_rng(5)
+    right, guessed = ((generator.random(N) < share).astype(int) for share in (0.2, 0.3))
+    assert class_warnings(right, guessed, ("no", "yes"), "the 450 test samples") == [
+        f"the model is right for {100 * (right == guessed).mean():.1f} % of the 450 test samples: not better "
+        f"than always predicting 'no', the most frequent class ({100 * (right == 0).mean():.1f} %)"
+    ]
+
+
+def test_finding_rare_classes_at_the_price_of_false_alarms_is_worth_something() -> None:
+    generator = np.random.default_rng(6)
+    right = (generator.random(2000) < 0.02).astype(int)
+    said = np.where(right == 1, generator.random(2000) < 0.9, generator.random(2000) < 0.1).astype(int)
+    assert (said == right).mean() < (right == 0).mean()
+    assert class_warnings(right, said, (), "samples") == []
+
+
+def test_chance_is_told_from_knowledge_as_a_permutation_test_does() -> None:
+    """The share of guesses without knowledge that pass for knowledge is the test's 5 %."""
+    generator = np.random.default_rng(7)
+    right = generator.choice(3, 400, p=[0.6, 0.3, 0.1])
+    guesses = [generator.choice(3, 400, p=[0.4, 0.3, 0.3]) for _ in range(2000)]
+    silent = [not class_warnings(right, one, (), "samples") for one in guesses]
+    assert np.mean(silent) == pytest.approx(0.05, abs=0.015)
+
+
+def test_a_target_whose_mean_would_be_better() -> None:
+    generator = np.random.default_rng(8)
+    right = generator.normal(size=(100, 2))
+    said = np.stack([right[:, 0] + 0.1, generator.normal(size=100)], 1)
+    assert value_warnings(right, said, ("a", "b"), "the 100 test samples") == [
+        "always predicting the mean of 'b' would be at least as good as the model on the 100 test samples "
+        f"(R² {r2_score(right[:, 1], said[:, 1]):.3g})"
+    ]

@@ -139,8 +139,12 @@ def targets_of(predictions: StoredPredictions) -> NDArray[Any]:
     return predictions.targets
 
 
+_FEWEST: Final = 10
+"""Samples from which on a score is compared with that of one answer to all."""
 _FEWEST_OTHERS: Final = 3
 """Samples of which something else is right, from which on one answer to all is told: fewer may be missed."""
+_Z: Final = 1.645
+"""Of a one-sided test at 5 %."""
 _SAME: Final = 1e-3
 """Of the targets' standard deviation: numbers that differ by less are one."""
 _TOKENS_PER_KIND: Final = 10
@@ -150,39 +154,88 @@ _TOKENS_PER_KIND: Final = 10
 def class_warnings(
     right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
 ) -> list[str]:
-    """Whether one class is said of all samples."""
-    return count_warnings(np.bincount(right), np.bincount(said), names, samples, who)
+    """Whether one class is said of all samples, or to say always the most frequent one would do as well."""
+    size = 1 + int(max(right.max(initial=0), said.max(initial=0)))
+    are, claimed, hits = (np.bincount(of, minlength=size) for of in (right, said, right[right == said]))
+    return count_warnings(are, claimed, hits, names, samples, num_independent=len(right), who=who)
 
 
 def count_warnings(
-    are: NDArray[Any], claimed: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
+    are: NDArray[Any],
+    claimed: NDArray[Any],
+    hits: NDArray[Any],
+    names: Sequence[str],
+    samples: str,
+    *,
+    num_independent: int,
+    who: str = "the model",
 ) -> list[str]:
-    """As `class_warnings`, from how many are of each class and are said to be."""
-    if are.sum() - are.max(initial=0) < _FEWEST_OTHERS or claimed.max() < claimed.sum():
+    """As `class_warnings`, from counts of what need not be independent, as the pixels of pictures.
+
+    That the most frequent class would do as well is not told where the model is right more often than chance
+    would have it, by Cohen's kappa and its variance under chance (Fleiss, Cohen and Everitt 1969), one-sided
+    at 5 %: a model that is to find rare classes is of use, though it may be right less often than one that
+    finds none.
+    """
+    total, most = int(are.sum()), int(are.argmax())
+    if total - are[most] < _FEWEST_OTHERS:
         return []
-    return [f"{who} predicts {_name(names, int(claimed.argmax()))} for each of {samples}"]
+    if claimed.max() == total:
+        return [f"{who} predicts {_name(names, int(claimed.argmax()))} for each of {samples}"]
+    if total < _FEWEST or hits.sum() > are[most]:
+        return []
+    p, q = are / total, claimed / total
+    chance = float(p @ q)
+    variance = max(chance + chance**2 - float((p * q) @ (p + q)), 0.0) / num_independent
+    if hits.sum() / total - chance > _Z * np.sqrt(variance):
+        return []
+    return [
+        f"{who} is right for {100 * hits.sum() / total:.1f} % of {samples}: not better than always "
+        f"predicting {_name(names, most)}, the most frequent class ({100 * are[most] / total:.1f} %)"
+    ]
 
 
 def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Whether one number is said of all samples."""
+    """Whether one number is said of all samples, or always the mean would be nearer to what is right."""
     told = []
     for name, target, value in zip(names, right.T.astype(float), said.T.astype(float), strict=True):
-        of, others = (f" of {name!r}" if len(names) > 1 else ""), (target != np.median(target)).sum()
-        if others >= _FEWEST_OTHERS and np.ptp(value) <= _SAME * target.std():
+        of = f" of {name!r}" if len(names) > 1 else ""
+        spread = float(target.std())
+        if (target != np.median(target)).sum() < _FEWEST_OTHERS:
+            continue
+        if np.ptp(value) <= _SAME * spread:
             about = "" if np.ptp(value) == 0 else "about "
             told.append(
                 f"the model predicts a value{of} of {about}{number_text(value.mean(), 5)} "
                 f"for each of {samples}"
             )
+        elif len(target) >= _FEWEST:
+            error = value - target
+            absolute = np.abs(target - np.median(target)).mean()
+            if (error**2).mean() >= spread**2 and np.abs(error).mean() >= absolute:
+                told.append(
+                    f"always predicting the mean{of} would be at least as good as the model on {samples} "
+                    f"(R² {1 - (error**2).mean() / spread**2:.3g})"
+                )
     return told
 
 
 def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Whether the same labels are said of all samples."""
-    if not right.size or (right != (right.mean(0) > 0.5)).any(1).sum() < _FEWEST_OTHERS:
+    """Whether the same labels are said of all samples, or always the same ones would do as well."""
+    usual = right.mean(0) > 0.5
+    if not right.size or (right != usual).any(1).sum() < _FEWEST_OTHERS:
         return []
-    chosen = " + ".join(_name(names, int(label)) for label in said[0].nonzero()[0]) or "no label"
-    return [f"the model predicts {chosen} for each of {samples}"] if (said == said[0]).all() else []
+    if (said == said[0]).all():
+        chosen = " + ".join(_name(names, int(label)) for label in said[0].nonzero()[0]) or "no label"
+        return [f"the model predicts {chosen} for each of {samples}"]
+    accuracy, of_usual = float((said == right).mean()), float((usual == right).mean())
+    f1 = 2 * (said & right).sum() / (said.sum() + right.sum())
+    if len(right) < _FEWEST or accuracy > of_usual or f1 > 2 * right.sum() / (right.size + right.sum()):
+        return []
+    return [
+        f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than always "
+        f"predicting the more frequent answer to each label ({100 * of_usual:.1f} %)"
+    ]
 
 
 def embedding_warnings(outputs: NDArray[Any], samples: str) -> list[str]:

@@ -548,7 +548,8 @@ class Masks(Evaluator):
         names = predictions.class_names
         matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
         samples = f"the pixels of {samples_of(predictions)}"
-        return count_warnings(matrix.sum(1), matrix.sum(0), names, samples)
+        counts = matrix.sum(1), matrix.sum(0), matrix.diagonal()
+        return count_warnings(*counts, names, samples, num_independent=len(predictions.keys))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
