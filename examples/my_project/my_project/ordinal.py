@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 from typing_extensions import override
 
-from assay.task.evaluator import Score, bootstrapped
 from assay.task.classification import SingleLabel
+from assay.task.evaluator import Score, bootstrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
