@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 SHORT = ("callbacks=[checkpoint]", "trainer.limit_train_batches=4", "model=linear", "data.batch_size=16")
 
 
+def two_columns(said: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Both classes, `[N, 2]`, of the chance of the second one."""
+    return np.stack([1 - said, said], 1)
+
+
 def said_in_test(run: Trained) -> NDArray[np.float32]:
     """What the metrics of the run's own test saw, sample by sample in its order."""
     module, data = run.module.eval(), run.datamodule

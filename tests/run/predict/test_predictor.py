@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_breast_cancer  # type: ignore[import-untyped]  # ships no types
-from tests.run.predict.conftest import rows_of_test, said_in_test
+from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 
 import assay
 from assay.errors import DataError
@@ -41,7 +41,7 @@ def test_files_of_pictures(name: str, photos: Path, request: pytest.FixtureReque
     """Grey, transparent, with a palette, of 16 bits, turned, of several sizes: as the run has read them."""
     run: Trained = request.getfixturevalue(name)
     predictor, files = loaded(run), files_of_test(run, photos)
-    expected = said_in_test(run)
+    expected = two_columns(said_in_test(run))
     assert len(files) == 10
     found = predictor(files)
     assert isinstance(found, ClassPredictions)
