@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import (
-    check_choice,
     check_whole_number,
     config_fingerprint,
     fingerprint,
@@ -81,14 +80,6 @@ def test_anything_else(value: Any) -> None:
     )
     with pytest.raises(ConfigError, match="of at least 0 was expected"):
         check_whole_number("seed", -1, 0)
-
-
-@pytest.mark.parametrize(("value", "choices"), [(1, (True,)), (True, (1, "min")), ("mim", ("min", "max"))])
-def test_another_word(value: Any, choices: tuple[object, ...]) -> None:
-    with pytest.raises(ConfigError) as refused:
-        check_choice("mode", value, choices)
-    assert f"{value!r} is not one of" in refused.value.message
-    assert value != "mim" or "did you mean 'min'?" in refused.value.message
 
 
 def test_every_place_and_what_it_is() -> None:

@@ -1,4 +1,4 @@
-"""From a composed config to the objects that train: the module of its parts, datamodule and trainer."""
+"""From a composed config to the objects that train: datamodule, trainer, and the module of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial of a study reports its score after each validation, and ends when the study's pruner says so."""
+"""A trial reports its score after each validation, and ends when the pruner of its Optuna study says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job is checked before it runs, and so are many; what they have in common is looked at once."""
+"""Jobs are checked before they run: what a config tells without torch, then the rest, each thing once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps done for real where fake tensors cannot follow, and what is told of one that fails."""
+"""A training step on fake tensors, for real where these cannot follow, and the message if it fails."""
 
 from __future__ import annotations
 

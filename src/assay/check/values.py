@@ -137,9 +137,11 @@ def _check_plateau(config: DictConfig) -> None:
 def check_numbers(config: DictConfig) -> None:
     """Refuse numbers with which a class of a known library does nothing, or nothing that anyone means."""
     for entry, value in follow(config):
-        target = entry.parent.get("_target_") if isinstance(entry.parent, DictConfig) else ""
+        # What is quick comes first: OmegaConf is slow to say that a key is missing.
         is_list = isinstance(entry.node, ListConfig) and entry.is_container
-        if str(target).partition(".")[0] not in _LIBRARIES or not (is_list or is_number(value)):
+        if not (is_list or is_number(value)) or "_target_" not in entry.parent:
+            continue
+        if str(entry.parent.get("_target_")).partition(".")[0] not in _LIBRARIES:
             continue
         at, group = written_at(config, entry.key), entry.key.partition(".")[0]
         around = OmegaConf.select(config, at.rpartition(".")[0]) if "." in at else None

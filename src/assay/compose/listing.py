@@ -1,4 +1,4 @@
-"""The options of config groups, and the table of them that `assay configs` prints."""
+"""The options of config groups: the table that `assay configs` prints, and completion in the shell."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ from omegaconf import base
 from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from omegaconf import ListConfig, Node
+    from omegaconf import Node
     from omegaconf.basecontainer import BaseContainer
 
 text_representer = get_omega_conf_dumper().str_representer
@@ -41,11 +39,6 @@ def raw_value(node: Node) -> Any:
 def child_node(container: BaseContainer, name: Any) -> Any:
     """The node under a key or index, unresolved; None where a mapping has no such key."""
     return container._get_node(name, validate_access=False)
-
-
-def child_values(sequence: ListConfig) -> Iterator[Any]:
-    """The values of a list, unresolved."""
-    return sequence._iter_ex(resolve=False)
 
 
 def parent_of(node: Node) -> Any:

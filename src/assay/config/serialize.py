@@ -10,7 +10,6 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import text_representer
 from assay.errors import ConfigError
 
@@ -103,19 +102,6 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 def shown(value: Any) -> str:
     """A value as a message names it."""
     return "null" if value is None else str(value)
-
-
-def check_choice(key: str, value: Any, choices: tuple[object, ...]) -> None:
-    """Refuse a word that is not one of the choices; what is neither text nor a whole number passes."""
-    if value is None or any(value == one and type(value) is type(one) for one in choices):
-        return
-    words = [one if isinstance(one, str) else str(one).lower() for one in choices if type(one) is not int]
-    guess = did_you_mean(value, words, "; ") if isinstance(value, str) else ""
-    raise ConfigError(
-        f"{value!r} is not one of {', '.join(words)}{guess}",
-        key=key,
-        hint="; ".join(f"{key}={word}" for word in words[:2]),
-    )
 
 
 NOT_IDENTITY: Final = (

@@ -1,4 +1,4 @@
-"""The object that a target names, once it is sure that looking for it runs no code of a stranger's."""
+"""The object that a target or a custom task's name stands for, found without running untrusted code."""
 
 from __future__ import annotations
 
@@ -357,15 +357,6 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     check_interface(task, key)
     remember_task(task)
     return task
-
-
-def strangers(config: DictConfig) -> list[str]:
-    """Packages that a job names, for its classes or its task, and that the user has not said to trust."""
-    named = [*targets(config), *((key, name) for key, name in _named(config) if name not in TASKS)]
-    names = {name for _, name in named if isinstance(name, str) and is_dotted_path(name)}
-    trusted = (*trusted_in(config), *project_packages(project_conf()))
-    roots = {name.partition(".")[0] for name in names if not is_allowed(name) and not within(name, trusted)}
-    return sorted(root for root in roots if not is_library(root))
 
 
 def import_trusted(names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The next token, and how many bytes each token stands for."""
+"""The task of the next token, how many bytes each token stands for, and texts that a model writes."""
 
 from __future__ import annotations
 
