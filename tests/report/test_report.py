@@ -3,13 +3,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas
 import pytest
 from PIL import Image
 from tests.mounting import room_for
 
 from assay.errors import AssayError
-from assay.report.report import report
+from assay.figure.figure import Bars, Figure, Heatmap
+from assay.report.report import _csv, report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +31,13 @@ def test_the_page_lies_in_the_run_and_its_figures_where_asked_for(
     assert [path.stem for path in written.tables] == list(written.figures)
     matrix = pandas.read_csv(numbers / "confusion_matrix.csv", index_col=0)
     assert matrix.to_numpy().tolist() == digits_run.record["matrices"]["test/confusion_matrix"]
+
+
+def test_no_name_of_a_figure_becomes_a_formula() -> None:
+    bars = Figure("a", "", (Bars("@series", ["=cmd()", "b"], [-1, 2]),))
+    assert _csv(bars).decode().splitlines()[1] == "'@series,'=cmd(),-1"
+    matrix = Figure("a", "", (Heatmap(np.eye(2, dtype=int), ["+p", "-1"], ["=q", "r"]),))
+    assert _csv(matrix).decode().splitlines() == ["index,'+p,-1", "'=q,1,0", "r,0,1"]
 
 
 @pytest.mark.always("--png DIR-10000")
