@@ -175,6 +175,13 @@ PRICES = [f"{price:,}.50" for price in range(100_000, 140_000, 1_000)]
 AREAS = [*map(str, range(38)), "unknown", "n/k"]
 
 
+@pytest.mark.parametrize(("time", "parts"), [("", "weekday and days"), (" 12:30", "weekday, hour and days")])
+def test_the_hour_is_announced_where_dates_have_a_time(time: str, parts: str) -> None:
+    days = [f"2024-05-{day:02}{time}" for day in range(1, 29)]
+    (note,) = choose_features(pd.DataFrame({"y": range(28), "day": days}), Asked(["y"]), "rows.csv").notes
+    assert note.startswith(f"dates become year, month, {parts} since the first")
+
+
 @pytest.mark.parametrize("asked", [{}, {"exclude": ["either"], "keep": ["remark"]}])
 def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) -> None:
     frame = FRAME.assign(price=PRICES, area=AREAS)

@@ -135,6 +135,8 @@ def test_many_classes_and_columns_are_readable_at_60_columns() -> None:
     assert max(map(len, lines)) <= 60
     assert "\x1b" not in file.getvalue()
     assert sum("more" in line for line in lines) == 2
+    unread = [line.split()[:5] for line in lines if line.split()[:2] in (["train", "465"], ["val", "465"])]
+    assert unread == [["train", "465", "?"], ["val", "465", "?", "?"]], "training is not compared with itself"
     assert lines[-1] == "warning: one [sentence"
 
 

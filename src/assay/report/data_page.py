@@ -195,7 +195,8 @@ def _subsets(survey: Survey) -> Table:
         (
             one.name,
             f"{one.num_samples:,}",
-            *("?" if count is None else f"{count:,}" for count in (one.num_equal, one.in_training)),
+            _count(one.num_equal),
+            "" if one.name == "train" else _count(one.in_training),
             str(len(one.unreadable) or ""),
             *_values(one.values),
         )
@@ -208,6 +209,10 @@ def _subsets(survey: Survey) -> Table:
         "up to 2,000 samples."
     )
     return Table(columns, rows, caption, numeric=frozenset(columns[1:5]))
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
 
 
 _VALUES: Final = ("values", "distribution")

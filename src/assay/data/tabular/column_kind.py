@@ -511,8 +511,10 @@ def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
             f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' if '%' in form else ''}"
             for name, form in chosen.forms.items()
         ]
+        days = [days_since_1970(as_dates(frame[name], form)) for name, form in chosen.forms.items()]
+        hour = ", hour" if any((of_column % 1 > 0).any() for of_column in days) else ""
         chosen.notes.append(
-            "dates become year, month, weekday, hour and days since the first, those that vary: "
+            f"dates become year, month, weekday{hour} and days since the first, those that vary: "
             + listed(dates)
         )
     few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
