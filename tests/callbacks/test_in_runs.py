@@ -65,6 +65,7 @@ class Look(L.Callback):
         self.gaps.append(float((evaluated - trained).abs().mean()))
 
 
+@pytest.mark.always("small_cnn")
 @pytest.mark.parametrize("name", MODELS)
 def test_training_and_evaluation_agree_after_the_first_epoch(train: Train, name: str) -> None:
     look = Look()
@@ -106,6 +107,7 @@ def test_what_is_refused() -> None:
         BatchNormStatistics(0)
 
 
+@pytest.mark.always("warmup_cosine")
 @pytest.mark.parametrize("scheduler", ["warmup_cosine", "step"])
 def test_a_short_run_has_its_learning_rate(train: Train, scheduler: str) -> None:
     trained = train(
@@ -245,7 +247,7 @@ def averaged(steps: list[np.ndarray[Any, Any]], decay: float, warmup: float | No
     return average
 
 
-@pytest.mark.always("0.9-0.5-1", "0.8-0.5-3")
+@pytest.mark.always("0.8-0.5-3")
 @pytest.mark.parametrize(
     ("decay", "warmup", "every"), [(0.9, 0.5, 1), (0.9, None, 1), (0.999, 0.1, 1), (0.8, 0.5, 3)]
 )
@@ -310,15 +312,12 @@ def test_check_warns_of_a_horizon_that_is_longer_than_the_run() -> None:
     assert notes_on(config) == []
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("fp64", torch.float64), ("bf16_true", torch.bfloat16)])
-def test_weights_and_buffers_of_another_precision_are_averaged(
-    train: Train, precision: str, dtype: torch.dtype
-) -> None:
+def test_weights_and_buffers_of_another_precision_are_averaged(train: Train) -> None:
     """The loss has a buffer, which Lightning converts after the average was begun."""
     done = train(
         *("data=iris", "model=mlp", "trainer.max_epochs=1", "callbacks=[last_checkpoint,ema]"),
-        *(f"precision={precision}", "loss.class_weight=balanced"),
+        *("precision=bf16_true", "loss.class_weight=balanced"),
     )
     saved = torch.load(done.run_dir / "checkpoints" / "last.ckpt", weights_only=True)
     for state in (saved["state_dict"], saved["current_model_state"]):
-        assert {value.dtype for value in state.values() if value.is_floating_point()} == {dtype}
+        assert {value.dtype for value in state.values() if value.is_floating_point()} == {torch.bfloat16}

@@ -64,7 +64,7 @@ def test_every_experiment_has_a_score() -> None:
 
 LONG = {
     *("digits_distillation", "digits_embedding", "digits_image", "digits_longtail", "digits_segmentation"),
-    *("digits_autoencoder", "digits_simclr", "stdlib_gpt", "text_topics"),
+    *("digits_autoencoder", "digits_simclr", "stdlib_gpt", "text_topics", "wine_multitask"),
 }
 
 

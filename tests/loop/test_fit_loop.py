@@ -92,14 +92,7 @@ def check(train: Train, folder: Path, point: Point) -> None:
     assert outcome(run_dir) == expected
 
 
-@pytest.mark.always(
-    "dropout-0-1-batch-5",
-    "batch_norm-0-3-batch-2",
-    "mixup-2-1-validation-3",
-    "ema-0-3-epoch-2",
-    "plateau-0-1-batch-4",
-    "ldam_drw-2-3-batch-6",
-)
+@pytest.mark.always("mixup-2-1-validation-3", "ema-0-3-epoch-2")
 @pytest.mark.parametrize("point", USUAL, ids=lambda point: "-".join(map(str, point)))
 def test_a_run_interrupted_here_ends_the_same(train: Train, tmp_path: Path, point: Point) -> None:
     check(train, tmp_path, point)
@@ -148,7 +141,7 @@ def other_points(name: str) -> list[tuple[Hook, int]]:
     return [at for at in AT if at not in never]
 
 
-@pytest.mark.always("swa", "early_stopping", "top_three")
+@pytest.mark.always("top_three")
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_parts_of_a_run_are_taken_up(train: Train, tmp_path: Path, name: str) -> None:
     points = other_points(name)
@@ -171,6 +164,7 @@ def check_others(train: Train, folder: Path, name: str, points: list[tuple[Hook,
         assert outcome(snapshots.at(hook, count)) == whole, (hook, count)
 
 
+@pytest.mark.long
 def test_interrupted_again_and_again(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PROJECT))
     point = Point("ema", 0, 3, "batch", 2)

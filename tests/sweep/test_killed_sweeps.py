@@ -209,6 +209,7 @@ def test_a_driver_ended_at_any_time(place: Path, kind: str, signals: str, count:
     assert "Traceback" not in (place / "output").read_text()
 
 
+@pytest.mark.long
 def test_a_killed_study_ends_with_the_trials_it_was_to_have(place: Path, fork_server: ForkServer) -> None:
     sweep = place / "study"
     driver = begin(place, "train", "-m", *SWEEPS["study"], "hydra.sweep.dir=study")

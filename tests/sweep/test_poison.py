@@ -87,6 +87,7 @@ def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
     assert job.outcome.metrics == whole.jobs[0].outcome.metrics
 
 
+@pytest.mark.long
 def test_retries_are_bounded_and_an_error_of_the_code_is_never_tried_again(tmp_path: Path) -> None:
     retry = ("hydra.launcher.on_failure=retry", "hydra.launcher.max_retries=2", "hydra.sweep.dir=sweep")
     result = start([*TINY, *retry, "callbacks.poison.kind=exception,nan,sigkill"])
@@ -95,9 +96,10 @@ def test_retries_are_bounded_and_an_error_of_the_code_is_never_tried_again(tmp_p
     assert len(result.jobs[2].failures) == 2
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("jobs", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_two_ranks_a_job(tmp_path: Path, jobs: int) -> None:
+def test_two_ranks_a_job(tmp_path: Path) -> None:
+    jobs = 3
     ddp = [*TINY, "device=ddp_cpu", "trainer.devices=2", f"seed=range({jobs})"]
     result = start([*ddp, "hydra.sweep.dir=sweep"])
     assert [job.status for job in result.jobs] == ["finished"] * jobs

@@ -72,7 +72,7 @@ TELL = (
 )
 
 
-@pytest.mark.always("setup fit-True", "setup test-True")
+@pytest.mark.always("setup fit-True")
 @pytest.mark.parametrize("to_launcher", [True, False])
 @pytest.mark.parametrize("moment", ["setup fit", "fit_start", "train_start", "train_end", "setup test"])
 def test_a_signal_before_the_first_step_or_the_test(

@@ -103,10 +103,8 @@ def test_a_job_runs_to_its_end(launcher: RayLauncher, make_job_spec: MakeJobSpec
     check_runs_to_its_end(launcher, make_job_spec)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["exception", pytest.param("memory", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["exception", "memory"])
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
     kind: str, launcher: RayLauncher, make_job_spec: MakeJobSpec
 ) -> None:
@@ -150,6 +148,7 @@ def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobS
         next_end(launcher)
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_costs_one_attempt(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
     job_spec = make_job_spec(*ENDLESS)
     launcher.start(job_spec)
@@ -180,6 +179,7 @@ def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
     cluster.cancel(held, force=True)
 
 
+@pytest.mark.long
 def test_a_trial_is_pruned(project: Path, shared: RayLauncher, fork_server: ForkServer) -> None:
     shared.close()  # its places hold the cluster's cores, and these jobs would wait for them
     result = start(

@@ -83,6 +83,7 @@ def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, slurm: Path) -
     assert (slurm / "scancel").read_text().splitlines() == ["7"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "launcher", [["export OMP_SETUP=yes", '[ -z "$OMP_WAIT" ] || sleep 600']], indirect=True
 )
@@ -128,6 +129,7 @@ def test_what_kills_a_job_is_told(kind: str, launcher: SlurmLauncher, make_job_s
     check_failure(kind, launcher, make_job_spec)
 
 
+@pytest.mark.long
 def test_a_job_that_hangs_is_ended_at_once(launcher: SlurmLauncher, make_job_spec: MakeJobSpec) -> None:
     check_hanging_job_is_ended(launcher, make_job_spec)
 
