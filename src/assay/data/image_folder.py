@@ -22,16 +22,14 @@ from assay.data.images import (
     Picture,
     PictureFolder,
     images_below,
-    read_image,
 )
-from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
 from assay.task.classification import Multiclass
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -139,13 +137,7 @@ class ImageFolder(PictureFolder):
         return {one.name: look.bad for one, look in zip(pictures, looks, strict=True) if look.bad}
 
     @override
-    def _subset(
-        self,
-        subset: str,
-        pictures: Sequence[Picture],
-        looks: Sequence[Look],
-        images: Tensor | None,
-    ) -> Samples | Stream:
+    def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
         found = {picture.label for picture in pictures}
         empty = [name for label, name in enumerate(self.class_names) if label not in found]
         if empty and subset in ("all", "train"):
@@ -153,30 +145,25 @@ class ImageFolder(PictureFolder):
                 f"no image in the folder of class {', '.join(empty[:5])}",
                 f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})",
             )
-        names, hashes = [picture.name for picture in pictures], [look.sha256 for look in looks]
-        identity = "\n".join(map(" ".join, zip(names, hashes, strict=True)))
-        if images is not None:
-            return Samples(images, _labels(pictures), identity, names, hashes=hashes)
-        files = _Files(pictures, self.mode, self.image_size)
-        return Stream(files, _labels(pictures), identity, self._unlike(looks), names, hashes=hashes)
+        return _labels(pictures)
 
+    @override
+    def _target_reader(self) -> Callable[[Picture], Tensor]:
+        return _label
 
-@final
-class _Files:
-    """Image files as `(uint8 [C, H, W], class index int64 [], or nothing [0])`."""
-
-    def __init__(self, pictures: Sequence[Picture], mode: str, size: tuple[int, int] | None) -> None:
-        self._pictures, self._mode, self._size = pictures, mode, size
-
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        picture = self._pictures[index]
-        return read_image(picture.path, self._mode, self._size), _labels([picture])[0]
+    @override
+    def _identity(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> str:
+        return "\n".join(
+            f"{picture.name} {look.sha256}" for picture, look in zip(pictures, looks, strict=True)
+        )
 
 
 def _labels(pictures: Sequence[Picture]) -> Tensor:
+    """Class indices int64 `[N]`, or nothing `[N, 0]`."""
     if pictures and pictures[0].label == NO_CLASS:
         return torch.zeros(len(pictures), 0, dtype=torch.int64)
     return torch.tensor([picture.label for picture in pictures], dtype=torch.int64)
+
+
+def _label(picture: Picture) -> Tensor:
+    return _labels([picture])[0]

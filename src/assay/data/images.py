@@ -9,9 +9,10 @@ import stat
 import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -21,16 +22,16 @@ from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-un
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.placement import free_memory
+from assay.data.samples import Samples, Stream
 from assay.data.source_paths import check_path
 from assay.errors import DataError
 from assay.files.atomic import write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
-    from assay.data.samples import Samples, Stream
     from assay.data.source_info import SourceInfo
 
 
@@ -77,11 +78,16 @@ def too_many(bad: int, total: int, on_bad: str) -> bool:
 
 def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None) -> Tensor:
     """Decode an image file."""
+    return read_as("an image", path, lambda content: decode(content, mode, size))
+
+
+def read_as(what: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
+    """Decode a file, whose path a refusal names."""
     try:
-        return decode(read_bytes(path), mode, size)
+        return decode(read_bytes(path))
     except ValueError as error:
         raise DataError(
-            f"{path} cannot be read as an image: {error}",
+            f"{path} cannot be read as {what}: {error}",
             hint="repair or remove this file (data.source.root)",
         ) from error
 
@@ -103,11 +109,8 @@ def read_bytes(path: str) -> bytes:
 
 def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
     """Decode an image."""
-    try:
-        with _opened(io.BytesIO(content)) as opened:
-            return as_tensor(opened, mode, size)
-    except Exception as error:  # the decoders raise whatever comes to them
-        raise ValueError(_reason(error)) from error
+    with _opened(io.BytesIO(content)) as image:
+        return as_tensor(image, mode, size)
 
 
 def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Tensor:
@@ -120,28 +123,23 @@ def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Te
     return decoded if size is None else F.resize(decoded, list(size), antialias=True)
 
 
-def verify(content: bytes) -> tuple[int, int]:
+def verify(content: bytes, index: int = 0) -> tuple[int, int]:
     """Decode an image as cheaply as it can be found out whether it is whole."""
-    try:
-        with _opened(io.BytesIO(content)) as opened:
-            size = upright_size(opened)
-            opened.draft(None, (1, 1))
-            opened.load()
-            _refuse_wide(opened)
-    except Exception as error:  # the decoders raise whatever comes to them
-        raise ValueError(_reason(error)) from error
+    del index  # of `look_at`
+    with _opened(io.BytesIO(content)) as image:
+        size = upright_size(image)
+        image.draft(None, (1, 1))
+        image.load()
+        _refuse_wide(image)
     return size
 
 
 def size_of(path: str) -> tuple[int, int] | None:
     """Height and width of the upright image, from its header; None where it cannot be read."""
-    try:
-        if not Path(path).is_file():
-            return None
-        with _opened(path) as image:
+    if Path(path).is_file():
+        with suppress(ValueError), _opened(path) as image:  # what is wrong is found when all is read
             return upright_size(image)
-    except Exception:  # the decoders raise whatever comes to them; what is wrong is found when all is read
-        return None
+    return None
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
@@ -167,14 +165,15 @@ def _refuse_wide(image: Image.Image) -> None:
         raise ValueError(f"its values have 32 bits (Pillow's mode {image.mode}); 8 or 16 were expected")
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "it is not an image"
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _opened(source: str | io.BytesIO) -> Image.Image:
-    return Image.open(source, formats=_FORMATS)
+@contextmanager
+def _opened(source: str | io.BytesIO) -> Iterator[Image.Image]:
+    try:
+        with Image.open(source, formats=_FORMATS) as image:
+            yield image
+    except UnidentifiedImageError as error:
+        raise ValueError("it is not an image") from error
+    except Exception as error:  # the decoders raise whatever comes to them
+        raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
 _CHUNK: Final = 32
@@ -192,13 +191,13 @@ class Look(NamedTuple):
     bad: str = ""
 
 
-def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]]) -> list[Look]:
+def look_at(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int]]) -> list[Look]:
     """Read every file once, by as many threads as there are cores."""
 
     def look(index: int) -> Look:
         try:
             content = read_bytes(paths[index])
-            size = take(index, content)
+            size = take(content, index)
         except ValueError as error:
             return Look(bad=str(error))
         return Look(hashlib.sha256(content).hexdigest(), size)
@@ -216,7 +215,7 @@ def look_at(paths: Sequence[str], take: Callable[[int, bytes], tuple[int, int]])
 def survey(root: Path, paths: Sequence[str]) -> list[Look]:
     """Verify every file, and remember of those that are whole what they held."""
     if len(paths) < _FEW:
-        return look_at(paths, _verify)
+        return look_at(paths, verify)
     told = os.environ.get("XDG_CACHE_HOME", "")
     home = (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
     file = home / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
@@ -226,7 +225,7 @@ def survey(root: Path, paths: Sequence[str]) -> list[Look]:
     states = {path: _state(root, path) for path in paths}
     looks = {path: kept[state] for path, state in states.items() if state in kept}
     if new := [path for path in paths if path not in looks]:
-        looks.update(zip(new, look_at(new, _verify), strict=True))
+        looks.update(zip(new, look_at(new, verify), strict=True))
         settled = (time.time() - _SETTLED) * 1e9
         whole = {
             state: looks[path]
@@ -236,11 +235,6 @@ def survey(root: Path, paths: Sequence[str]) -> list[Look]:
         with suppress(OSError):  # a home that cannot be written, or is full: the files are read again
             write_text(file, msgspec.json.encode(whole).decode())
     return [looks[path] for path in paths]
-
-
-def _verify(index: int, content: bytes) -> tuple[int, int]:
-    del index
-    return verify(content)
 
 
 def _state(root: Path, path: str) -> str:
@@ -305,14 +299,16 @@ class PictureFolder(ABC):
         """Why pictures cannot be used, by their names."""
 
     @abstractmethod
-    def _subset(
-        self,
-        subset: str,
-        pictures: Sequence[Picture],
-        looks: Sequence[Look],
-        images: Tensor | None,
-    ) -> Samples | Stream:
-        """The samples of a subset; `images` are theirs, where they were decoded."""
+    def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
+        """Targets of a subset, or what stands for them where its images were not decoded."""
+
+    @abstractmethod
+    def _target_reader(self) -> Callable[[Picture], Tensor]:
+        """What gives a streamed picture its target."""
+
+    @abstractmethod
+    def _identity(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> str:
+        """What stands for the contents of pictures and targets."""
 
     def read(self) -> Mapping[str, Samples | Stream]:
         """The subsets the folder has: `all`, or `train` and any of `val` and `test`."""
@@ -333,26 +329,38 @@ class PictureFolder(ABC):
         problems = self._problems(pictures, looks)
         self._judge(problems, len(pictures) + len(problems.keys() - {picture.name for picture in pictures}))
         good = [picture.name not in problems for picture in pictures]
-        sizes = {look.size for look, is_good in zip(looks, good, strict=True) if is_good}
-        if not self.image_size and sizes != {size}:
+        looks = list(compress(looks, good))
+        if not self.image_size and {look.size for look in looks} != {size}:
             images = None
         if self._in_memory is True and images is None:
             raise DataError(
                 f"data.source.in_memory=true: the pictures in {self._root} have several sizes",
                 hint="data.source.image_size=[224,224], or data.source.in_memory=auto",
             )
+        if images is not None and not all(good):
+            images = images[torch.tensor(good)]
         subsets: dict[str, Samples | Stream] = {}
         start = 0
         for subset, some in listed.items():
-            rows = [row for row in range(start, start + len(some)) if good[row]]
-            own = images
-            if images is not None:
-                whole = len(rows) == len(some)
-                own = images[start : start + len(some)] if whole else images[torch.tensor(rows).long()]
-            chosen = [pictures[row] for row in rows]
-            subsets[subset] = self._subset(subset, chosen, [looks[row] for row in rows], own)
-            start += len(some)
+            chosen = [picture for picture in some if picture.name not in problems]
+            there = slice(start, start + len(chosen))
+            own = None if images is None else images[there]
+            subsets[subset] = self._subset(subset, chosen, looks[there], own)
+            start += len(chosen)
         return subsets
+
+    def _subset(
+        self, subset: str, pictures: Sequence[Picture], looks: Sequence[Look], images: Tensor | None
+    ) -> Samples | Stream:
+        targets, identity = self._targets(subset, pictures, images), self._identity(pictures, looks)
+        names, hashes = [picture.name for picture in pictures], [look.sha256 for look in looks]
+        if images is not None:
+            return Samples(images, targets, identity, names, hashes=hashes)
+        files = _Files(pictures, self.mode, self.image_size, self._target_reader())
+        # Some pictures of each size, where there are several.
+        sizes = {} if self.image_size else {look.size: at for at, look in enumerate(looks)}
+        unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
+        return Stream(files, targets, identity, unlike, names, hashes=hashes)
 
     def _note(self, note: str) -> None:
         self.notes += (f"data.source.root={self._root}: {note}",)
@@ -370,7 +378,7 @@ class PictureFolder(ABC):
         """All pictures as one tensor, and what is known of each; one of another size is left zero."""
         images = torch.zeros((len(paths), MODES[self.mode][1], *size), dtype=torch.uint8)
 
-        def take(index: int, content: bytes) -> tuple[int, int]:
+        def take(content: bytes, index: int) -> tuple[int, int]:
             image = decode(content, self.mode, None)
             found = image.shape[1], image.shape[2]
             if self.image_size is not None:
@@ -392,22 +400,38 @@ class PictureFolder(ABC):
             raise self._refuse(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
         self._note(f"{message}; left out, as data.source.on_bad={self._on_bad} says")
 
-    def _unlike(self, looks: Sequence[Look]) -> tuple[int, ...]:
-        """Some pictures of each size, where there are several."""
-        sizes = {} if self.image_size else {look.size: at for at, look in enumerate(looks)}
-        return tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
+
+@final
+class _Files:
+    """Image files as `(uint8 [C, H, W], target)`."""
+
+    def __init__(
+        self,
+        pictures: Sequence[Picture],
+        mode: str,
+        size: tuple[int, int] | None,
+        read_target: Callable[[Picture], Tensor],
+    ) -> None:
+        self._pictures, self._mode, self._size, self._read_target = pictures, mode, size, read_target
+
+    def __len__(self) -> int:
+        return len(self._pictures)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        picture = self._pictures[index]
+        return read_image(picture.path, self._mode, self._size), self._read_target(picture)
 
 
 def images_below(folder: Path) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
-    images, others = [], []
-    seen = set()
+    images, others, seen = [], [], set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         here = os.path.realpath(parent)
-        folders[:] = [name for name in folders if not name.startswith(".") and here not in seen]
         if here in seen:  # a link that leads back
+            folders.clear()
             continue
         seen.add(here)
+        folders[:] = [name for name in folders if not name.startswith(".")]
         others += ["folder named as an image" for name in folders if _is_image(name)]
         for name in names:
             if name.startswith(".") or name.lower() in _JUNK:

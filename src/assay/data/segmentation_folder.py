@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, final
 
@@ -22,16 +23,14 @@ from assay.data.images import (
     PictureFolder,
     images_below,
     look_at,
-    read_bytes,
-    read_image,
+    read_as,
 )
-from assay.data.samples import Samples, Stream
 from assay.data.source_info import info_of
 from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
@@ -43,13 +42,7 @@ _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 
 def read_mask(path: str, size: tuple[int, int] | None = None) -> Tensor:
     """The values of a mask's pixels."""
-    try:
-        return decode_mask(read_bytes(path), size)
-    except ValueError as error:
-        raise DataError(
-            f"{path} cannot be read as a mask: {error}",
-            hint="repair or remove this file (data.source.root)",
-        ) from error
+    return read_as("a mask", path, lambda content: decode_mask(content, size))
 
 
 def decode_mask(content: bytes, size: tuple[int, int] | None = None) -> Tensor:
@@ -223,7 +216,7 @@ class SegmentationFolder(PictureFolder):
     def _look_at_masks(self, pairs: Sequence[Picture]) -> None:
         counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
 
-        def take(index: int, content: bytes) -> tuple[int, int]:
+        def take(content: bytes, index: int) -> tuple[int, int]:
             mask = decode_mask(content)
             counts[index] = mask.flatten().bincount(minlength=NUM_VALUES).numpy()
             return mask.shape[0], mask.shape[1]
@@ -258,26 +251,26 @@ class SegmentationFolder(PictureFolder):
         return ""
 
     @override
-    def _subset(
-        self,
-        subset: str,
-        pictures: Sequence[Picture],
-        looks: Sequence[Look],
-        images: Tensor | None,
-    ) -> Samples | Stream:
-        names = [pair.name for pair in pictures]
-        shas = [
-            (name, look.sha256, self._masks[name].sha256) for name, look in zip(names, looks, strict=True)
-        ]
-        identity = "\n".join([*map(" ".join, shas)]) + f"\n{self._table.tolist()}"
-        files = _Files(pictures, self.mode, self.image_size, self._table)
+    def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
         if images is None:
-            return Stream(files, self._pixels(names), identity, self._unlike(looks), names)
+            return self._pixels([pair.name for pair in pictures])
         targets = torch.empty(len(pictures), *images.shape[2:], dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for at, mask in enumerate(pool.map(files.mask, range(len(pictures)))):
+            for at, mask in enumerate(pool.map(self._target_reader(), pictures)):
                 targets[at] = mask
-        return Samples(images, targets, identity, names)
+        return targets
+
+    @override
+    def _target_reader(self) -> Callable[[Picture], Tensor]:
+        return partial(_read_classes, size=self.image_size, table=self._table)
+
+    @override
+    def _identity(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> str:
+        lines = [
+            f"{pair.name} {look.sha256} {self._masks[pair.name].sha256}"
+            for pair, look in zip(pictures, looks, strict=True)
+        ]
+        return "\n".join([*lines, str(self._table.tolist())])
 
     def _pixels(self, names: Sequence[str]) -> Tensor:
         """Pixels of each class, int32 `[N, C]`, which stand for masks that are read later."""
@@ -286,37 +279,19 @@ class SegmentationFolder(PictureFolder):
         return torch.from_numpy(np.stack(columns, 1).astype(np.int32))
 
 
-@final
-class _Files:
-    """Pairs of files as `(uint8 [C, H, W], uint8 [H, W])`."""
-
-    def __init__(
-        self, pairs: Sequence[Picture], mode: str, size: tuple[int, int] | None, table: Tensor
-    ) -> None:
-        self._pairs, self._mode, self._size, self._table = pairs, mode, size, table
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        return read_image(self._pairs[index].path, self._mode, self._size), self.mask(index)
-
-    def mask(self, index: int) -> Tensor:
-        """The classes of a picture's pixels."""
-        return self._table[read_mask(self._pairs[index].mask, self._size).long()].to(torch.uint8)
+def _read_classes(pair: Picture, *, size: tuple[int, int] | None, table: Tensor) -> Tensor:
+    """The classes of a picture's pixels, uint8 `[H, W]`."""
+    return table[read_mask(pair.mask, size).long()].to(torch.uint8)
 
 
 def subset_folders(root: Path) -> dict[str, tuple[Path, Path]]:
     """The folders of pictures and of masks of each subset, or of `all`."""
     for layout in ("{subset}/{kind}", "{kind}/{subset}"):
         folders = {
-            subset: (
-                root / layout.format(subset=subset, kind="images"),
-                root / layout.format(subset=subset, kind="masks"),
-            )
+            subset: (images, root / layout.format(subset=subset, kind="masks"))
             for subset in SUBSETS
+            if (images := root / layout.format(subset=subset, kind="images")).is_dir()
         }
-        there = {subset: pair for subset, pair in folders.items() if pair[0].is_dir()}
-        if "train" in there:
-            return there
+        if "train" in folders:
+            return folders
     return {"all": (root / "images", root / "masks")}
