@@ -212,7 +212,13 @@ class Trained:
             if any(values.ndim != 1 for values in targets.values()) or names != self.spec.class_names:
                 targets = {subset: values.new_zeros(len(values), 0) for subset, values in targets.items()}
         elif task.has_real_targets:
-            self._check_width(targets)
+            for subset, values in targets.items():
+                if (width := values.shape[-1]) != self.spec.num_targets:
+                    raise DataError(
+                        f"data: {subset_in_words(subset)} has {width} targets; the model predicts "
+                        f"{self.spec.num_targets}",
+                        hint="name the same targets as in training",
+                    )
         elif task.has_masks:
             targets = self._masks(names, targets)
         elif names != self.spec.class_names:
@@ -224,15 +230,6 @@ class Trained:
                 targets = self._labels(names, targets)
         return {name: self._encoded(replace(data, targets=targets[name])) for name, data in given.items()}
 
-    def _check_width(self, targets: Mapping[str, Tensor]) -> None:
-        for subset, values in targets.items():
-            if (width := values.shape[-1]) != self.spec.num_targets:
-                raise DataError(
-                    f"data: {subset_in_words(subset)} has {width} targets; the model predicts "
-                    f"{self.spec.num_targets}",
-                    hint="name the same targets as in training",
-                )
-
     def _heads(
         self, heads: Sequence[Head], known: Sequence[Head], targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
@@ -242,20 +239,18 @@ class Trained:
                 "data: its targets are not those that the model was trained on, in their order",
                 hint=f"targets: {', '.join(head.name for head in known)}",
             )
-        columns: dict[str, list[Tensor]] = {subset: [] for subset in targets}
+        renumbered = {subset: values.clone() for subset, values in targets.items()}
         for of, head in zip(heads, known, strict=True):
-            own = {subset: values[:, of.column] for subset, values in targets.items()}
             if bool(of.class_names) != bool(head.class_names):
                 raise DataError(
                     f"data: the target {head.name!r} is not of the kind that the model was trained on",
                     hint="name the same targets as in training",
                 )
             if head.class_names:
-                indices = {subset: values.long() for subset, values in own.items()}
-                own = self._classes(of.class_names, head.class_names, indices)
-            for subset, values in own.items():
-                columns[subset].append(values.float())
-        return {subset: torch.stack(several, 1) for subset, several in columns.items()}
+                labels = {subset: values[:, of.column].long() for subset, values in targets.items()}
+                for subset, own in self._classes(of.class_names, head.class_names, labels).items():
+                    renumbered[subset][:, of.column] = own
+        return renumbered
 
     def _classes(
         self, names: Sequence[str], wanted: Sequence[str], targets: Mapping[str, Tensor]

@@ -66,8 +66,6 @@ def hold_out_groups(
     indices: Rows, fraction: float, labels: Rows | None, groups: Rows, *, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
     """Take whole groups away, so that the subset has the share that was asked for, of each class too."""
-    if fraction == 0:
-        return indices, indices[:0]
     draws = GroupShuffleSplit(n_splits=_DRAWS, test_size=fraction, random_state=seed)
     try:
         cuts = list(draws.split(indices, groups=groups[indices]))
@@ -87,8 +85,6 @@ def hold_out_groups(
 
 def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
     """Take the latest samples away; samples of one time stay together."""
-    if fraction == 0:
-        return indices, indices[:0]
     values = times.iloc[indices].to_numpy()
     order = np.argsort(values, kind="stable")
     cuts = np.flatnonzero(values[order][1:] != values[order][:-1]) + 1
@@ -144,13 +140,13 @@ def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[
             f"with one group in parentheses, got {values.shape[1]}",
             hint=hint,
         )
-    if (missing := values[0].isna()).any():
+    found: pd.Series[Any] = values[0]
+    if (missing := found.isna()).any():
         raise DataError(
             f"{key}={pattern}: finds nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
             f"{len(names)} files)",
             hint=hint,
         )
-    found: pd.Series[Any] = values[0]
     return found
 
 
@@ -159,18 +155,18 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     if values.dtype.kind in "iufM":
         return values
     texts = values.astype(str).str.strip()
+    times: pd.Series[Any]
     if texts.str.fullmatch(r"\d{1,15}").all():  # years, or 20240131
-        numbers: pd.Series[Any] = pd.to_numeric(texts)
-        return numbers
-    dates: pd.Series[Any] = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
-    if (wrong := dates.isna().to_numpy()).any():
+        times = pd.to_numeric(texts)
+        return times
+    times = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
+    if (wrong := times.isna().to_numpy()).any():
         row = int(wrong.argmax())
         raise DataError(
             f"{key}={name}: {texts.iloc[row]!r} in row {values.index[row]} is neither a number nor a date "
             f"written as 2024-12-31 ({int(wrong.sum())} of {len(wrong)} rows)"
         )
-    plain: pd.Series[Any] = dates.dt.tz_localize(None)
-    return plain
+    return times
 
 
 def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
@@ -219,7 +215,9 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     for subset in ("test", "val"):
         if subset not in known:
             train, share = rows["train"], split.share_of_rest(subset, known)
-            if groups is not None:
+            if share == 0:
+                cut = train, train[:0]
+            elif groups is not None:
                 cut = hold_out_groups(train, share, labels, groups, seed=split.seed, subset=subset)
             elif times is not None:
                 cut = hold_out_latest(train, share, times, subset)
@@ -319,8 +317,6 @@ def hold_out(
     indices: Rows, fraction: float, labels: Rows | None, seed: int, subset: str
 ) -> tuple[Rows, Rows]:
     """Take a subset away."""
-    if fraction == 0:
-        return indices, indices[:0]
     stratify = None if labels is None else labels[indices]
     try:
         rest, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)

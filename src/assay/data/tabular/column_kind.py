@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final, get_args
 import numpy as np
 import pandas as pd
 
+from assay.config.did_you_mean import did_you_mean
 from assay.errors import DataError
 from assay.quoting import override, reads_as_number
 from assay.task.multitask import Multitask
@@ -32,9 +32,8 @@ _FEW = 10
 _MANY, _ROWS_OF_ONE = 50, 10
 """Different texts, and rows of one of them on average, that rather tell who than what."""
 _ID_NAME = re.compile(
-    r"(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$", re.I
+    r"(?i:(^|[_\W])(id|uuid|guid|nr\.?)$|^(index|idx|row|rowid|row_?number)$|^unnamed: \d+$)|[a-z]I[dD]$"
 )
-_CAMEL_ID_NAME = re.compile(r"[a-z]I[dD]$")
 _ENTITY_NAME = re.compile(
     r"^(account|author|client|customer|device|family|household|machine|member|participant|patient|person"
     r"|player|speaker|student|subject|user)s?([_ -]?(code|key|nr|no|num|number))?$",
@@ -138,20 +137,17 @@ def _kind_of_numbers(name: str, values: Series[Any]) -> tuple[Kind, str]:
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
         return "number", ""
     different, low, high = len(np.unique(numbers)), int(numbers.min()), int(numbers.max())
-    if _ID_NAME.search(name) or _CAMEL_ID_NAME.search(name):
+    if _ID_NAME.search(name):
         return "id", f"ids by its name, {different:,} different integers"
     is_dense = (np.diff(numbers) > 0).all() and high - low < _DENSE * different
     if different == len(numbers) and (is_dense or high - low + 1 == different):
         return "id", f"the rows' numbers, {low} to {high}"
-    if low >= 19000101 and high <= 21001231 and _are_days(numbers):
+    month, day = numbers // 100 % 100, numbers % 100
+    are_days = ((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all()
+    if low >= 19000101 and high <= 21001231 and are_days:
         return "date", f"dates such as {int(numbers[0])}"
     is_time = _TIME_NAME.search(name) and _EPOCH_SECONDS[0] <= low and high <= _EPOCH_SECONDS[1]
     return ("date", f"points in time such as {int(numbers[0])}") if is_time else ("number", "")
-
-
-def _are_days(numbers: np.ndarray[Any, Any]) -> bool:
-    month, day = numbers // 100 % 100, numbers % 100
-    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
 def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
@@ -165,18 +161,12 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
     if sum(map(looks_like_number, sample)) > 0.8 * len(sample):
         odd = next((text for text in sample if not reads_as_number(text)), sample[0])
         return "unclear", f"text such as {odd[:40]!r}, but looks like numbers"
-    return _kind_of_words(name, sample, len(unique), len(values))
-
-
-def _kind_of_words(name: str, sample: list[str], different: int, rows: int) -> tuple[Kind, str]:
+    if _ID_NAME.search(name):
+        return "id", f"ids by its name, {len(unique):,} different values {example}"
     words = sum(len(text.split()) for text in sample) / len(sample)
-    example = f"such as {sample[0][:40]!r}"
-    if _ID_NAME.search(name) or _CAMEL_ID_NAME.search(name):
-        return "id", f"ids by its name, {different:,} different values {example}"
-    if 2 * different > rows:
-        kind: Kind = "id" if words < 1.5 else "text"
-        what = "ids or names" if kind == "id" else "free text"
-        return kind, f"{what}: {different:,} different values in {rows:,} rows, {example}"
+    if 2 * len(unique) > len(values):
+        told = f"{len(unique):,} different values in {len(values):,} rows, {example}"
+        return ("id", f"ids or names: {told}") if words < 1.5 else ("text", f"free text: {told}")
     return ("text", f"free text {example}") if words >= 5 else ("category", "")
 
 
@@ -294,8 +284,7 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
     known = list(frame.columns)
     for name in names:
         if name not in known:
-            guess = difflib.get_close_matches(name, known, n=1)
-            meant = f"; did you mean {guess[0]!r}?" if guess else ""
+            meant = did_you_mean(name, known, "; ")
             more = ", …" if len(known) > 20 else ""
             key = option if option.startswith("data.") else f"data.source.{option}"
             raise DataError(
@@ -392,9 +381,7 @@ def leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str
     """The first feature from which the target can be read off, and how; two empty texts if there is none."""
     for name in features:
         both = frame[[name, target]].dropna()
-        if len(both) < _ROWS:
-            continue
-        if how := _how(both[name], both[target]):
+        if len(both) >= _ROWS and (how := _how(both[name], both[target])):
             return name, how
     return "", ""
 
@@ -406,17 +393,14 @@ def _how(feature: Series[Any], target: Series[Any]) -> str:
     if feature.astype(str).equals(target.astype(str)):
         return "the two columns are equal"
     if is_number(feature) and is_number(target) and different > 2:
-        return _in_another_unit(feature.to_numpy(dtype=float), target.to_numpy(dtype=float))
+        numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
+        with np.errstate(all="ignore"):
+            apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
+        return "the target is it times a number, plus a constant" if apart < _ROUNDING else ""
     if 2 * different > len(target) or feature.nunique() != different:
         return ""
     pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
     return f"each of its {different} values stands for one of the target" if len(pairs) == different else ""
-
-
-def _in_another_unit(feature: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> str:
-    with np.errstate(all="ignore"):
-        correlation = np.corrcoef(feature, target)[0, 1]
-    return "the target is it times a number, plus a constant" if 1 - abs(correlation) < _ROUNDING else ""
 
 
 NAMED: Final = 10
@@ -458,14 +442,12 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
             )
     named = frame.columns if asked.features is None else asked.features
     chosen = Features([name for name in named if name not in (*asked.targets, *asked.exclude)])
-    kinds = {name: kind_of(frame[name]) for name in chosen.names if name not in asked.categories}
-    chosen.kinds = kinds
+    names = [name for name in chosen.names if name not in asked.categories]
+    chosen.kinds = kinds = {name: kind_of(frame[name]) for name in names}
     if asked.features is None:
         _leave_out_unfit(frame, asked, chosen)
-    for name in chosen.names:
-        kind = kinds.get(name, ("category", ""))[0]
-        if kind == "date":
-            chosen.forms[name] = find_format(frame[name], asked.day_first)
+    dates = [name for name in chosen.names if name in kinds and kinds[name][0] == "date"]
+    chosen.forms = {name: find_format(frame[name], asked.day_first) for name in dates}
     if not chosen.names:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         raise DataError(
