@@ -186,8 +186,8 @@ class DataModule(L.LightningDataModule):
                     f"data.balance=sampler: only classes can be balanced; this is {splits.task.name}",
                     hint="data.balance=none",
                 )
-            splits.check(self._batch_size_of(splits) if self.drop_last is True else 1)
             self.splits = splits
+            splits.check(self.batch_size if self.drop_last is True else 1)
             trained, first = self._first("train", "train"), self._first("train", "eval")
             check_forms(first, trained, {name: self._first(name, "eval") for name in splits.with_own_data()})
             typed = given_for(first, self._given_scale)
@@ -264,12 +264,9 @@ class DataModule(L.LightningDataModule):
     @property
     def batch_size(self) -> int:
         """Training samples a batch and device; there after `setup()` where it was `auto`."""
-        return self._batch_size_of(self.splits) if self._batch_size == "auto" else int(self._batch_size)
-
-    def _batch_size_of(self, splits: Splits) -> int:
         if self._batch_size != "auto":
             return int(self._batch_size)
-        return choose_batch_size(len(splits.rows["train"]), splits.task)
+        return choose_batch_size(len(self.splits.rows["train"]), self.splits.task)
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1

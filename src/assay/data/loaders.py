@@ -22,7 +22,7 @@ from assay.splitmix import mix
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -140,22 +140,19 @@ class BatchOrder:
         step, count = self.batch_size * self.world_size, len(self)
         if self.world_size == 1 or self.drop_last:
             sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
-        else:  # as `tensor_split` evens them out
-            fewest, more = divmod(len(order) // self.world_size, count)
-            sizes = [self.world_size * (fewest + (at < more)) for at in range(count)]
+        else:
+            own = torch.arange(len(order) // self.world_size)
+            sizes = [self.world_size * len(chunk) for chunk in own.tensor_split(count)]
         generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
         done: list[Tensor] = []
-        for pool, first in zip(torch.split(order, _pools(sizes)), range(0, len(sizes), _POOL), strict=True):
-            among = sizes[first : first + _POOL]
+        for first in range(0, len(sizes), _POOL):
+            among, start = sizes[first : first + _POOL], sum(sizes[:first])
+            pool = order[start : start + sum(among)]
             turn = torch.randperm(len(among), generator=generator).tolist()
             by_length = pool[lengths[pool].argsort(stable=True)]
             chunks = torch.split(by_length, [among[at] for at in turn])
             done += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
         return torch.cat(done)
-
-
-def _pools(sizes: Sequence[int]) -> list[int]:
-    return [sum(sizes[first : first + _POOL]) for first in range(0, len(sizes), _POOL)]
 
 
 class SubsetLoader(ABC):
@@ -300,9 +297,6 @@ class _KeyedBatches:
     def __init__(self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]]) -> None:
         self._subset, self._order, self._position = subset, order, position
 
-    def __len__(self) -> int:
-        return len(self._order)
-
     def __iter__(self) -> Iterator[list[tuple[int, int, int]]]:
         epoch, start = self._position()
         chosen = (self._order.batches(epoch, start, of=of) for of in (self._subset.rows, self._subset.keys))
@@ -322,18 +316,13 @@ def preview(subset: Subset, count: int, seed: int, num_workers: int = 0) -> Iter
     rows, keys = subset.rows[chosen].tolist(), subset.keys[chosen].tolist()
     loader: DataLoader[Any] = DataLoader(
         KeyedDataset(subset.data, subset.transforms, seed),
-        batch_size=None,
+        batch_size=_MOST_AT_ONCE,
         sampler=[(0, row, key) for row, key in zip(rows, keys, strict=True)],
+        collate_fn=list,
         num_workers=num_workers,
     )
-    block: list[Tensor] = []
-    for sample in loader:
-        block.append(input_of(sample))
-        if len(block) == _MOST_AT_ONCE:
-            yield stack(block)
-            block = []
-    if block:
-        yield stack(block)
+    for samples in loader:
+        yield stack(list(map(input_of, samples)))
 
 
 def input_of(sample: Any) -> Tensor:

@@ -41,17 +41,15 @@ class TargetScale:
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         key = (like.device, dtype, like.ndim)
         if key not in self._ready:
-            shape = (-1, *[1] * max(0, like.ndim - 2))
-            self._ready[key] = (
-                _on_device(self._mean, dtype, like.device).view(shape),
-                _on_device(self._std, dtype, like.device).view(shape),
-            )
+            mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self._mean, self._std))
+            self._ready[key] = _place(mean, like, dtype), _place(std, like, dtype)
         return self._ready[key]
 
 
-def _on_device(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _place(values: Tensor, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """A value for each channel or feature of a batch, on its device."""
     # Two steps, because some devices have no float64.
-    return torch.tensor(values, dtype=torch.float64).to(dtype).to(device)
+    return values.view(-1, *[1] * max(0, like.ndim - 2)).to(dtype).to(like.device)
 
 
 def target_scale(spec: Mapping[str, Any]) -> TargetScale:
@@ -99,7 +97,7 @@ class Normalize:
         is_byte = inputs.dtype == torch.uint8
         if not self.mean:
             return inputs.to(dtype).div_(255) if is_byte else inputs.to(dtype)
-        shift, scale = self._statistics(inputs.device, dtype, inputs.ndim, is_byte)
+        shift, scale = self._statistics(inputs, dtype, is_byte)
         # One multiply-add instead of a division by 255, a subtraction and a division.
         return torch.addcmul(shift, inputs.to(dtype), scale)
 
@@ -107,22 +105,16 @@ class Normalize:
         """What was normalised in the unit from before; bytes as floats from 0 to 1."""
         if not self.mean:
             return inputs
-        shape = [1, -1] + [1] * (inputs.ndim - 2)
-        mean, std = (torch.tensor(values).view(shape) for values in (self.mean, self.std))
+        mean, std = (_place(torch.tensor(values), inputs, torch.float32) for values in (self.mean, self.std))
         return inputs * torch.where(std == 0, 1, std) + mean
 
-    def _statistics(
-        self, device: torch.device, dtype: torch.dtype, ndim: int, is_byte: bool
-    ) -> tuple[Tensor, Tensor]:
-        key = (device, dtype, ndim, is_byte)
+    def _statistics(self, like: Tensor, dtype: torch.dtype, is_byte: bool) -> tuple[Tensor, Tensor]:
+        key = (like.device, dtype, like.ndim, is_byte)
         if key not in self._ready:
-            shape = [1, -1] + [1] * (ndim - 2)
-            mean = torch.tensor(self.mean, dtype=torch.float64).view(shape)
-            std = torch.tensor(self.std, dtype=torch.float64).view(shape)
+            mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.mean, self.std))
             std[std == 0] = 1
             scale = 1 / (std * 255) if is_byte else 1 / std
-            # Two steps, because some devices have no float64.
-            self._ready[key] = (-mean / std).to(dtype).to(device), scale.to(dtype).to(device)
+            self._ready[key] = _place(-mean / std, like, dtype), _place(scale, like, dtype)
         return self._ready[key]
 
 

@@ -90,24 +90,15 @@ class Placement:
         if self._prepare is not None and 2 * self._num_taken >= len(self._samples):
             self._prepare_all()
         inputs, targets = self._inputs, self._targets
-        lengths = [len(one) for one in rows]
         # At once: moving the rows of each batch by itself costs as much as gathering it.
-        there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split(lengths)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        widths = self._widths(rows)
-        if self._is_prepared:
-            for chosen, width in zip(there, widths, strict=True):
-                taken = _cut(inputs, width).index_select(0, chosen)
-                yield Prepared(taken, targets.index_select(0, chosen))
-            return
-        for here, chosen, length, width in zip(rows, there, lengths, widths, strict=True):
-            self._num_taken += length
-            is_there = inputs.device == device
-            taken = (
-                _cut(inputs, width).index_select(0, chosen)
-                if is_there
-                else self._taken_here(_cut(inputs, width), here, device)
-            )
-            yield taken, targets.index_select(0, chosen)
+        there = rows if device.type == "cpu" else torch.cat(list(rows)).to(device).split([*map(len, rows)])  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        is_there, is_prepared = inputs.device == device, self._is_prepared
+        for here, chosen, width in zip(rows, there, self._widths(rows), strict=True):
+            cut = inputs if width is None else inputs[:, :width]
+            taken = cut.index_select(0, chosen) if is_there else self._taken_here(cut, here, device)
+            self._num_taken += len(here)
+            pair = taken, targets.index_select(0, chosen)
+            yield Prepared(*pair) if is_prepared else pair
 
     def _widths(self, rows: Sequence[Tensor]) -> Sequence[int | None]:
         lengths = self._samples.lengths
@@ -167,10 +158,6 @@ def padded_length(longest: int) -> int:
     [8, 8, 8, 16]
     """
     return max(1, -(-longest // _MULTIPLE)) * _MULTIPLE
-
-
-def _cut(inputs: Tensor, width: int | None) -> Tensor:
-    return inputs if width is None else inputs[:, :width]
 
 
 def _is_view(one: Tensor, of: Tensor) -> bool:

@@ -282,9 +282,6 @@ class _Order:
     def __init__(self, loader: SeededLoader, *, flat: bool) -> None:
         self._loader, self.flat = loader, flat
 
-    def __len__(self) -> int:
-        return len(self._loader)
-
     def __iter__(self) -> Iterator[Any]:
         for batch in self._loader.batches():
             yield batch[0] if self.flat else batch

@@ -176,20 +176,13 @@ def _row(inputs: torch.Tensor, columns: Sequence[str]) -> dict[str, Any] | None:
 def _rows(raw: pd.DataFrame) -> list[dict[str, Any] | None]:
     if len(raw.columns) > _MOST_COLUMNS:
         return [None] * len(raw)
-    names, missing = list(map(str, raw.columns)), raw.isna().to_numpy().tolist()
-    values = zip(*(raw[name].tolist() for name in raw.columns), strict=True)
-    return [
-        {
-            name: None if is_missing else _plain(value)
-            for name, value, is_missing in zip(names, *row, strict=True)
-        }
-        for row in zip(values, missing, strict=True)
-    ]
+    records = raw.astype(object).where(raw.notna(), None).to_dict("records")
+    return [{str(name): _plain(value) for name, value in record.items()} for record in records]
 
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it; what JSON has not, such as a date, as text; of a long text its beginning."""
-    if isinstance(value, int | float | bool):
+    if isinstance(value, int | float | bool | None):
         return value
     text = str(value)
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

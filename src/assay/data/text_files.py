@@ -82,12 +82,10 @@ _LEFT_OUT: Final = {"site-packages", "dist-packages", "test", "tests", "idlelib"
 
 def standard_library(pattern: str) -> list[tuple[str, Path]]:
     """Names and paths of the modules of Python's standard library."""
-    found = find(Path(sysconfig.get_path("stdlib")), pattern)
-    parts = ((name, path, name.split("/")) for name, path in found)
     return [
         (name, path)
-        for name, path, parts in parts
-        if not _LEFT_OUT & {*parts} and parts[-1][:11] != "_sysconfigd"
+        for name, path in find(Path(sysconfig.get_path("stdlib")), pattern)
+        if not _LEFT_OUT & {*name.split("/")} and not path.name.startswith("_sysconfigd")
     ]
 
 
@@ -106,9 +104,11 @@ def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple
         try:
             content = path.read_bytes()
             text = content.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            at = f"is not UTF-8 at byte {error.start:,}" if isinstance(error, UnicodeDecodeError) else ""
-            bad.append(f"{name} {at or f'cannot be read: {error}'}")
+        except UnicodeDecodeError as error:
+            bad.append(f"{name} is not UTF-8 at byte {error.start:,}")
+            continue
+        except OSError as error:
+            bad.append(f"{name} cannot be read: {error}")
             continue
         empty += not text
         if text:
@@ -212,16 +212,14 @@ class TextFiles:
                 f"{self._where}: all of {counted(len(files), 'file')} are empty", hint="name others"
             )
         subsets = self._divided(texts) if self.divides else {"all": texts}
-        self.notes = (*notes, *_said(subsets, self._how(texts)))
-        if self.fitted is None:
-            self.fitted = self._learned([one.text for one in subsets["train"]])
-        codec = self.fitted
+        sizes = ", ".join(f"{name} {sum(len(one.text) for one in some):,}" for name, some in subsets.items())
+        how = f" (split by {self._how(texts)})" if len(subsets) > 1 else ""
+        self.notes = (*notes, f"characters of text: {sizes}{how}")
+        if self.fitted is None and self._tokens == "bpe":
+            learned = [one.text for one in subsets["train"]]
+            self.fitted = Tokenizer.train(learned, kind="bpe", vocab_size=self._vocab_size)
+        self.fitted = codec = self.fitted or Bytes()
         return {subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()}
-
-    def _learned(self, texts: Sequence[str]) -> Bytes | Tokenizer:
-        if self._tokens == "bpe":
-            return Tokenizer.train(texts, kind="bpe", vocab_size=self._vocab_size)
-        return Bytes()
 
     @property
     def _where(self) -> str:
@@ -306,13 +304,6 @@ def _encoded(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
         start = end
     found = [torch.as_tensor(ids).to(kind) for ids in codec.encode(blocks)]
     return torch.cat(found) if found else torch.empty(0, dtype=kind)
-
-
-def _said(subsets: Mapping[str, Sequence[Text]], how: str) -> list[str]:
-    """How much text each subset has."""
-    sizes = {subset: f"{sum(len(one.text) for one in some):,}" for subset, some in subsets.items()}
-    told = ", ".join(f"{subset} {size}" for subset, size in sizes.items())
-    return [f"characters of text: {told}" + (f" (split by {how})" if len(subsets) > 1 else "")]
 
 
 @final

@@ -14,7 +14,7 @@ from assay.data.tabular.table_encoder import Column, check_columns, describe_odd
 from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
     import tokenizers
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 def in_house(text: str | bytes, padding: int) -> dict[str, Any]:
     """The tokenizer as plain data, in which padding has the id 0."""
     plain = json.loads(text)
-    try:
-        return _renumbered(plain, padding)
-    except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError("it is not a tokenizer with a vocabulary of tokens and ids") from error
-
-
-def _renumbered(plain: dict[str, Any], padding: int) -> dict[str, Any]:
     model, added = plain["model"], plain.get("added_tokens") or []
     vocabulary = model["vocab"]
     if not {0, padding} <= {*vocabulary.values(), *(one["id"] for one in added)}:
@@ -110,15 +103,11 @@ class Tokenizer:
         return max(self.backend.get_vocab().values()) + 1
 
     @property
-    def _of_bytes(self) -> bool:
-        """Whether tokens are bytes, which are written as characters that can be seen."""
-        return self.backend.decoder is not None
-
-    @property
     def token_bytes(self) -> list[int]:
         """How many bytes of UTF-8 each id stands for; none: padding, and what is unknown."""
         tokens = self.tokens[len(_SPECIAL) :]
-        sizes = [len(token) if self._of_bytes else len(token.encode()) for token in tokens]
+        are_bytes = self.backend.decoder is not None  # written as characters that can be seen
+        sizes = [len(token) if are_bytes else len(token.encode()) for token in tokens]
         return [0] * len(_SPECIAL) + sizes
 
     @property
@@ -303,19 +292,18 @@ class TextEncoder:
             )
         try:
             self._pretrained, self._source = pretrained_tokenizer(text, padding), source
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+            why = error if isinstance(error, ValueError) else "it has no vocabulary of tokens and ids"
             raise DataError(
-                f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {error}",
+                f"data.source.tokenizer=auto: the tokenizer.json of {source} cannot be used: {why}",
                 hint="choose other weights",
             ) from error
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Train the tokenizer, or take the one that is there."""
         texts = raw[self.column].iloc[rows]
-        kind: Any = self._asked
-        if kind == "auto":
-            kind = "word" if len(texts) < _FEW else "bpe"
-        options = {"kind": kind, **self._options}
+        kind: Kind = "word" if len(texts) < _FEW else "bpe"
+        options = {"kind": kind if self._asked == "auto" else self._asked, **self._options}
         self._tokenizer = self._pretrained or Tokenizer.train(map(self._beginning, texts), **options)
         self._lengths = []
 
@@ -323,10 +311,12 @@ class TextEncoder:
         """Int64 `[N, max_length]`, each row filled up with zeros; each has at least one token."""
         ids = torch.zeros(len(raw), self.max_length, dtype=torch.int64)
         lengths = np.zeros(len(raw), dtype=np.int64)
-        for row, tokens in enumerate(self._tokens(raw[self.column])):
-            kept = self._cut(tokens)
-            ids[row, : len(kept)] = torch.tensor(kept)
-            lengths[row] = len(tokens)
+        texts = list(map(self._beginning, raw[self.column]))
+        for start in range(0, len(texts), _BLOCK):
+            for row, tokens in enumerate(self.tokenizer.encode(texts[start : start + _BLOCK]), start):
+                kept = self._cut(tokens)
+                ids[row, : len(kept)] = torch.tensor(kept)
+                lengths[row] = len(tokens)
         if self._lengths is not None:
             self._lengths.append(lengths)
         return ids
@@ -340,10 +330,6 @@ class TextEncoder:
             tokens = tokens[: self.max_length - num_closing] + tokens[len(tokens) - num_closing :]
         unknown = max(self.tokenizer.unknown, UNKNOWN)
         return [one or unknown for one in tokens] or [unknown]
-
-    def _tokens(self, texts: pd.Series[Any]) -> Iterator[list[int]]:
-        for start in range(0, len(texts), _BLOCK):
-            yield from self.tokenizer.encode(list(map(self._beginning, texts.iloc[start : start + _BLOCK])))
 
     def _beginning(self, text: Any) -> str:
         return str(text)[: _SIGNS * self.max_length]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -68,12 +69,12 @@ class Transforms:
 
     def divide(self) -> tuple[Transforms, Transforms]:
         """The deterministic transforms the chain starts with, to be applied only once, and the rest."""
-        length = 0
-        while length < len(self.transforms) and type(self.transforms[length]) in _DETERMINISTIC:
-            length += 1
-        head, tail = self.keys[:length], self.keys[length:]
-        first, rest = self.transforms[:length], self.transforms[length:]
-        return Transforms(first, head, masks=self.masks), Transforms(rest, tail, masks=self.masks)
+        length = len(list(takewhile(lambda one: type(one) in _DETERMINISTIC, self.transforms)))
+        head, tail = (
+            Transforms(self.transforms[part], self.keys[part], masks=self.masks)
+            for part in (slice(length), slice(length, None))
+        )
+        return head, tail
 
     def pair(self, inputs: Any, targets: Any, key: tuple[int, ...]) -> tuple[Any, Any]:
         """Transform one sample and, where it is a mask, its target; draws are a function of `key` alone."""
@@ -193,7 +194,8 @@ def pretrained_scale(
         mean, std = (sum(mean) / 3,), (sum(std) / 3,)
     elif len(mean) not in (0, 1, channels):
         why = f"the data has {channels} channels"
-    if not source.startswith("the run ") and first.is_floating_point() and _beyond_one(first):
+    is_beyond_one = first.is_floating_point() and bool(first.min() < -0.01 or first.max() > 1.01)
+    if not source.startswith("the run ") and is_beyond_one:
         why = why or "the data is not in [0, 1]"
     if why:
         own = "inputs are normalised with the data's own statistics"
@@ -203,10 +205,6 @@ def pretrained_scale(
         "data.transform.normalize=data takes the data's own statistics"
     )
     return (mean, std), notes
-
-
-def _beyond_one(first: Tensor) -> bool:
-    return bool(first.min() < -0.01 or first.max() > 1.01)
 
 
 def _short(values: tuple[float, ...]) -> str:
