@@ -266,9 +266,9 @@ def test_an_option_builds_and_gives_a_slope(path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["cross_entropy", "focal", "ldam"])
 def test_class_weight_is_typed_on_the_command_line(option: str) -> None:
-    balanced = load(option, class_weight="balanced").class_weight.value
+    balanced = load(option, class_weight="balanced").class_weight
     torch.testing.assert_close(balanced, torch.tensor([35 / 60, 35 / 15, 35 / 30]))
-    assert load(option, class_weight=[1, 2, 3]).class_weight.value.tolist() == [1, 2, 3]
+    assert load(option, class_weight=[1, 2, 3]).class_weight.tolist() == [1, 2, 3]
 
 
 def test_pos_weight_is_typed_on_the_command_line() -> None:

@@ -27,7 +27,7 @@ from assay.loss.kl_div import KLDiv
 from assay.loss.ldam import LDAM
 from assay.loss.multitask import Multitask
 from assay.loss.nt_xent import NTXent
-from assay.loss.targets import ClassWeight, binary_targets, softmax
+from assay.loss.targets import binary_targets, softmax
 from assay.loss.triplet import Triplet
 
 Array = NDArray[np.float64]
@@ -65,7 +65,9 @@ def test_soft_targets_with_weights_are_normalised_by_their_weight() -> None:
 
 def test_balanced_is_scikit_learns() -> None:
     expected = compute_class_weight("balanced", classes=np.arange(4), y=np.repeat(np.arange(4), COUNTS))
-    np.testing.assert_allclose(ClassWeight("balanced", COUNTS).value.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        CrossEntropy(class_weight="balanced", class_counts=COUNTS).class_weight.numpy(), expected, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("make", [CrossEntropy, Focal, LDAM])

@@ -59,7 +59,7 @@ class DeferredReweighting(Callback):
                 "callbacks=drw needs a loss that can be re-weighted: ldam, cross_entropy or focal"
             )
         if stage == "fit":
-            if getattr(getattr(pl_module.loss, "class_weight", None), "weighs", False):
+            if getattr(pl_module.loss, "has_class_weight", False):
                 raise ValueError(
                     "callbacks=drw sets the weights of the classes, and loss.class_weight gives others: "
                     "leave out one of them (loss.class_weight=null)"

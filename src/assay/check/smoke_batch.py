@@ -17,8 +17,7 @@ from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
 from assay.loss.targets import is_mean_over_samples
-from assay.metrics.multitask import Multitask
-from assay.metrics.per_target import PerTarget
+from assay.metrics.per_target import ByHead
 from assay.metrics.tracker import is_scalar, listed
 from assay.module import Module
 from assay.task.task_of import task_of
@@ -226,7 +225,7 @@ def _try_stage(
             if hasattr(one, "validate_args"):
                 one.validate_args = True  # off in a run, where it would wait for the device
             given = predictions.float(), targets
-            if isinstance(several, Multitask | PerTarget):
+            if isinstance(several, ByHead):
                 given = several.given_to(str(name), *given)
             one.update(*given)
             listed(one.compute())

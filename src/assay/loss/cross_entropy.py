@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import torch
-from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
-from assay.loss.targets import WeightedLoss, class_targets, total_weight
+from assay.loss.targets import WeightedLoss, class_shares, class_targets, total_weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from torch import Tensor
 
 
 @final
@@ -48,18 +48,14 @@ class CrossEntropy(WeightedLoss):
     @override
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         logits, targets = class_targets(outputs, targets, pixels=True)
-        weight, soft = self.class_weight.of(logits), targets.is_floating_point()
-        smoothed: Any = {"label_smoothing": self.label_smoothing}
+        weight, soft = self.weight_of(logits), targets.is_floating_point()
+        options: Any = {"label_smoothing": self.label_smoothing}
         if not soft:
-            smoothed["ignore_index"] = self.ignore_index
-        if weight is None:
-            if soft or logits.ndim == 2:
-                return F.cross_entropy(logits, targets, **smoothed)
-            losses = F.cross_entropy(logits, targets, reduction="none", **smoothed)
-            return self.class_weight.mean(losses, targets, logits, self.ignore_index)
-        if soft:
-            shares = targets * weight.view(-1, *[1] * (targets.ndim - 2))
-        else:
-            counted = targets != self.ignore_index
-            shares = weight[torch.where(counted, targets, 0)] * counted
-        return F.cross_entropy(logits, targets, weight, reduction="sum", **smoothed) / total_weight(shares)
+            options["ignore_index"] = self.ignore_index
+        if weight is not None:
+            total = total_weight(class_shares(weight, targets, self.ignore_index))
+            return F.cross_entropy(logits, targets, weight, reduction="sum", **options) / total
+        if soft or logits.ndim == 2:
+            return F.cross_entropy(logits, targets, **options)
+        losses = F.cross_entropy(logits, targets, reduction="none", **options)
+        return self.mean(losses, targets, logits, self.ignore_index)

@@ -54,4 +54,4 @@ class Focal(WeightedLoss):
             log_p = log_p.gather(1, there.unsqueeze(1)).squeeze(1)
         # Above 0, for a power below 1 has no finite slope at 0.
         miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
-        return self.class_weight.mean(-(miss**self.gamma) * log_p, targets, logits, self.ignore_index)
+        return self.mean(-(miss**self.gamma) * log_p, targets, logits, self.ignore_index)

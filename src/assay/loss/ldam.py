@@ -72,7 +72,7 @@ class LDAM(WeightedLoss):
             losses = F.cross_entropy(
                 torch.where(is_target, scaled - shift, scaled), targets, reduction="none"
             )
-        return self.class_weight.mean(losses, targets, logits)
+        return self.mean(losses, targets, logits)
 
     @override
     def probabilities(self, outputs: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -98,12 +98,12 @@ def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     return values, targets.to(values.dtype)
 
 
-def balanced_weights(class_counts: Sequence[int]) -> list[float]:
-    """Weights n / (C * n_c), with which each class counts the same in total, as scikit-learn's "balanced".
-
-    >>> balanced_weights([30, 10])
-    [0.6666666666666666, 2.0]
-    """
+def _balanced_weights(class_counts: Sequence[int] | None) -> list[float]:
+    """Weights n / (C * n_c), with which each class counts the same in total, as scikit-learn's "balanced"."""
+    if class_counts is None:
+        raise ValueError(
+            "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
+        )
     for index, count in enumerate(class_counts):
         if count < 1:
             raise ValueError(
@@ -114,97 +114,36 @@ def balanced_weights(class_counts: Sequence[int]) -> list[float]:
     return [total / (num_classes * count) for count in class_counts]
 
 
-@final
-class ClassWeight(nn.Module):
-    """One weight per class: a buffer that follows its loss to the device and is never saved."""
+class WeightedLoss(nn.Module, ABC):
+    """A loss over classes that may count differently: what cross-entropy and its relatives share."""
 
-    value: Tensor
+    kind: ClassVar[str] = "multiclass"
+    class_weight: Tensor
 
     def __init__(
-        self,
-        class_weight: Literal["balanced"] | Sequence[float] | None = None,
-        class_counts: Sequence[int] | None = None,
+        self, class_weight: Literal["balanced"] | Sequence[float] | None, class_counts: Sequence[int] | None
     ) -> None:
         super().__init__()
-        self.num_classes = None if class_counts is None else len(class_counts)
         # Always there and, where the classes are known, of one shape: weight averaging pairs buffers by it,
         # and a weight that is set later knows the device.
-        shape = () if self.num_classes is None else (self.num_classes,)
-        self.register_buffer("value", torch.ones(shape), persistent=False)
-        self._uniform = True
+        shape = () if class_counts is None else (len(class_counts),)
+        self.register_buffer("class_weight", torch.ones(shape), persistent=False)
+        self.has_class_weight = False
         if class_weight is None:
             return
         if class_weight == "balanced":
-            if class_counts is None:
-                raise ValueError(
-                    "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
-                )
-            weights = balanced_weights(class_counts)
+            weights = _balanced_weights(class_counts)
         else:
             weights = [float(weight) for weight in class_weight]
             if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
                 raise ValueError(
                     f"class_weight must hold numbers of at least 0, one of them above 0, got {weights}."
                 )
-        self.set(torch.tensor(weights))
-
-    @property
-    def weighs(self) -> bool:
-        """Whether there are weights."""
-        return not self._uniform
-
-    def set(self, weight: Tensor | None) -> None:
-        """Replace the weights from now on."""
-        if weight is None:
-            self.value, self._uniform = torch.ones_like(self.value), True
-            return
-        if weight.ndim != 1 or (self.num_classes is not None and weight.shape[0] != self.num_classes):
-            needed = f"[{self.num_classes or 'C'}]"
-            raise ValueError(f"class_weight needs one number per class, {needed}, got {[*weight.shape]}.")
-        self.value = weight.detach().to(device=self.value.device, dtype=self.value.dtype)
-        self._uniform = False
-
-    def of(self, logits: Tensor) -> Tensor | None:
-        """Give the weights `[C]` in the dtype of logits `[B, C]`; None where every class counts the same."""
-        if self._uniform:
-            return None
-        if self.value.shape[0] != logits.shape[1]:
+        if class_counts is not None and len(weights) != len(class_counts):
             raise ValueError(
-                f"class_weight has {self.value.shape[0]} numbers, the model returns {logits.shape[1]} "
-                "logits: give one weight per class."
+                f"class_weight needs one number per class, {len(class_counts)}, got {len(weights)}."
             )
-        return self.value.to(logits.dtype)
-
-    def mean(self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100) -> Tensor:
-        """Average a batch: Σ q·w·loss / Σ q·w, which is the same for a hard target and its one-hot row."""
-        weight = self.of(logits)
-        soft = targets.is_floating_point()
-        if weight is None:
-            if soft:
-                return (losses * targets).sum() / (losses.numel() // losses.shape[1])
-            if losses.ndim == 1 and ignore_index < 0:
-                return losses.mean()
-            counted = (targets != ignore_index).flatten(1) if losses.ndim > 1 else targets != ignore_index
-            sums = losses.reshape(counted.shape).mul(counted).sum(-1)
-            return (sums / counted.sum(-1).clamp_min(1)).mean()
-        if soft:
-            shares = targets * weight.view(-1, *[1] * (targets.ndim - 2))
-        else:
-            counted = targets != ignore_index
-            shares = weight[torch.where(counted, targets, 0)] * counted
-        return (losses * shares).sum() / total_weight(shares)
-
-
-class WeightedLoss(nn.Module, ABC):
-    """A loss over classes that may count differently: what cross-entropy and its relatives share."""
-
-    kind: ClassVar[str] = "multiclass"
-
-    def __init__(
-        self, class_weight: Literal["balanced"] | Sequence[float] | None, class_counts: Sequence[int] | None
-    ) -> None:
-        super().__init__()
-        self.class_weight = ClassWeight(class_weight, class_counts)
+        self.set_class_weight(torch.tensor(weights))
 
     @abstractmethod
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -213,21 +152,53 @@ class WeightedLoss(nn.Module, ABC):
     @property
     def mean_over_samples(self) -> bool:
         """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
-        return not self.class_weight.weighs
+        return not self.has_class_weight
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax over the classes: float `[B, C, ...]`."""
         return softmax(outputs)
 
     def set_class_weight(self, weight: Tensor | None) -> None:
-        """Weigh the classes anew from now on, see `ClassWeight.set`."""
-        self.class_weight.set(weight)
+        """Weigh the classes anew from now on."""
+        self.has_class_weight = weight is not None
+        self.class_weight = (
+            torch.ones_like(self.class_weight) if weight is None else weight.to(self.class_weight)
+        )
+
+    def weight_of(self, logits: Tensor) -> Tensor | None:
+        """Give the weights `[C]` in the dtype of logits `[B, C]`; None where every class counts the same."""
+        if not self.has_class_weight:
+            return None
+        if self.class_weight.shape != logits.shape[1:2]:
+            raise ValueError(
+                f"class_weight has {self.class_weight.numel()} numbers, the model returns {logits.shape[1]} "
+                "logits: give one weight per class."
+            )
+        return self.class_weight.to(logits.dtype)
+
+    def mean(self, losses: Tensor, targets: Tensor, logits: Tensor, ignore_index: int = -100) -> Tensor:
+        """Average a batch: Σ q·w·loss / Σ q·w, which is the same for a hard target and its one-hot row."""
+        weight = self.weight_of(logits)
+        if weight is not None:
+            shares = class_shares(weight, targets, ignore_index)
+            return (losses * shares).sum() / total_weight(shares)
+        if targets.is_floating_point():
+            return (losses * targets).sum() / (losses.numel() // losses.shape[1])
+        if losses.ndim == 1 and ignore_index < 0:
+            return losses.mean()
+        counted = (targets != ignore_index).flatten(1) if losses.ndim > 1 else targets != ignore_index
+        sums = losses.reshape(counted.shape).mul(counted).sum(-1)
+        return (sums / counted.sum(-1).clamp_min(1)).mean()
+
+
+def class_shares(weight: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """Give q·w of each target, 0 of those that are left out."""
+    if targets.is_floating_point():
+        return targets * weight.view(-1, *[1] * (targets.ndim - 2))
+    counted = targets != ignore_index
+    return weight[torch.where(counted, targets, 0)] * counted
 
 
 def total_weight(shares: Tensor) -> Tensor:
-    """Σ q·w of a batch, kept above 0: a batch of nothing but weightless classes has loss 0, not NaN.
-
-    >>> total_weight(torch.tensor([0.5, 1.5]))
-    tensor(2.)
-    """
+    """Σ q·w of a batch, kept above 0: a batch of nothing but weightless classes has loss 0, not NaN."""
     return shares.sum().clamp_min(torch.finfo(shares.dtype).tiny)

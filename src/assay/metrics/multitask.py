@@ -2,21 +2,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
-from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
+from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
-from typing_extensions import override
 
+from assay.metrics.per_target import ByHead
 from assay.metrics.r2 import R2
 from assay.task.heads import heads_of, metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch import Tensor
-
 
 @final
-class Multitask(MetricCollection):
+class Multitask(ByHead):
     """Metrics by the name of their head, such as `species/accuracy`: each sees the outputs of its head alone.
 
     Args:
@@ -37,28 +35,15 @@ class Multitask(MetricCollection):
             raise ValueError(f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
         own = {head.name: given.get(head.name) or _default(len(head.class_names)) for head in heads}
         keys = metric_keys(names)
-        # Without groups: torchmetrics would take two heads' metrics of equal state for one.
+        metrics_of = {
+            f"{at_head}/{key}": (metric, head)
+            for at_head, head in zip(keys, heads, strict=True)
+            for key, metric in own[head.name].items()
+        }
         super().__init__(
-            {
-                f"{at_head}/{key}": metric
-                for at_head, several in zip(keys, own.values(), strict=True)
-                for key, metric in several.items()
-            },
-            compute_groups=False,
+            {key: metric for key, (metric, _) in metrics_of.items()},
+            {key: head for key, (_, head) in metrics_of.items()},
         )
-        self._heads = dict(zip(keys, heads, strict=True))
-
-    @override
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        predictions, targets = args
-        for name, metric in self.items(keep_base=True, copy_state=False):
-            metric.update(*self.given_to(str(name), predictions, targets))
-
-    def given_to(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What one of the metrics sees of a batch."""
-        head = self._heads[name.rpartition("/")[0]]
-        column = targets[:, head.column]
-        return head.of(predictions), column.long() if head.class_names else column[:, None]
 
 
 def _default(num_classes: int) -> dict[str, Metric]:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC
 from typing import TYPE_CHECKING, Any, Final, final
 
 from torchmetrics import Metric, MetricCollection
 from typing_extensions import override
 
-from assay.task.heads import metric_keys
+from assay.task.heads import Head, metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +19,31 @@ _MOST: Final = 16
 """Targets that have metrics of their own; of more, each metric is one of all targets."""
 
 
+class ByHead(MetricCollection, ABC):
+    """Metrics that see what one head predicts; all predictions where no head is named."""
+
+    def __init__(self, metrics: Mapping[str, Any], heads: Mapping[str, Head]) -> None:
+        # Without groups: torchmetrics would take two heads' metrics of equal state for one.
+        super().__init__(dict(metrics), compute_groups=not heads)
+        self._heads = heads
+
+    @override
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        if not self._heads:
+            super().update(*args, **kwargs)
+            return
+        for name, metric in self.items(keep_base=True, copy_state=False):
+            metric.update(*self.given_to(str(name), *args))
+
+    def given_to(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """What one of the metrics sees of a batch."""
+        if (head := self._heads.get(name)) is None:
+            return predictions, targets
+        return head.of(predictions).contiguous(), head.targets_of(targets).contiguous()
+
+
 @final
-class PerTarget(MetricCollection):
+class PerTarget(ByHead):
     """Metrics such as `mae`; of several targets `price/mae` and `rent/mae`, which may have different units.
 
     Of more than 16 targets each metric is one of all targets, as one with an attribute `num_targets` above
@@ -34,28 +58,12 @@ class PerTarget(MetricCollection):
     def __init__(
         self, metrics: Mapping[str, Metric], num_targets: int = 1, target_names: Sequence[str] = ()
     ) -> None:
-        self._columns: dict[str, int] = {}
+        heads: dict[str, Head] = {}
         found: dict[str, Metric | MetricCollection] = dict(metrics)
         if 1 < num_targets <= _MOST:
             names = metric_keys(target_names or [f"target_{at}" for at in range(num_targets)])
             joint = {key: one for key, one in found.items() if getattr(one, "num_targets", 1) > 1}
             own = [key for key in found if key not in joint]
-            self._columns = {f"{name}/{key}": at for at, name in enumerate(names) for key in own}
-            found = {key: copy.deepcopy(found[key.rpartition("/")[2]]) for key in self._columns} | joint
-        # Without groups: torchmetrics would take two targets' metrics of equal state for one.
-        super().__init__(found, compute_groups=not self._columns)
-
-    @override
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        if not self._columns:
-            super().update(*args, **kwargs)
-            return
-        for name, metric in self.items(keep_base=True, copy_state=False):
-            metric.update(*self.given_to(str(name), *args))
-
-    def given_to(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What one of the metrics sees of a batch."""
-        if name not in self._columns:
-            return predictions, targets
-        at = self._columns[name]
-        return predictions[:, at : at + 1].contiguous(), targets[:, at : at + 1].contiguous()
+            heads = {f"{name}/{key}": Head(name, at, at) for at, name in enumerate(names) for key in own}
+            found = {key: copy.deepcopy(found[key.rpartition("/")[2]]) for key in heads} | joint
+        super().__init__(found, heads)

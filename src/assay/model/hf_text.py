@@ -79,15 +79,13 @@ class HFText(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(settings.hidden_size, num_outputs)
         self._padding, self._first = padding_of(settings), pooling == "cls"
-        self.new_layers: tuple[str, ...] = ()
-        if weights is not None:
-            prefix = f"{self.encoder.base_model_prefix}."
-            self.new_layers = load_pretrained_weights(
-                self,
-                weights_file(weights),
-                head=["head"],
-                convert=lambda entries: _converted(entries, prefix),
-            )
+        prefix = f"{self.encoder.base_model_prefix}."
+        self.new_layers = load_pretrained_weights(
+            self,
+            None if weights is None else weights_file(weights),
+            head=["head"],
+            convert=lambda entries: _converted(entries, prefix),
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""

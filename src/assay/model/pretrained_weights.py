@@ -38,6 +38,10 @@ class Published:
         """Where it is kept: in the folder `checkpoints` of `torch.hub.get_dir()`."""
         return Path(torch.hub.get_dir()) / "checkpoints" / self.name
 
+    def if_missing(self) -> Published | None:
+        """Itself, if it has to be downloaded."""
+        return None if self.path.is_file() else self
+
     def in_words(self) -> str:
         """Name, size and address, for messages."""
         size = f"{self.megabytes:,.0f} MB" if self.megabytes else "size unknown"
@@ -71,21 +75,27 @@ _log = logging.getLogger(__name__)
 
 def load_pretrained_weights(
     network: nn.Module,
-    path: str | Path,
+    weights: str | Path | Published | None,
     *,
     stem: str | None = None,
     head: Sequence[str] = (),
     convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
+    within: str = "",
 ) -> tuple[str, ...]:
-    """Copy pretrained weights into a network, in place; log what was left out."""
-    file = _checkpoint_of(Path(path))
+    """Copy pretrained weights into a network, in place; return the layers that these do not fill."""
+    if isinstance(weights, Published):
+        # Nothing is downloaded to be checked.
+        weights = None if next(network.parameters()).is_meta else weights.fetch()
+    if weights is None:
+        return ()
+    file = _checkpoint_of(Path(weights))
     entries, left_out = _unwrap(_read(file), network)
     if convert is not None:
         entries = convert(entries)
     own = network.state_dict()
     if stem is not None:
         _fit_channels(entries, own, f"{stem}.weight")
-    free = [*(head or [name for name in [_head(network)] if name]), *([stem] if stem else [])]
+    free = [*(head or [head_of(network)]), *([stem] if stem else [])]
     differing = {key for key in own.keys() & entries.keys() if own[key].shape != entries[key].shape}
     # A layer goes as a whole: a bias without the weight it was trained with means nothing.
     dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
@@ -103,10 +113,10 @@ def load_pretrained_weights(
     except RuntimeError as error:
         lora = any(".parametrizations." in key for key in entries.keys() - own.keys())
         raise ValueError(
-            f"the weights in {path} do not fit: {' '.join(str(error).split()):.500}; "
+            f"the weights in {weights} do not fit: {' '.join(str(error).split()):.500}; "
             + (
                 "they were trained with finetune=lora: "
-                f"`assay export {path} --format safetensors` merges them"
+                f"`assay export {weights} --format safetensors` merges them"
                 if lora
                 else "choose the model they were trained with, or model.weights=null"
             )
@@ -116,7 +126,7 @@ def load_pretrained_weights(
         "%s: %d tensors loaded, left out: %s",
         *(file, len(entries.keys() - skipped), _listed(left_out) if left_out else "nothing"),
     )
-    return tuple(dropped)
+    return tuple(f"{within}{layer}" for layer in dropped)
 
 
 def _fit_channels(entries: dict[str, Tensor], own: Mapping[str, Tensor], key: str) -> None:
@@ -187,10 +197,13 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
     return dict(loaded), left_out
 
 
-def _head(network: nn.Module) -> str | None:
-    return next(
-        (name for name, module in reversed([*network.named_modules()]) if isinstance(module, nn.Linear)), None
-    )
+def head_of(network: nn.Module) -> str:
+    """Name of a network's last linear layer, or of its last convolution where it has none."""
+    modules = dict(network.named_modules())
+    for kind in (nn.Linear, nn.Conv2d):
+        if names := [name for name, module in modules.items() if isinstance(module, kind)]:
+            return names[-1]
+    return ""
 
 
 def _listed(keys: list[str]) -> str:

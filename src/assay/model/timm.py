@@ -69,21 +69,16 @@ class Timm(nn.Module):
         )
         head = _listed(network.pretrained_cfg.get("classifier"))
         self.head_names = tuple(f"network.{part}" for part in head)
-        self.new_layers: tuple[str, ...] = ()
         self.network: nn.Module = network
-        published = weights == "DEFAULT"
-        if weights is None or (published and next(network.parameters()).is_meta):
-            return  # nothing is downloaded to be checked
-        path = str(_published(name).fetch()) if published else weights
         first = _listed(network.pretrained_cfg.get("first_conv"))
-        left_out = load_pretrained_weights(
+        self.new_layers = load_pretrained_weights(
             network,
-            path,
+            _published(name, weights) or weights,
             stem=first[0] if first else None,
             head=head,
             convert=lambda entries: _converted(network, entries),
+            within="network.",
         )
-        self.new_layers = tuple(f"network.{layer}" for layer in left_out)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`."""
@@ -105,10 +100,8 @@ class Timm(nn.Module):
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
         """The file that has to be downloaded before the model can be built; None where there is none."""
-        if weights != "DEFAULT":
-            return None
-        published = _published(name)
-        return None if published.path.is_file() else published
+        published = _published(name, weights)
+        return published and published.if_missing()
 
 
 def _pretrained_config(name: str) -> Any:
@@ -127,7 +120,9 @@ def _pretrained_config(name: str) -> Any:
     return timm.get_pretrained_cfg(name)
 
 
-def _published(name: str) -> Published:
+def _published(name: str, weights: str | None) -> Published | None:
+    if weights != "DEFAULT":
+        return None
     config = _pretrained_config(name)
     if not config.hf_hub_id:
         raise ValueError(

@@ -12,7 +12,7 @@ from torchvision import models  # type: ignore[import-untyped]  # torchvision sh
 from torchvision.models import ConvNeXt, ResNet, VisionTransformer  # type: ignore[import-untyped]  # as above
 
 from assay.model.checks import check_network_name, image_shape
-from assay.model.pretrained_weights import Published, load_pretrained_weights
+from assay.model.pretrained_weights import Published, head_of, load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Torchvision(nn.Module):
     ) -> None:
         super().__init__()
         _check_name(name)
-        published = _published(name, weights)
+        source = _published(name, weights) or weights
         options: dict[str, Any] = dict(_OPTIONS.get(name, {}))
         if name.startswith("vit_"):
             _, height, width = image_shape(input_shape, f"model.name={name}")
@@ -83,16 +83,12 @@ class Torchvision(nn.Module):
             options = {"weights_backbone": None, "aux_loss": False}
         network: nn.Module = models.get_model(name, num_classes=num_outputs, **options)
         stem = _fit_to_images(network, input_shape, small_images)
-        head = _head_of(network)
+        head = head_of(network)
         self.head_names = (f"network.{head}",)
-        self.new_layers: tuple[str, ...] = ()
         self.network = network
-        on_meta = next(network.parameters()).is_meta
-        if weights is None or (published is not None and on_meta):  # nothing is downloaded to be checked
-            return
-        path = weights if published is None else str(published.fetch())
-        left_out = load_pretrained_weights(network, path, stem=stem, head=[head], convert=_own_entries)
-        self.new_layers = tuple(f"network.{layer}" for layer in left_out)
+        self.new_layers = load_pretrained_weights(
+            network, source, stem=stem, head=[head], convert=_own_entries, within="network."
+        )
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`, or of masks `[B, num_outputs, H, W]`."""
@@ -119,7 +115,7 @@ class Torchvision(nn.Module):
     def to_download(name: str, weights: str | None) -> Published | None:
         """The file that has to be downloaded before the model can be built; None where there is none."""
         published = _published(name, weights)
-        return published if published is not None and not published.path.is_file() else None
+        return published and published.if_missing()
 
 
 @functools.cache
@@ -155,15 +151,6 @@ def _published(name: str, weights: str | None) -> Published | None:
 
 def _own_entries(entries: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: value for key, value in entries.items() if not _AUXILIARY.match(key)}
-
-
-def _head_of(network: nn.Module) -> str:
-    """Name of a network's last linear layer, or of its last convolution where it has none."""
-    names: dict[type[nn.Module], list[str]] = {
-        kind: [name for name, module in network.named_modules() if isinstance(module, kind)]
-        for kind in (nn.Linear, nn.Conv2d)
-    }
-    return (names[nn.Linear] or names[nn.Conv2d] or [""])[-1]
 
 
 def _fit_to_images(

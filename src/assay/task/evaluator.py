@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 from typing_extensions import override
@@ -82,6 +82,8 @@ def _draws(num_samples: int) -> Iterator[NDArray[Any]]:
 class Evaluator(ABC):
     """Judges stored predictions; `assay.task.task.Task` says of each method what it returns."""
 
+    caption: ClassVar[str] = ""
+
     @abstractmethod
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """See `Task.scores`."""
@@ -100,7 +102,7 @@ class Evaluator(ABC):
 
     def hardest_caption(self, predictions: StoredPredictions) -> str:
         """See `Task.hardest_caption`."""
-        return ""
+        return self.caption
 
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         """See `Task.baseline_warnings`."""

@@ -31,6 +31,11 @@ class Head:
         """Its part of all outputs."""
         return outputs[..., self.start : self.start + self.num_outputs]
 
+    def targets_of(self, targets: Any) -> Any:
+        """Its part of all targets, in the form of a task of its own."""
+        column = targets[:, self.column]
+        return column.long() if self.class_names else column[:, None]
+
 
 def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
     """The heads, in the order of their outputs and targets."""

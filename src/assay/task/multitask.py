@@ -55,12 +55,12 @@ class Multitask(Task):
             raise wrong_form(self, subset, targets)
         for head in heads_of(class_names):
             if head.class_names:
-                _CLASSES.check(subset, targets[:, head.column].long(), head.class_names)
+                _CLASSES.check(subset, head.targets_of(targets), head.class_names)
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         for head in heads_of(class_names):
-            own = {subset: _column(values, head) for subset, values in targets.items()}
+            own = {subset: head.targets_of(values) for subset, values in targets.items()}
             (_CLASSES if head.class_names else _NUMBERS).check_subsets(own, head.class_names)
 
     @override
@@ -115,6 +115,8 @@ class Multitask(Task):
 class Heads(Evaluator):
     """Of several targets, each judged as its own task does."""
 
+    caption = "By the target that is furthest off, as a share of the largest error of that target."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         return [
@@ -148,10 +150,6 @@ class Heads(Evaluator):
         return worst
 
     @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return "By the target that is furthest off, as a share of the largest error of that target."
-
-    @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
         """Whether each class of a sample is; None where there are only numbers."""
         import numpy as np
@@ -173,12 +171,6 @@ class Heads(Evaluator):
         return ", ".join(
             f"{head.name} {_task(head).predicted_label(own, index)}" for head, own in _by_head(predictions)
         )
-
-
-def _column(targets: Any, head: Head) -> Any:
-    """Targets of a head in the form of its own task."""
-    column = targets[:, head.column]
-    return column.long() if head.class_names else column[:, None]
 
 
 def _task(head: Head) -> Task:

@@ -76,9 +76,9 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
 
 
 def ranking_figures(
-    decisions: Sequence[tuple[str, NDArray[Any], NDArray[Any]]], shown: str = ""
+    names: Sequence[str], truth: NDArray[Any], scores: NDArray[Any], worst: NDArray[Any], what: str
 ) -> list[Figure]:
-    """ROC and precision-recall curves, by scikit-learn."""
+    """ROC and precision-recall curves, by scikit-learn, of the decisions that `worst` begins with."""
     from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
         auc,
         average_precision_score,
@@ -87,17 +87,17 @@ def ranking_figures(
     )
 
     roc, recall = [], []
-    for name, truth, scores in decisions:
-        if truth.all() or not truth.any():  # no curve is defined
+    shown = np.sort(worst[:_MOST_CURVES])
+    for name, is_true, score in ((names[at], truth[:, at], scores[:, at]) for at in shown):
+        if is_true.all() or not is_true.any():  # no curve is defined
             continue
-        false, true, _ = roc_curve(truth, scores)
+        false, true, _ = roc_curve(is_true, score)
         roc.append(Line(f"{name} ({auc(false, true):.3f})", false, true))
-        precision, hit, _ = precision_recall_curve(truth, scores)
-        told = f"{name} ({average_precision_score(truth, scores):.3f})"
-        recall.append(Line(told, hit, precision, is_step=True))
-    left_out = len(decisions) - len(roc)
-    captions = [f"Shown are {shown}."] if shown else []
-    if left_out:
+        precision, hit, _ = precision_recall_curve(is_true, score)
+        legend = f"{name} ({average_precision_score(is_true, score):.3f})"
+        recall.append(Line(legend, hit, precision, is_step=True))
+    captions = [f"Shown are the {what} with the lowest F1."] if len(worst) > len(shown) else []
+    if left_out := len(shown) - len(roc):
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
         return []
@@ -133,15 +133,19 @@ def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArr
 
 
 def calibration(
-    chances: NDArray[Any], truth: NDArray[Any], what: str, kinds: tuple[str, str] = ("right", "wrong")
+    chances: NDArray[Any], truth: NDArray[Any], what: str, kinds: tuple[str, str]
 ) -> list[Figure]:
     """Reliability diagram, and how sure the model was of what was so and of what was not."""
+    from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
+
     bins = _bins(chances)
     count = np.bincount(bins, minlength=NUM_BINS)
     used = count > 0
-    mean, share = (np.bincount(bins, of, NUM_BINS)[used] / count[used] for of in (chances, truth))
+    hits = np.bincount(bins, truth, NUM_BINS)[used]
+    mean, share = np.bincount(bins, chances, NUM_BINS)[used] / count[used], hits / count[used]
     error = calibration_error(chances, truth, np.ones(len(chances)))
-    low, high = _wilson(share, count[used])
+    tests = (binomtest(int(k), int(n)) for k, n in zip(hits, count[used], strict=True))
+    low, high = np.transpose([test.proportion_ci(method="wilson") for test in tests])
     labels = [f"{at / NUM_BINS:.2f}-{(at + 1) / NUM_BINS:.2f}" for at in range(NUM_BINS)]
     so = np.asarray(truth, dtype=bool)
     groups = zip(kinds, (so, ~so), strict=True)
@@ -175,14 +179,6 @@ def _bins(chances: NDArray[Any]) -> NDArray[Any]:
     return bins
 
 
-def _wilson(share: NDArray[Any], count: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Interval of a frequency (Wilson 1927), which holds for few samples and near 0 and 1."""
-    z = 1.959964
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return middle - half, middle + half
-
-
 def _in_brackets(lines: Sequence[Line], what: str) -> str:
     """A line that is alone has no legend, so that its name and number stand here."""
     return f"{lines[0].name}, in brackets: the {what}." if len(lines) == 1 else f"In brackets: the {what}."
@@ -194,7 +190,22 @@ _MOST_IN_MATRIX: Final = 50
 _MOST_BARS: Final = 30
 _MOST_CURVES: Final = 10
 _MOST_CONFUSIONS: Final = 10
-_MOST_LABEL_CURVES: Final = 8
+
+
+def _rates(hits: NDArray[Any], are: NDArray[Any], claimed: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Of each class or label, from counts of samples; NaN where it is not defined."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {"precision": hits / claimed, "recall": hits / are, "F1": 2 * hits / (are + claimed)}
+
+
+def _rate_bars(
+    what: str, hits: NDArray[Any], are: NDArray[Any], claimed: NDArray[Any], names: Sequence[str]
+) -> tuple[Figure, NDArray[Any]]:
+    """The rates of each class or label, and the order of these from the lowest F1 on."""
+    scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, are, claimed).items()}
+    worst = np.argsort(np.where(are > 0, scores["F1"], np.inf), kind="stable")
+    title = f"Precision, recall and F1 per {what}"
+    return score_bars(f"per_{what}", title, scores, names, worst, support=are), worst
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
@@ -294,7 +305,7 @@ class Classes(Evaluator):
         """Accuracy, F1 and what goes with them."""
         outputs, targets = predictions.outputs.astype(float), targets_of(predictions)
         said, num_classes = outputs.argmax(1), outputs.shape[1]
-        hit = np.where(said == targets, targets, -1)
+        is_right = said == targets
         chances = predictions.kind == "probabilities"
         loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
         order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
@@ -302,23 +313,17 @@ class Classes(Evaluator):
         second = f" of {predictions.class_names[1]}" if order is not None else ""
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
-            true = np.bincount(hit[hit >= 0], weights[hit >= 0], num_classes)
-            are, claimed = (np.bincount(of, weights, num_classes) for of in (targets, said))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                recall, precision = true / are, true / claimed
-                f1 = 2 * true / (are + claimed)
-            scores = {"accuracy": true.sum() / weights.sum()}
+            hits = np.bincount(targets[is_right], weights[is_right], num_classes)
+            rates = _rates(hits, *(np.bincount(of, weights, num_classes) for of in (targets, said)))
+            scores = {"accuracy": hits.sum() / weights.sum()}
             if order is not None:
-                area, average_precision = order.scores(weights)
-                scores |= {
-                    f"f1{second}": f1[1],
-                    f"precision{second}": precision[1],
-                    f"recall{second}": recall[1],
-                }
-                scores |= {"auroc": area, f"average precision{second}": average_precision}
+                for name in ("F1", "precision", "recall"):
+                    scores[f"{name.lower()}{second}"] = rates[name][1]
+                scores["auroc"], scores[f"average precision{second}"] = order.scores(weights)
             else:
-                scores |= {"f1 (macro)": np.nanmean(f1), "balanced accuracy": np.nanmean(recall)}
-                scores |= {"auroc (macro)": auroc(weights)}
+                scores["f1 (macro)"] = np.nanmean(rates["F1"])
+                scores["balanced accuracy"] = np.nanmean(rates["recall"])
+                scores["auroc (macro)"] = auroc(weights)
             if chances:
                 scores["log loss"] = (loss * weights).sum() / weights.sum()
                 scores["calibration error"] = calibration_error(*_calibrated(outputs, targets), weights)
@@ -329,35 +334,21 @@ class Classes(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
-        from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-
         outputs, targets = predictions.outputs, targets_of(predictions)
         said, num_classes = outputs.argmax(1), outputs.shape[1]
         names = predictions.class_names or tuple(str(label) for label in range(num_classes))
-        labels = np.arange(num_classes)
-        matrix = confusion_matrix(targets, said, labels=labels)
-        precision, recall, f1, support = precision_recall_fscore_support(
-            targets, said, labels=labels, zero_division=0.0
-        )
-        worst = np.argsort(np.where(support > 0, f1, np.inf), kind="stable")
-        scores = {"precision": precision, "recall": recall, "F1": f1}
-        figures = [
-            *confusion_figures(matrix, names),
-            score_bars(
-                "per_class", "Precision, recall and F1 per class", scores, names, worst, support=support
-            ),
-        ]
-        curves = labels[1:] if num_classes == 2 else np.sort(worst[:_MOST_CURVES])
-        hits = [(names[label], targets == label, outputs[:, label]) for label in curves]
-        figures += ranking_figures(
-            hits, "the classes with the lowest F1" if len(curves) < num_classes - 1 else ""
-        )
+        cells = np.bincount(targets * num_classes + said, minlength=num_classes**2)
+        matrix = cells.reshape(num_classes, num_classes)
+        bars, worst = _rate_bars("class", matrix.diagonal(), matrix.sum(1), matrix.sum(0), names)
+        truth = targets[:, None] == np.arange(num_classes)
+        is_binary = num_classes == 2
+        shown = np.array([1]) if is_binary else worst
+        figures = [*confusion_figures(matrix, names), bars]
+        figures += ranking_figures(names, truth, outputs, shown, "classes")
         if predictions.kind == "probabilities":
-            chances, truth = _calibrated(outputs.astype(float), targets)
-            if num_classes == 2:
-                figures += calibration(chances, truth, f"of {names[1]}", (names[1], names[0]))
-            else:
-                figures += calibration(chances, truth, "of the predicted class")
+            what = f"of {names[1]}" if is_binary else "of the predicted class"
+            kinds = (names[1], names[0]) if is_binary else ("right", "wrong")
+            figures += calibration(*_calibrated(outputs.astype(float), targets), what, kinds)
         return figures
 
     @override
@@ -396,25 +387,23 @@ class Classes(Evaluator):
 class Labels(Evaluator):
     """Of several labels per sample, each on or off."""
 
+    caption = "By the label whose probability is furthest from what is right, the furthest first."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """F1, accuracy over all labels, exact matches and AUROC; see `is_on`."""
         said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
         right = said == targets
         whole, each = right.all(1), right.mean(1)
-        true = (said & targets).astype(float)
-        both = said.astype(float) + targets
+        of_labels = [of.astype(float) for of in (said & targets, targets, said)]
         auroc = mean_auroc(predictions.outputs, targets)
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             total = weights.sum()
-            hits, sizes = weights @ true, weights @ both
-            with np.errstate(divide="ignore", invalid="ignore"):
-                f1 = np.where(sizes > 0, 2 * hits / sizes, 0)
-                micro = 2 * hits.sum() / sizes.sum()
+            counts = [weights @ of for of in of_labels]
             return {
-                "f1 (macro)": float(f1.mean()),
-                "f1 (micro)": float(micro),
+                "f1 (macro)": float(np.nan_to_num(_rates(*counts)["F1"]).mean()),
+                "f1 (micro)": float(_rates(*(count.sum() for count in counts))["F1"]),
                 "accuracy": float(weights @ each / total),
                 "exact match": float(weights @ whole / total),
                 "auroc (macro)": auroc(weights),
@@ -425,20 +414,12 @@ class Labels(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Scores and errors per label, ROC, precision and recall, calibration."""
-        from sklearn.metrics import precision_recall_fscore_support
-
         said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
-        precision, recall, f1, support = precision_recall_fscore_support(targets, said, zero_division=0.0)
-        worst = np.argsort(f1, kind="stable")
-        scores = {"precision": precision, "recall": recall, "F1": f1}
-        curves = np.sort(worst[:_MOST_LABEL_CURVES])
-        decisions = [(names[label], targets[:, label], predictions.outputs[:, label]) for label in curves]
+        bars, worst = _rate_bars("label", (said & targets).sum(0), targets.sum(0), said.sum(0), names)
         return [
-            score_bars(
-                "per_label", "Precision, recall and F1 per label", scores, names, worst, support=support
-            ),
-            *ranking_figures(decisions, "" if len(curves) == len(names) else "the labels with the lowest F1"),
+            bars,
+            *ranking_figures(names, targets, predictions.outputs, worst, "labels"),
             *calibration(
                 predictions.outputs.astype(float).ravel(),
                 targets.ravel(),
@@ -451,10 +432,6 @@ class Labels(Evaluator):
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         worst: NDArray[Any] = np.abs(predictions.outputs - targets_of(predictions)).max(1)
         return worst
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return "By the label whose probability is furthest from what is right, the furthest first."
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
@@ -493,6 +470,11 @@ def iou_of_each(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
 class Masks(Evaluator):
     """Of the confusions of the pixels of each picture."""
 
+    caption = (
+        "The lowest mean IoU of a picture first. On the left the picture, in the middle its mask, on the "
+        "right the predicted one; what is left out is white."
+    )
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Mean IoU and Dice over the classes that masks or predictions have, and the accuracy of pixels."""
@@ -501,14 +483,12 @@ class Masks(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             matrix = (weights @ confusions).reshape(num_classes, num_classes)
-            union = matrix.sum(0) + matrix.sum(1) - matrix.diagonal()
-            with np.errstate(divide="ignore", invalid="ignore"):
-                iou = matrix.diagonal() / union
-                dice = 2 * matrix.diagonal() / (matrix.sum(0) + matrix.sum(1))
-                accuracy = matrix.diagonal().sum() / matrix.sum()
-            there = union > 0
-            means = [float(values[there].mean()) if there.any() else float("nan") for values in (iou, dice)]
-            return {"mean iou": means[0], "mean dice": means[1], "pixel accuracy": float(accuracy)}
+            dice = _rates(matrix.diagonal(), matrix.sum(1), matrix.sum(0))["F1"]
+            dice = dice[np.isfinite(dice)]
+            iou, total = dice / (2 - dice), matrix.sum()
+            means = [float(of.mean()) if len(of) else float("nan") for of in (iou, dice)]
+            accuracy = float(matrix.trace() / total) if total else float("nan")
+            return {"mean iou": means[0], "mean dice": means[1], "pixel accuracy": accuracy}
 
         return bootstrapped(statistic, len(confusions))
 
@@ -535,13 +515,6 @@ class Masks(Evaluator):
         with np.errstate(invalid="ignore"):
             mean: NDArray[Any] = np.where(there, iou, 0).sum(1) / there.sum(1)
         return 1 - mean
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return (
-            "The lowest mean IoU of a picture first. On the left the picture, in the middle its mask, on the "
-            "right the predicted one; what is left out is white."
-        )
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:

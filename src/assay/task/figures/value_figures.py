@@ -183,6 +183,8 @@ class Values(Evaluator):
 class Tokens(Evaluator):
     """Of the surprisal of each token."""
 
+    caption = "The highest mean surprisal first."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Intervals are over windows: the tokens of one depend on each other."""
@@ -223,10 +225,6 @@ class Tokens(Evaluator):
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         error_scores: NDArray[Any] = predictions.outputs.mean(1, dtype=float)
         return error_scores
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return "The highest mean surprisal first."
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
@@ -314,6 +312,8 @@ def _errors(predictions: StoredPredictions) -> NDArray[np.float64]:
 class Embeddings(Evaluator):
     """Of vectors, judged by the class of each one's nearest neighbour."""
 
+    caption = "Those whose nearest neighbour is of another class."
+
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """How often the nearest other sample is of the same class; of very many samples nothing."""
@@ -332,10 +332,6 @@ class Embeddings(Evaluator):
         right = self.is_right(predictions)
         unknown = np.full(len(predictions.outputs), np.nan)
         return unknown if right is None else np.where(right, np.nan, 1.0)
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return "Those whose nearest neighbour is of another class."
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
@@ -365,6 +361,8 @@ class Embeddings(Evaluator):
 @final
 class Reconstructions(Evaluator):
     """Of the errors of reconstructions, and their latent vectors."""
+
+    caption = "The largest error first. Left what was given, right what came back."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
@@ -404,10 +402,6 @@ class Reconstructions(Evaluator):
         error = predictions.outputs[:, 0].astype(float)
         error_scores: NDArray[Any] = np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max)
         return error_scores
-
-    @override
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        return "The largest error first. Left what was given, right what came back."
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
