@@ -152,7 +152,7 @@ def test_every_epoch_has_its_line_in_the_log(train: Train, callbacks: str) -> No
         assert shown == pytest.approx(float(row["val/loss"]), abs=1e-4)
     (test,) = [row for row in run.rows if row["test/loss"]]
     assert test["epoch"] == "12"
-    assert re.search(r"test +[\d.]+s +test .*accuracy", said(run))
+    assert re.search(r"test +[\d.]+s +loss .*accuracy", said(run))
 
 
 def test_an_early_stop_is_said(train: Train, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.callbacks import progress_layout
-from assay.callbacks.progress_bar import ProgressBar
+from assay.callbacks.progress_bar import ProgressBar, number, scalars
+from assay.callbacks.run_log import RunLog
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_number(value: float, text: str) -> None:
-    assert progress_layout.number(value) == text
+    assert number(value) == text
 
 
 def test_scalars_by_stage() -> None:
@@ -50,12 +50,12 @@ def test_scalars_by_stage() -> None:
         "lr-SGD/pg1": torch.tensor(0.1),
         "valuable": 3,
     }
-    assert progress_layout.scalars(metrics) == {
+    assert scalars(metrics) == {
         "": {"valuable": 3.0},
         "train": {"loss": 1.5},
         "val": {"loss": 2.5},
     }
-    assert progress_layout.scalars(metrics, ["train"]) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}}
+    assert scalars(metrics, ["train"]) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}}
 
 
 # Lightning flattens its loaders with a class that torch has deprecated.
@@ -125,7 +125,9 @@ class Net(L.LightningModule):
 
 def make_trainer(*callbacks: L.Callback, **options: Any) -> L.Trainer:
     bar = any(isinstance(callback, ProgressBar) for callback in callbacks)
-    return quiet_trainer(*callbacks, enable_progress_bar=bar, **({"num_sanity_val_steps": 0} | options))
+    return quiet_trainer(
+        *callbacks, RunLog(), enable_progress_bar=bar, **({"num_sanity_val_steps": 0} | options)
+    )
 
 
 def make_console(terminal: bool, width: int = 120) -> tuple[Console, io.StringIO]:

@@ -8,15 +8,62 @@ from typing import TYPE_CHECKING, Any, final
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from rich import progress as rich_progress
 from rich.text import Text
+from torch import Tensor
 from typing_extensions import override
 
-from assay.callbacks import progress_layout
+from assay.quoting import number_text
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import lightning as L
+
+
+_STAGES = ("train", "val", "test")
+
+
+def number(value: float) -> str:
+    """Four digits after the point, or four significant ones for the very small and the very large."""
+    if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
+        return f"{value:.4f}"
+    return number_text(value)
+
+
+def epoch_label(trainer: L.Trainer, number: int) -> str:
+    """`epoch  3/20`, or `epoch 3` in a run without an end."""
+    limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
+    return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
+
+
+def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
+    """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
+    wanted = tuple(stages)
+    groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
+    for key, value in metrics.items():
+        twin = key.endswith("_epoch") and key.removesuffix("_epoch") in metrics
+        if (
+            twin
+            or key.endswith("_step")
+            or key.startswith("lr-")
+            or (isinstance(value, Tensor) and value.ndim)
+        ):
+            continue
+        stage = next((stage for stage in _STAGES if key.startswith((f"{stage}/", f"{stage}_"))), "")
+        if not stage or stage in wanted:
+            groups[stage][key[len(stage) + 1 :] if stage else key] = float(value)
+    return {stage: values for stage, values in groups.items() if values}
+
+
+def line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
+    """What remains of an epoch; a number that is not finite stands out."""
+    text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
+    for stage, values in groups.items():
+        text.append("   ").append(f"{stage} " if stage else "", style="bold")
+        for position, (name, value) in enumerate(values.items()):
+            text.append("  " if position else "").append(f"{name} ", style="dim")
+            text.append(number(value), style="" if math.isfinite(value) else "bold red")
+    return text
 
 
 @final
@@ -35,10 +82,7 @@ class ProgressBar(LightningProgressBar):
     They are redrawn by the clock, never by the step: a step leaves its number and a reference to its loss and
     looks at the time. Only a redraw formats anything or reads the device.
 
-    An epoch's line is written when the next one begins, since a module may log in its own
-    `on_train_epoch_end`.
-
-    Only rank 0 shows anything.
+    The lines of epochs come from `assay.callbacks.run_log`. Only rank 0 shows anything.
 
     Args:
         refresh_interval: Seconds between two redraws of the live bars, more if one is slow; 0 for each step.
@@ -73,10 +117,8 @@ class ProgressBar(LightningProgressBar):
         self._label, self._done, self._total = "", 0, math.inf
         self._epoch = ""  # while an epoch is trained, its label
         self._started = 0.0
-        self._validated = False
         self._next_redraw = math.inf  # while nothing is shown
         self._loss: Any = None
-        self._finished: tuple[str, float, Sequence[str]] | None = None  # an epoch that has no line yet
         self._last_line = -math.inf
 
     @override
@@ -93,17 +135,27 @@ class ProgressBar(LightningProgressBar):
         if self._enabled:
             self._console.print(" ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False)
 
+    def write(self, text: Text, *, always: bool) -> None:
+        """A line that stays; none where the last one was written too short a time ago."""
+        now = perf_counter()
+        if not self._enabled or (not always and now - self._last_line < self.min_line_interval):
+            return
+        self._last_line = now
+        if self._console.is_terminal:
+            self._console.print(text, no_wrap=True, overflow="ellipsis", highlight=False)
+        else:
+            self._console.print(text, soft_wrap=True, highlight=False)
+
     # -- training ------------------------------------------------------------------------------------------
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._finished, self._last_line = None, -math.inf
+        self._last_line = -math.inf
         # A run may be resumed within an epoch.
         self._begin_epoch(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._write_epoch(trainer)
         self._begin_epoch(trainer)
 
     @override
@@ -115,15 +167,8 @@ class ProgressBar(LightningProgressBar):
             self._redraw()
 
     @override
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        stages = ("train", "val") if self._validated else ("train",)
-        self._finished = (self._epoch, perf_counter() - self._started, stages)
-
-    @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._close()
-        self._write_epoch(trainer, last=True)
-        self._epoch, self._loss = "", None
+        self.teardown()
 
     # -- validation, test, prediction ----------------------------------------------------------------------
 
@@ -148,15 +193,9 @@ class ProgressBar(LightningProgressBar):
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._epoch:
-            self._validated = True
             self._begin(self._epoch, *self._before)
-            return
-        self._close()
-        name, loop = ("test", trainer.test_loop) if trainer.testing else ("val", trainer.validate_loop)
-        if not (loop.verbose or trainer.sanity_checking):  # then Lightning prints a table
-            groups = progress_layout.scalars(trainer.callback_metrics, [name])
-            values = groups.get("", {}) | groups.get(name, {})
-            self._say(name, perf_counter() - self._started, {"": values})
+        else:
+            self._close()
 
     on_test_start = on_validation_start
     on_test_batch_end = on_validation_batch_end
@@ -165,18 +204,13 @@ class ProgressBar(LightningProgressBar):
     # -- the end, whatever it was --------------------------------------------------------------------------
 
     @override
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, *args: Any, **kwargs: Any) -> None:
         self._close()
-        if isinstance(exception, (KeyboardInterrupt, SystemExit)):
-            # After any other exception the device may be in no state to be read.
-            self._write_epoch(trainer, last=True)
 
     @override
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+    def teardown(self, *args: Any, **kwargs: Any) -> None:
         self._close()
-        self._epoch, self._finished, self._loss = "", None, None
+        self._epoch, self._loss = "", None
 
     # -- drawing -------------------------------------------------------------------------------------------
 
@@ -185,8 +219,8 @@ class ProgressBar(LightningProgressBar):
         return Console()
 
     def _begin_epoch(self, trainer: L.Trainer, done: int = 0) -> None:
-        self._epoch = progress_layout.epoch(trainer, trainer.current_epoch + 1)
-        self._started, self._validated = perf_counter(), False
+        self._epoch = epoch_label(trainer, trainer.current_epoch + 1)
+        self._started = perf_counter()
         self._begin(self._epoch, done, trainer.num_training_batches)
 
     def _begin(self, label: str, done: int, total: float) -> None:
@@ -227,7 +261,7 @@ class ProgressBar(LightningProgressBar):
         if loss is not None and self._label == self._epoch:
             # Lightning divides the loss of outputs by the number of accumulated batches.
             value = float(loss) * self.trainer.accumulate_grad_batches
-            shown = f"loss {progress_layout.number(value)}"
+            shown = f"loss {number(value)}"
         if self._bars is not None:
             run, stage = self._bars.task_ids
             done, total = self._of_run()
@@ -257,18 +291,3 @@ class ProgressBar(LightningProgressBar):
         bars, self._bars = self._bars, None
         if bars is not None:
             bars.stop()
-
-    def _write_epoch(self, trainer: L.Trainer, last: bool = False) -> None:
-        now = perf_counter()
-        if self._finished is None or (not last and now - self._last_line < self.min_line_interval):
-            return
-        (label, seconds, stages), self._finished, self._last_line = self._finished, None, now
-        self._say(label, seconds, progress_layout.scalars(trainer.callback_metrics, stages))
-
-    def _say(self, label: str, seconds: float, groups: dict[str, dict[str, float]]) -> None:
-        if self._enabled:
-            text = progress_layout.line(label, seconds, groups)
-            if self._console.is_terminal:
-                self._console.print(text, no_wrap=True, overflow="ellipsis", highlight=False)
-            else:
-                self._console.print(text, soft_wrap=True, highlight=False)

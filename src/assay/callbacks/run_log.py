@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from typing_extensions import override
 
-from assay.callbacks import progress_layout
+from assay.callbacks.progress_bar import ProgressBar, epoch_label, line, scalars
 
 if TYPE_CHECKING:
     import lightning as L
@@ -27,12 +27,15 @@ class FromFirstEpoch(Protocol):
 
 @final
 class RunLog(Callback):
-    """Writes each epoch's line into the log, and says there and on the screen what would be seen nowhere."""
+    """Writes each epoch's line into the log and onto the screen, and why a run stopped.
+
+    The line is written when the next epoch begins, since a module may log in its own `on_train_epoch_end`.
+    """
 
     def __init__(self) -> None:
         self._started = 0.0
-        self._finished: tuple[int, float, bool] | None = None
-        self._validated = False
+        self._finished: tuple[str, float] | None = None
+        self._stages: tuple[str, ...] = ("train",)
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -43,24 +46,25 @@ class RunLog(Callback):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._started, self._finished, self._validated = perf_counter(), None, False
+        self._started, self._finished, self._stages = perf_counter(), None, ("train",)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer)
-        self._started, self._validated = perf_counter(), False
+        self._started, self._stages = perf_counter(), ("train",)
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._validated = True
+        self._stages = ("train", "val")
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._finished = trainer.current_epoch + 1, perf_counter() - self._started, self._validated
+        label = epoch_label(trainer, trainer.current_epoch + 1)
+        self._finished = label, perf_counter() - self._started
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._write(trainer)
+        self._write(trainer, last=True)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, EarlyStopping) and _has_stopped(callback):
                 _say(trainer, f"stopped early: {_why(callback)}")
@@ -69,8 +73,8 @@ class RunLog(Callback):
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        groups = progress_layout.scalars(trainer.callback_metrics, ["test"])
-        log.info("%s", progress_layout.line("test", perf_counter() - self._started, groups).plain)
+        self._finished, self._stages = ("test", perf_counter() - self._started), ("test",)
+        self._write(trainer, last=True)
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -82,17 +86,20 @@ class RunLog(Callback):
     ) -> None:
         if isinstance(exception, (KeyboardInterrupt, SystemExit)):
             # After any other exception the device may be in no state to be read.
-            self._write(trainer)
+            self._write(trainer, last=True)
 
-    def _write(self, trainer: L.Trainer) -> None:
+    def _write(self, trainer: L.Trainer, *, last: bool = False) -> None:
         finished, self._finished = self._finished, None
         if finished is None or not trainer.is_global_zero:
             return
-        epoch, seconds, validated = finished
-        groups = progress_layout.scalars(
-            trainer.callback_metrics, ("train", "val") if validated else ("train",)
-        )
-        log.info("%s", progress_layout.line(progress_layout.epoch(trainer, epoch), seconds, groups).plain)
+        groups = scalars(trainer.callback_metrics, self._stages)
+        if self._stages == ("test",):
+            groups = {"": groups.get("", {}) | groups.get("test", {})}
+        text = line(*finished, groups)
+        log.info("%s", text.plain)
+        bar = trainer.progress_bar_callback
+        if isinstance(bar, ProgressBar):
+            bar.write(text, always=last)
 
 
 def _has_stopped(callback: EarlyStopping) -> bool:

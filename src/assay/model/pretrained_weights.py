@@ -199,10 +199,10 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
 
 def head_of(network: nn.Module) -> str:
     """Name of a network's last linear layer, or of its last convolution where it has none."""
-    modules = dict(network.named_modules())
     for kind in (nn.Linear, nn.Conv2d):
-        if names := [name for name, module in modules.items() if isinstance(module, kind)]:
-            return names[-1]
+        names = [name for name, module in network.named_modules() if isinstance(module, kind)]
+        if names:
+            return str(names[-1])
     return ""
 
 
