@@ -56,7 +56,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "config": ("train --cfg", "tests.contract.json_page.Composed"),
     "check": ("check", "assay.check.report.Report"),
     "check_sweep": ("check -m", "tests.contract.json_page.Checked"),
-    "data": ("data", "assay.report.survey.Survey"),
+    "data": ("data", "assay.report.data_page.Survey"),
     "configs": ("configs", "tests.contract.json_page.Configs"),
     "explain": ("explain", "assay.compose.origin.Explanation"),
     "diff": ("diff", "assay.report.difference.Difference"),

@@ -20,7 +20,7 @@ from assay.data.samples import Samples, Stream
 from assay.data.table import Table
 from assay.errors import DataError
 from assay.report.data_page import print_survey
-from assay.report.survey import ColumnSurvey, SubsetSurvey, Survey, Values, raw_tables, survey
+from assay.report.data_page import ColumnSurvey, SubsetSurvey, Survey, Values, raw_tables, survey
 from assay.terminal import Console
 
 if TYPE_CHECKING:

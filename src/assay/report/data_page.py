@@ -1,10 +1,12 @@
-"""The page of a data set: what a run would be trained on, before it is."""
+"""The data of a job before anything is trained on it: what is in it, as a page and on a terminal."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
+import pandas as pd
 import rich.box
 import rich.table
 import torch
@@ -14,10 +16,14 @@ from rich.markup import escape
 from assay.build.assembly import describe, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
-from assay.data.samples import Samples
+from assay.data.loaders import KeyedDataset, input_of
+from assay.data.samples import Samples, Unfitted
 from assay.data.shown_samples import Shown, show, show_augmented
-from assay.errors import AssayError
-from assay.quoting import number_text
+from assay.data.subset import hashes_of, row_numbers
+from assay.data.tabular.column_kind import is_number
+from assay.data.transforms import Transforms
+from assay.errors import AssayError, DataError
+from assay.quoting import counted, number_text
 from assay.report.page import (
     Block,
     Cell,
@@ -31,7 +37,6 @@ from assay.report.page import (
     write,
 )
 from assay.report.report import check_replaced, written
-from assay.report.survey import SUBSETS, histogram, raw_tables, survey
 from assay.task.task_of import task_of
 from assay.terminal import in_a_line
 
@@ -39,15 +44,286 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pandas as pd
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.compose.compose import Job
     from assay.data.subset import Subset
-    from assay.report.survey import Survey, Values
     from assay.terminal import Console
 
     _Samples = list[tuple[str, str, Shown]]
+
+SUBSETS: Final = ("train", "val", "test")
+_MOST_READ: Final = 2000
+_MOST_COLUMNS: Final = 1000
+_FEW, _RARE, _UNEVEN = 5, 20, 100
+_BINS: Final = 12
+_COPIES: Final = "are in training, too"
+
+
+@final
+@dataclass(frozen=True)
+class Values:
+    """How numbers are distributed.
+
+    Attributes:
+        low: The smallest.
+        mean: Their mean.
+        high: The largest.
+        histogram: How many lie in each of some bins of equal width.
+    """
+
+    low: float
+    mean: float
+    high: float
+    histogram: Sequence[int] = ()
+
+
+@final
+@dataclass(frozen=True)
+class SubsetSurvey:
+    """One of the subsets that samples are divided into.
+
+    Attributes:
+        name: `train`, `val` or `test`.
+        num_samples: How many.
+        class_counts: Of each class or label; empty where there are none.
+        targets: Of each real-valued target.
+        values: Of the inputs of up to 2,000 samples, before they are transformed; of token ids, how many a
+            sample has.
+        num_equal: Samples whose inputs an earlier one of the subset has, too; null where nobody knows.
+        in_training: Samples whose inputs are in training, too; null where nobody knows.
+        unreadable: Samples that cannot be read, each with the reason.
+    """
+
+    name: str
+    num_samples: int
+    class_counts: Sequence[int] = ()
+    targets: Sequence[Values] = ()
+    values: Values | None = None
+    num_equal: int | None = None
+    in_training: int | None = None
+    unreadable: Sequence[str] = ()
+
+
+@final
+@dataclass(frozen=True)
+class ColumnSurvey:
+    """A column of the training rows.
+
+    Attributes:
+        name: Of the column.
+        kind: `number`, `date`, `category` or `text`.
+        num_missing: Rows without a value.
+        num_different: How many different values it has.
+        values: Of numbers; null of others.
+        frequent: The most frequent values of others, with how often each occurs.
+        span: The first and the last of dates; empty of others.
+    """
+
+    name: str
+    kind: str
+    num_missing: int
+    num_different: int
+    values: Values | None = None
+    frequent: Mapping[str, int] = field(default_factory=dict)
+    span: Sequence[str] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Survey:
+    """What was seen of the data of a job.
+
+    Attributes:
+        name: Of the data's option.
+        task: What is predicted.
+        in_words: The same, such as `3 classes`.
+        input_shape: Of a sample as the model gets it.
+        class_names: Of classes or labels.
+        target_names: Of real-valued targets, as far as they have names.
+        subsets: These, in the order of training, validation and test.
+        columns: Of a table, or of features; at most 1,000.
+        notes: What the data decided on its own.
+        warnings: What will hurt.
+        page: The HTML file; null where none was asked for.
+    """
+
+    name: str
+    task: str
+    in_words: str
+    input_shape: Sequence[int]
+    class_names: Sequence[str]
+    target_names: Sequence[str]
+    subsets: Sequence[SubsetSurvey]
+    columns: Sequence[ColumnSurvey]
+    notes: Sequence[str]
+    warnings: Sequence[str]
+    page: Path | None = None
+
+
+def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
+    """Look at all of the data as a run would get it."""
+    spec, task = datamodule.spec, task_of(datamodule.spec.task)
+    subsets = {name: datamodule.subset(name) for name in SUBSETS}
+    train, surveys = subsets["train"], []
+    hashes = {name: _hashes(subset) for name, subset in subsets.items()}
+    for subset_name, subset in subsets.items():
+        if not len(subset.rows):
+            continue
+        targets, own, of_training = subset.data.targets[subset.rows], hashes[subset_name], hashes["train"]
+        inputs, unreadable = _read(subset)
+        if getattr(subset.data, "vocab_size", 0):
+            inputs = [(one != 0).sum() for one in inputs]
+        real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
+        is_new = own is not None and of_training is not None and subset is not train
+        surveys.append(
+            SubsetSurvey(
+                subset_name,
+                len(subset.rows),
+                tuple(task.sizes(targets, spec.class_names).get("class_counts") or ()),
+                tuple(map(values_of, real)),
+                values_of(torch.cat([one.double().flatten() for one in inputs]).numpy()) if inputs else None,
+                None if own is None else len(own) - len(np.unique(own)),
+                int(np.isin(own, of_training).sum()) if is_new else None,
+                unreadable,
+            )
+        )
+    found = Survey(
+        name,
+        task.name,
+        task.in_words(spec.as_config()),
+        tuple(spec.input_shape),
+        spec.class_names,
+        spec.target_names,
+        surveys,
+        _survey_columns(datamodule, train, tables.get("train")),
+        [note for note in datamodule.notes if _COPIES not in note],
+        [note for note in datamodule.notes if _COPIES in note],
+    )
+    return replace(found, warnings=[*found.warnings, *_warnings(found, train, hashes["train"])])
+
+
+def _hashes(subset: Subset) -> NDArray[np.int64] | None:
+    known = hashes_of(subset.data)
+    return None if known is None else known[subset.rows.numpy()]
+
+
+def _read(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
+    """Inputs, evenly spread over the subset, before they are transformed; and what cannot be read."""
+    spread = _spread(subset, _MOST_READ)
+    if isinstance(subset.data, Samples):
+        return list(subset.data.inputs[subset.rows[spread]]), []
+    dataset = KeyedDataset(subset.data, Transforms(), 0)
+    inputs, unreadable = [], []
+    for row in subset.rows[spread].tolist():
+        try:
+            inputs.append(input_of(dataset[0, row, row]))
+        except DataError as error:
+            unreadable.append(error.message)
+    return inputs, unreadable
+
+
+def _spread(subset: Subset, most: int) -> Tensor:
+    """Positions of so many samples, evenly spread over a subset."""
+    number = len(subset.rows)
+    return torch.linspace(0, number - 1, min(number, most)).round().long()
+
+
+def values_of(numbers: NDArray[Any]) -> Values:
+    """How numbers are distributed."""
+    finite = numbers[np.isfinite(numbers)]
+    if not len(finite):
+        return Values(float("nan"), float("nan"), float("nan"))
+    counts = np.histogram(finite, _BINS)[0] if finite.min() < finite.max() else np.array([len(finite)])
+    return Values(float(finite.min()), float(finite.mean()), float(finite.max()), tuple(counts.tolist()))
+
+
+def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
+    data = train.data
+    if frame is None and isinstance(data, Samples) and data.inputs.ndim == 2 and not data.vocab_size:
+        names = list(data.columns) or [f"feature {at}" for at in range(data.inputs.shape[1])]
+        frame = pd.DataFrame(data.inputs[train.rows].numpy(), columns=names)
+    if frame is None or len(frame.columns) > _MOST_COLUMNS:
+        return []
+    learned = {column.name: column.kind for column in getattr(datamodule.encoder, "columns", ())}
+    found = []
+    for name, column in frame.items():
+        kind = learned.get(str(name), "number" if is_number(column) else "category")
+        counts = column.value_counts()
+        shown: dict[str, Any] = {}
+        if kind == "number":
+            shown["values"] = values_of(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        elif kind == "date":
+            shown["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
+        else:
+            shown["frequent"] = {str(value)[:40]: int(count) for value, count in counts[:3].items()}
+        found.append(ColumnSurvey(str(name), kind, int(column.isna().sum()), len(counts), **shown))
+    return found
+
+
+def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
+    """The rows of each subset as they stand in their table; none where the data is none."""
+    if datamodule.encoder is None:
+        return {}
+    given = datamodule.source.read()
+    tables = {}
+    for subset in SUBSETS:
+        whole: Any = given.get(subset, given.get("all", given.get("train")))
+        if isinstance(whole, Unfitted) and isinstance(whole.raw, pd.DataFrame):
+            tables[subset] = whole.raw.iloc[datamodule.subset(subset).rows.numpy()]
+    return tables
+
+
+def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) -> list[str]:
+    told, first = [], found.subsets[0]
+    for subset in found.subsets:
+        if subset.in_training and not found.warnings:
+            told.append(
+                f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {_COPIES}: "
+                "scores on them say little about new data"
+            )
+        if subset.unreadable:
+            number = counted(len(subset.unreadable), "sample")
+            told.append(f"{number} of {subset.name} cannot be read: {subset.unreadable[0]}")
+        sizes = zip(found.class_names, subset.class_counts, strict=False)
+        lacking = [name for name, count in sizes if not count]
+        if lacking and subset is not first:
+            told.append(f"{subset.name} has no sample of {_listed(lacking)}: its scores say nothing about it")
+    if first.num_equal and first.num_equal * _RARE >= first.num_samples:
+        told.append(f"{first.num_equal:,} of {first.num_samples:,} training samples are copies of others")
+    if hashes is not None and task_of(found.task).by_class:
+        frame = pd.DataFrame({"inputs": hashes, "target": row_numbers(train.data.targets[train.rows])})
+        conflicting = frame.groupby("inputs")["target"].transform("nunique") > 1
+        if conflicting.any():
+            told.append(f"{conflicting.sum():,} training samples have equal inputs and different classes")
+    counts = first.class_counts
+    few = [name for name, count in zip(found.class_names, counts, strict=False) if count < _FEW]
+    if counts and min(counts) and max(counts) >= _UNEVEN * min(counts):
+        times = max(counts) / min(counts)
+        told.append(f"the largest class has {times:,.0f} times the samples of the smallest")
+    named = {
+        f"fewer than {_FEW} training samples": few,
+        "a single value in all training rows": [one.name for one in found.columns if one.num_different <= 1],
+        "more than half of the training rows have no value": [
+            one.name for one in found.columns if 2 * one.num_missing > first.num_samples
+        ],
+    }
+    return told + [f"{problem}: {_listed(names)}" for problem, names in named.items() if names]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+_LEVELS: Final = "▁▂▃▄▅▆▇█"
+
+
+def histogram(counts: Sequence[int]) -> str:
+    """A column a bin; an empty bin is a dot."""
+    highest = max(counts, default=0) or 1
+    return "".join(_LEVELS[-(-8 * count // highest) - 1] if count else "·" for count in counts)
+
 
 _SAMPLES: Final = 24
 _MOST_PRINTED: Final = 20
@@ -72,15 +348,12 @@ def look(job: Job, out: Path | None = None) -> Survey:
     if out is None:
         return found
     describe(config, datamodule.spec)
-    samples = _look_at_samples(datamodule, tables, _augment(config))
+    target = OmegaConf.select(config, "augment._target_")
+    # A teacher needs another run's model.
+    augment = None if target in (None, _TEACHER) else build(config, "augment")
+    samples = _look_at_samples(datamodule, tables, augment)
     written(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
     return replace(found, page=out)
-
-
-def _augment(config: Any) -> Any:
-    """The augmentation of a batch; None where there is none, or it needs another run's model."""
-    target = OmegaConf.select(config, "augment._target_")
-    return None if target in (None, _TEACHER) else build(config, "augment")
 
 
 def _look_at_samples(
@@ -92,8 +365,7 @@ def _look_at_samples(
         subset = datamodule.subset(name)
         if not len(subset.rows):
             continue
-        last = len(subset.rows) - 1
-        spread = torch.linspace(0, last, min(last + 1, _SAMPLES)).round().long().tolist()
+        spread = _spread(subset, _SAMPLES).tolist()
         rows = subset.rows[spread].tolist()
         keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
         targets = [_in_words(datamodule, subset.data.targets[row]) for row in rows]
@@ -142,30 +414,32 @@ def data_page(
     survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, Shown]]], overrides: Sequence[str]
 ) -> Page:
     """The page of a survey."""
-    shape = "×".join(map(str, survey.input_shape))
+    notes = [*(Note(one, "warn") for one in survey.warnings), *map(Note, survey.notes)]
     sections = [
-        Section("warnings", "What to look at", _notes(survey)),
-        Section("subsets", "Subsets", [_subsets(survey)]),
-        Section("classes", "Classes", [*_classes(survey)]),
-        Section("targets", "Targets", [*_targets(survey)]),
-        Section(
-            "columns", "Columns", [*_columns(survey)], "Of the training rows, as they stand in the file."
+        Section("warnings", "What to look at", notes or [Note("Nothing stands out.", "good")]),
+        *(
+            Section(name, name.capitalize(), [table] if table.rows else [])
+            for name, table in _tables(survey).items()
         ),
         Section("samples", "Samples", [block for title in samples for block in _samples(title, samples)]),
     ]
-    facts = [survey.task, survey.in_words, f"inputs {shape}", " ".join(overrides)]
+    facts = [*_facts(survey), " ".join(overrides)]
     return Page("Data", survey.name, sections, facts=[fact for fact in facts if fact])
 
 
 def print_survey(console: Console, survey: Survey) -> None:
     """Print the same on a terminal, the first rows of each table."""
-    shape = "×".join(map(str, survey.input_shape))
-    console.print(f"[bold]{escape(survey.name)}[/bold]  {survey.task}, {survey.in_words}, inputs {shape}")
-    for table in (_subsets(survey), *_classes(survey), *_targets(survey), *_columns(survey)):
-        _print(console, table)
+    console.print(f"[bold]{escape(survey.name)}[/bold]  {', '.join(_facts(survey))}")
+    for table in _tables(survey).values():
+        if table.rows:
+            _print(console, table)
     for label, sentences in (("note", survey.notes), ("warning", survey.warnings)):
         for sentence in sentences:
             console.print(f"[yellow]{label}:[/yellow] {escape(sentence)}")
+
+
+def _facts(survey: Survey) -> list[str]:
+    return [survey.task, survey.in_words, f"inputs {'×'.join(map(str, survey.input_shape))}"]
 
 
 def _print(console: Console, table: Table) -> None:
@@ -185,37 +459,52 @@ def _print(console: Console, table: Table) -> None:
         console.print(f"{len(rows) - _MOST_PRINTED} more")
 
 
-def _notes(survey: Survey) -> list[Block]:
-    notes = [*(Note(one, "warn") for one in survey.warnings), *map(Note, survey.notes)]
-    return [*notes] or [Note("Nothing stands out.", "good")]
+_VALUES: Final = ("values", "distribution")
 
 
-def _subsets(survey: Survey) -> Table:
-    rows = [
-        (
+def _tables(survey: Survey) -> dict[str, Table]:
+    subsets = [
+        [
             one.name,
             f"{one.num_samples:,}",
             _count(one.num_equal),
             "" if one.name == "train" else _count(one.in_training),
             str(len(one.unreadable) or ""),
             *_values(one.values),
-        )
+        ]
         for one in survey.subsets
     ]
-    columns = ("subset", "samples", "copies", "in training", "not readable", *_VALUES)
-    caption = (
-        "copies: samples that equal an earlier one of the subset. in training: samples that training has, "
-        "too. ?: they would have to be read. Values of inputs before the transforms, or tokens of a text, of "
-        "up to 2,000 samples."
-    )
-    return Table(columns, rows, caption, numeric=frozenset(columns[1:5]))
+    names = dict(enumerate(survey.target_names))
+    targets = [
+        [names.get(at, f"target {at}"), one.name, *_values(values)]
+        for one in survey.subsets
+        for at, values in enumerate(one.targets)
+    ]
+    columns = [_column(one) for one in survey.columns]
+    counts = ("samples", "copies", "in training", "not readable")
+    return {
+        "subsets": Table(
+            ("subset", *counts, *_VALUES),
+            subsets,
+            "copies: samples that equal an earlier one of the subset. in training: samples that training "
+            "has, too. ?: they would have to be read. Values of inputs before the transforms, or tokens of a "
+            "text, of up to 2,000 samples.",
+            numeric=frozenset(counts),
+        ),
+        "classes": _classes(survey),
+        "targets": Table(("target", "subset", *_VALUES), targets),
+        "columns": Table(
+            ("column", "kind", "missing", "different", *_VALUES),
+            columns,
+            "Of the training rows, as they stand in the file.",
+            numeric=frozenset(("missing", "different")),
+            filtered=len(columns) > 20,
+        ),
+    }
 
 
 def _count(number: int | None) -> str:
     return "?" if number is None else f"{number:,}"
-
-
-_VALUES: Final = ("values", "distribution")
 
 
 def _values(values: Values | None) -> list[str]:
@@ -225,48 +514,36 @@ def _values(values: Values | None) -> list[str]:
     return [f"{low} to {high}, mean {mean}", histogram(values.histogram)]
 
 
-def _classes(survey: Survey) -> list[Table]:
-    counts = survey.subsets[0].class_counts
-    if not survey.class_names or not counts:
-        return []
-    names = [one.name for one in survey.subsets]
+def _classes(survey: Survey) -> Table:
+    subsets = survey.subsets
+    names, counts = [one.name for one in subsets], subsets[0].class_counts
+    classes = survey.class_names[:_MOST_CLASSES] if counts else ()
     rows: list[list[Cell | str]] = [
         [
             in_a_line(name),
-            *(Cell(f"{one.class_counts[at]:,}", one.class_counts[at]) for one in survey.subsets),
+            *(Cell(f"{one.class_counts[at]:,}", one.class_counts[at]) for one in subsets),
             "█" * round(20 * counts[at] / (max(counts) or 1)),
         ]
-        for at, name in enumerate(survey.class_names[:_MOST_CLASSES])
+        for at, name in enumerate(classes)
     ]
     more = len(survey.class_names) - len(rows)
     caption = f"{more:,} more classes are not shown." if more else ""
-    numeric, columns = frozenset(names), ("class", *names, "in training")
-    return [Table(columns, rows, caption, numeric=numeric, filtered=len(rows) > 20)]
+    columns = ("class", *names, "in training")
+    return Table(columns, rows, caption, numeric=frozenset(names), filtered=len(rows) > 20)
 
 
-def _targets(survey: Survey) -> list[Table]:
-    names = dict(enumerate(survey.target_names))
-    rows: list[list[Cell | str]] = [
-        [names.get(at, f"target {at}"), one.name, *_values(values)]
-        for one in survey.subsets
-        for at, values in enumerate(one.targets)
+def _column(column: ColumnSurvey) -> list[Cell | str]:
+    values, drawn = _values(column.values)
+    frequent = ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in column.frequent.items())
+    missing, different = column.num_missing, column.num_different
+    return [
+        in_a_line(column.name),
+        column.kind,
+        Cell(f"{missing:,}", missing, "warn" if missing else ""),
+        Cell(f"{different:,}", different, "warn" if different < 2 else ""),
+        " to ".join(column.span) or values or frequent,
+        drawn,
     ]
-    return [Table(("target", "subset", *_VALUES), rows)] if rows else []
-
-
-def _columns(survey: Survey) -> list[Table]:
-    rows: list[list[Cell | str]] = []
-    for one in survey.columns:
-        values, drawn = _values(one.values)
-        if one.span:
-            values = f"{one.span[0]} to {one.span[1]}"
-        frequent = ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in one.frequent.items())
-        missing = Cell(f"{one.num_missing:,}", one.num_missing, "warn" if one.num_missing else "")
-        different = Cell(f"{one.num_different:,}", one.num_different, "warn" if one.num_different < 2 else "")
-        rows.append([in_a_line(one.name), one.kind, missing, different, values or frequent, drawn])
-    columns = ("column", "kind", "missing", "different", *_VALUES)
-    numeric = frozenset(("missing", "different"))
-    return [Table(columns, rows, numeric=numeric, filtered=len(rows) > 20)] if rows else []
 
 
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:
