@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
+from assay.analysis.comparison import row_of
 from assay.analysis.out_of_fold import gathered, write
-from assay.analysis.rows import row_of
 from assay.analysis.run import Run
 from assay.record import predictions_file
 from assay.task.predictions import StoredPredictions

@@ -19,8 +19,15 @@ from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
 from assay.errors import DataError
-from assay.report.data_page import print_survey
-from assay.report.data_page import ColumnSurvey, SubsetSurvey, Survey, Values, raw_tables, survey
+from assay.report.data_page import (
+    ColumnSurvey,
+    SubsetSurvey,
+    Survey,
+    Values,
+    print_survey,
+    raw_tables,
+    survey,
+)
 from assay.terminal import Console
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
+from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, results_csv
 from assay.analysis.objective import Objective
-from assay.analysis.rows import best_job, groups_csv, job_rows, rank, results_csv
 from assay.record.journal import JobRecord
 from assay.record.run_record import Outcome
 from assay.sweep.progress import SweepProgress, last_progress, shown

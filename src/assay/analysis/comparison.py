@@ -1,46 +1,144 @@
-"""Many runs as one table: repetitions put together, what differs, and which is best."""
+"""Many runs, or jobs of a sweep, as one table: repetitions together, what differs, and which is best."""
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import operator
 import re
+import statistics
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.objective import is_better_low
-from assay.analysis.rows import Row, rank, row_of
 from assay.analysis.run import (
     OF_THE_RECORD,
     ConfigValues,
+    Run,
     config_columns,
+    in_one_line,
+    in_short,
     is_config,
     plain_value,
     same_value,
+    typed_values,
     unlike_data,
     unlike_losses,
     value,
+    varying,
 )
 from assay.analysis.statistics import (
     LEVEL,
     PAIRED_TEST,
     WELCH,
     corrected_resampled,
+    mean_of,
     same_folds,
     welch,
 )
 from assay.config.did_you_mean import did_you_mean, named
+from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
-from assay.quoting import counted, number_text
+from assay.quoting import counted, number_text, spreadsheet_cell
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
-from assay.terminal import in_a_line
+from assay.record.run_record import Outcome
+from assay.terminal import in_a_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
-    from assay.analysis.run import Run
+    from assay.analysis.objective import Objective
+    from assay.analysis.statistics import Mean
+    from assay.record.journal import JobRecord
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """Runs that are repetitions of one configuration, or that share the values that were grouped by."""
+
+    values: Mapping[str, str | None]
+    runs: tuple[Run, ...]
+    counted: tuple[Run, ...]
+    scores: Mapping[str, Mean]
+    finished: int
+    repetitions: int
+
+    @property
+    def folds(self) -> int:
+        """How many different folds count; 0 where there are not several."""
+        folds = len({run.fold for run in self.counted})
+        return folds if folds > 1 else 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether every repetition has finished."""
+        return self.finished == self.repetitions
+
+    @property
+    def state(self) -> str:
+        """How its runs ended; empty where all have finished."""
+        states = Counter(f"{run.status} ({run.cause})" if run.cause else run.status for run in self.runs)
+        if set(states) == {"finished"}:
+            return ""
+        if len(self.runs) == 1:
+            return next(iter(states))
+        ordered = sorted(states.items(), key=lambda item: (item[0] != "finished", item[0]))
+        return ", ".join(f"{count} {state}" for state, count in ordered)
+
+    @property
+    def seconds(self) -> float | None:
+        """Mean time of its runs that have finished."""
+        return statistics.fmean(run.seconds for run in self.counted) if self.finished else None
+
+    @cached_property
+    def label(self) -> str:
+        """What it has of its own, on one line."""
+        return in_one_line(self.values) or (self.runs[0].path.name if len(self.runs) == 1 else "all")
+
+    @property
+    def words(self) -> str:
+        """Its values alone: for a legend, where there is no room for keys."""
+        return ", ".join(in_short(self.values).values()) or self.label
+
+    def best(self, metric: str, direction: str) -> Run | None:
+        """Its best finished run; None where none has a score."""
+        sign = -1 if direction.startswith("max") else 1
+        scores = [(run.score(metric), run) for run in self.counted if self.finished]
+        scored = [(sign * score, run) for score, run in scores if score is not None and math.isfinite(score)]
+        return min(scored, key=lambda one: one[0])[1] if scored else None
+
+
+def row_of(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
+    """Put runs together; of each seed the last one counts, but one that has finished before any other."""
+    by_job: dict[str | Path, Run] = {}
+    for run in runs:
+        job = run.fingerprint or run.path
+        before = by_job.get(job)
+        if before is None or run.status == "finished" or before.status != "finished":
+            by_job[job] = run
+    finished = [run for run in by_job.values() if run.status == "finished"]
+    counted = finished or list(by_job.values())
+    folds = [run.fold for run in counted]
+    means = {metric: mean_of((run.score(metric) for run in counted), folds) for metric in metrics}
+    scores = {metric: mean for metric, mean in means.items() if mean is not None}
+    return Row(values, tuple(runs), tuple(counted), scores, len(finished), len(by_job))
+
+
+def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
+    """From the best to the worst; those with a run that has not finished come after, then those without."""
+    sign = -1 if direction.startswith("max") else 1
+
+    def order(row: Row) -> tuple[bool, bool, bool, float]:
+        score = row.scores.get(metric)
+        return not row.finished, not row.whole, score is None, sign * score.mean if score else 0.0
+
+    return sorted(rows, key=order)
 
 
 @final
@@ -76,7 +174,8 @@ def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | Non
     direction, notes = (stated, []) if stated else _direction(metric, runs)
     losses, data = _unlike_losses(metric, runs, configs), tuple(unlike_data(runs, configs))
     if losses:
-        notes.append(f"{metric} is not the same quantity in all rows: {in_words(losses)}")
+        terms = "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
+        notes.append(f"{metric} is not the same quantity in all rows: {terms}")
     if data:
         notes.append(
             f"rows are of different data ({', '.join(data)}): their scores are not of the same samples"
@@ -108,22 +207,16 @@ def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> Confi
     )
 
 
-def in_words(losses: Mapping[str, Sequence[str]]) -> str:
-    """In what losses differ."""
-    return "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
-
-
 def _default(runs: Sequence[Run], there: Iterable[str], configs: ConfigValues) -> str:
-    kept_by = Counter(run.best["monitor"] for run in runs if run.best)
-    metric = kept_by.most_common(1)[0][0] if kept_by else ""
+    kept_by = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
+    metric = kept_by[0][0] if kept_by else ""
     if metric and not _unlike_losses(metric, runs, configs):
         return metric
     scores = [name for name in there if name.startswith("val/") and not name.endswith("loss")]
     known = [name for name in scores if any(name in run.directions for run in runs)]
     common = [name for name in known if all(name in run.metrics for run in runs if run.status == "finished")]
-    every = list(there)
-    rest = [name for name in every if name.startswith(("val/", "test/"))] or every
-    return next(iter(common), metric or next(iter(rest), ""))
+    rest = [name for name in there if name.startswith(("val/", "test/"))]
+    return next(filter(None, (*common, metric, *rest, *there)), "")
 
 
 def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
@@ -244,25 +337,30 @@ def compare(
         raise AssayError(f"--where: none of {counted(len(runs), 'run')} meets {' and '.join(where)}")
     broken = tuple(run for run in kept if run.status == "broken")
     read = [run for run in kept if run.status != "broken"]
-    grouped = [[run] for run in _by_start(read)] if each else _grouped(read, group_by, configs)
+    in_order = sorted(read, key=lambda run: (run.started, str(run.path)))
+    grouped = [[run] for run in in_order] if each else _grouped(in_order, group_by, configs)
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
-    found_shared = shared_values(read, columns)
+    shared = {
+        key: text
+        for key, text in (read[0].typed if read else {}).items()
+        if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in read)
+    }
     ranking = ranking_of(read, sort, configs)
     shown = _metrics_shown(read, metrics, ranking)
     rows = [row_of(group, own, shown) for group, own in zip(grouped, values, strict=True)]
-    in_order = list(rows)
+    best, test = None, BestTest()
     if ranking is not None:
-        rows = rank(rows, ranking.metric, ranking.direction)
-    ranked = [row for row in rows if ranking is not None and row.finished and ranking.metric in row.scores]
-    best = ranked[0] if ranked and ranking is not None and ranking.decides else None
-    test = _test(ranked, ranking) if best is not None and not each else BestTest()
-    if each and not sort:
-        rows = in_order
+        ordered = rank(rows, ranking.metric, ranking.direction)
+        ranked = [row for row in ordered if row.finished and ranking.metric in row.scores]
+        if ranked and ranking.decides:
+            best, test = ranked[0], BestTest() if each else _test(ranked, ranking)
+        if sort or not each:
+            rows = ordered
     return Comparison(
         tuple(columns),
         tuple(shown),
         tuple(rows),
-        found_shared,
+        shared,
         broken,
         ranking,
         next((number for number, row in enumerate(rows) if row is best), None),
@@ -271,25 +369,9 @@ def compare(
     )
 
 
-def shared_values(runs: Sequence[Run], columns: Sequence[str]) -> dict[str, str]:
-    """What was typed for every one of some runs, by key, as far as no column says it."""
-    if not runs:
-        return {}
-    first = runs[0].typed
-    return {
-        key: text
-        for key, text in first.items()
-        if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in runs)
-    }
-
-
-def _by_start(runs: Sequence[Run]) -> list[Run]:
-    return sorted(runs, key=lambda run: (run.started, str(run.path)))
-
-
 def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
     together: dict[Any, list[Run]] = {}
-    for run in _by_start(runs):
+    for run in runs:
         if keys:
             mark: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
         else:
@@ -321,9 +403,9 @@ def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking |
     return list(dict.fromkeys([*first, *asked]))
 
 
-def _test(ranked: Sequence[Row], ranking: Ranking | None) -> BestTest:
+def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     """Whether the gap between the first two scores is more than noise."""
-    if ranking is None or len(ranked) < 2:
+    if len(ranked) < 2:
         return BestTest()
     first, second = (row.scores[ranking.metric] for row in ranked[:2])
     ahead = second.mean - first.mean if ranking.direction == "min" else first.mean - second.mean
@@ -372,3 +454,94 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
 def _other_data(row: Row) -> bool:
     known: dict[str, str] = {}
     return any(known.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
+
+
+def run_of(job: JobRecord, run_dir: Path) -> Run:
+    """A job as its journal has it."""
+    outcome = job.outcome or Outcome("interrupted")
+    return Run(
+        run_dir,
+        job.status,
+        outcome.cause,
+        outcome.reason,
+        seconds=outcome.seconds,
+        seed=job.seed,
+        fingerprint=job.fingerprint,
+        typed=typed_values(job.overrides),
+        metrics=outcome.metrics,
+        best=outcome.best,
+        warnings=tuple(outcome.warnings),
+        fold=job.fold,
+    )
+
+
+def job_rows(
+    jobs: Sequence[JobRecord],
+    metrics: Iterable[str],
+    run_dir: Callable[[JobRecord], Path] = lambda job: Path(str(job.number)),
+) -> list[Row]:
+    """Jobs that differ in seed and fold alone are one row."""
+    metrics = list(metrics)
+    together: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    for job, typed in zip(jobs, varying(jobs), strict=True):
+        values = tuple((key, value) for key, value in typed.items() if key not in REPETITIONS)
+        together.setdefault(values, []).append(run_of(job, run_dir(job)))
+    return [row_of(runs, dict(values), metrics) for values, runs in together.items()]
+
+
+def best_job(records: Sequence[JobRecord], aim: Objective) -> JobRecord | None:
+    """The best job of the best row; None where no job has a score."""
+    by_path = {Path(str(record.number)): record for record in records}
+    rows = rank(job_rows(records, [aim.name]), aim.name, aim.direction)
+    best = next(filter(None, (row.best(aim.name, aim.direction) for row in rows)), None)
+    return by_path[best.path] if best is not None else None
+
+
+def results_csv(jobs: Sequence[JobRecord]) -> str:
+    """One row per job: what was typed for it, how it ended, and every last score."""
+    rows: list[dict[str, Any]] = []
+    for job, values in zip(jobs, varying(jobs), strict=True):
+        row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
+        if job.outcome is not None:
+            row["cause"] = job.outcome.cause
+            if best := job.outcome.best:
+                row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
+            row |= dict(sorted(job.outcome.metrics.items()))
+        rows.append(row)
+    typed = dict.fromkeys(key for values in varying(jobs) for key in values)
+    first = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
+    scores = {key: None for row in rows for key in row if key not in first}
+    filled = {key for row in rows for key, value in row.items() if value != ""}
+    columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
+    shown = [name for name in columns if name in filled]
+    return csv_text(shown, ([row.get(name) for name in shown] for row in rows))
+
+
+def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> str:
+    """One row per configuration: its values, how many jobs finished, and the mean of every score."""
+    logged = {name for job in jobs if job.outcome is not None for name in job.outcome.metrics}
+    metrics = list(dict.fromkeys([*(aim.name for aim in objectives), *sorted(logged)]))
+    rows = []
+    for group in job_rows(jobs, metrics):
+        row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.runs)}
+        for name in metrics:
+            score = group.scores.get(name) if group.finished else None
+            row |= {f"{name} {what}": getattr(score, what, None) for what in ("mean", "std", "low", "high")}
+            row[f"{name} n"] = score.n if score else 0
+        rows.append(row)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return csv_text(columns, ([row.get(name) for name in columns] for row in rows))
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as CSV; no cell is a formula to a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([_cell(value) for value in row] for row in (columns, *rows))
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return printable(spreadsheet_cell(value)) if isinstance(value, str) else repr(value)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from assay.analysis.rows import Row
+    from assay.analysis.comparison import Row
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.rows import run_of
+from assay.analysis.comparison import run_of
 from assay.analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole

@@ -154,7 +154,7 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
 
 
 def _sweep_document(result: SweepResult) -> dict[str, Any]:
-    from assay.analysis.rows import best_job
+    from assay.analysis.comparison import best_job
     from assay.record.run_record import Outcome
 
     jobs = []

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from assay.analysis.comparison import csv_text
 from assay.analysis.objective import score_text
-from assay.analysis.rows import csv_text
 from assay.quoting import counted, typed
 from assay.terminal import escape_markdown, in_a_line, printable
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from assay.analysis.comparison import BestTest, Comparison
-    from assay.analysis.rows import Row
+    from assay.analysis.comparison import BestTest, Comparison, Row
     from assay.analysis.run import Run
     from assay.analysis.statistics import Mean
 
@@ -217,46 +216,42 @@ def _say(console: Console, what: str, text: str) -> None:
 def _fitting(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str]]:
     """The table with as many columns as there is room for, and those that are left out."""
     header, rows = columns_of(comparison)
-    keys, metrics = comparison.columns, comparison.metrics
-    names = (*keys, *metrics)
-    if each:
-        header = [*header[: len(names)], *header[len(names) + 1 :], "run"]
-        paths = [str(row.runs[0].path) for row in comparison.rows]
-        rows = [
-            [*cells[: len(names)], *cells[len(names) + 1 :], path]
-            for cells, path in zip(rows, paths, strict=True)
-        ]
+    keys, names = len(comparison.columns), [*comparison.columns, *comparison.metrics]
     cells = [[in_a_line(cell) for cell in line] for line in (header, *rows)]
+    if each:  # n is 1
+        last = ["run", *(in_a_line(str(row.runs[0].path)) for row in comparison.rows)]
+        cells = [
+            [*line[: len(names)], *line[len(names) + 1 :], end] for line, end in zip(cells, last, strict=True)
+        ]
     columns = list(zip(*cells, strict=True))
-    widths = [max(map(cell_len, column)) for column in columns]
+    widths = [max(map(cell_len, column)) + _GAP for column in columns]
 
     def dispensable(at: int) -> tuple[bool, int, int]:
         """Metrics before keys, what many rows lack before others, the last one first."""
-        return at < len(keys), -columns[at].count(ABSENT), -at
+        return at < keys, -columns[at].count(ABSENT), -at
 
-    shown, left_out = list(range(len(header))), []
-    for at in sorted({*range(len(names))} - {len(keys)}, key=dispensable):
-        if sum(widths[column] + _GAP for column in shown) - _GAP <= width:
+    shown, left_out = list(range(len(columns))), []
+    for at in sorted({*range(len(names))} - {keys}, key=dispensable):
+        if sum(widths[column] for column in shown) - _GAP <= width:
             break
         shown.remove(at)
         left_out.append(names[at])
-    numbers = range(len(keys), len(names) + (not each))
-    # A table of rich's takes a millisecond per row.
-    text = Text(no_wrap=sum(widths[column] + _GAP for column in shown) - _GAP <= width, overflow="fold")
+    fits = sum(widths[column] for column in shown) - _GAP <= width
+    numbers = range(keys, len(names) + (not each))
+    lines = []  # a table of rich's takes a millisecond per row
     for number, line in enumerate(cells, -1):
-        padded = []
-        for column in shown:
-            space = " " * (widths[column] - cell_len(line[column]))
-            padded.append(f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}")
-        end = "\n" if number + 1 < len(rows) else ""
-        text.append((" " * _GAP).join(padded).rstrip() + end, style=_style(comparison, number))
+        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown]
+        padded = (
+            f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}"
+            for column, space in zip(shown, spaces, strict=True)
+        )
+        style = "bold" if number in (-1, comparison.best) else ""
+        if number >= 0:
+            style += " green" if style else "" if comparison.rows[number].finished else "dim"
+        lines.append(Text((" " * _GAP).join(padded).rstrip(), style))
+    text = Text("\n").join(lines)
+    text.no_wrap, text.overflow = fits, "fold"
     return text, left_out
-
-
-def _style(comparison: Comparison, number: int) -> str:
-    if number < 0:
-        return "bold"
-    return "bold green" if number == comparison.best else "" if comparison.rows[number].finished else "dim"
 
 
 @final

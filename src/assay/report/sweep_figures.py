@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from assay.analysis.comparison import Row
     from assay.analysis.objective import Objective
     from assay.analysis.read_runs import Curve
-    from assay.analysis.rows import Row
 
 
 MISSING: Final = "–"

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.analysis import out_of_fold
+from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, results_csv
 from assay.analysis.objective import format_score, score_text
-from assay.analysis.rows import best_job, groups_csv, job_rows, rank, results_csv
 from assay.analysis.run import in_one_line, in_short, varying
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
