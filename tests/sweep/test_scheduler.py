@@ -6,6 +6,7 @@ import signal
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -21,7 +22,7 @@ from assay.record.journal import Journal
 from assay.record.run_record import Outcome
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.progress import SweepProgress
-from assay.sweep.scheduler import Policy, Scheduler, StopRequest, job_record_of, num_gpus
+from assay.sweep.scheduler import Policy, Scheduler, job_record_of, num_gpus
 from assay.sweep.search.grid import GridSearch
 
 if TYPE_CHECKING:
@@ -82,20 +83,18 @@ class Sweep:
     """A scheduler with a real journal, grid and policy."""
 
     def __init__(self, folder: Path, launcher: Scripted, jobs: int = 3, **policy: Any) -> None:
-        self.folder, self.launcher, self.stop = folder, launcher, StopRequest()
+        self.folder, self.launcher = folder, launcher
+        self.signals: list[signal.Signals] = []
         self.told = Mock(spec=SweepProgress)
         self.journal = Journal.create(folder, overrides=[])
-        search = GridSearch([f"seed=range({jobs})"])
+        definition: Any = SimpleNamespace(
+            search=GridSearch([f"seed=range({jobs})"]),
+            policy=Policy(**policy),
+            objectives=[Objective("val/loss", "minimize")],
+            composer=SimpleNamespace(job=self.compose),
+        )
         self.scheduler = Scheduler(
-            self.journal,
-            search,
-            launcher,
-            Policy(**policy),
-            [Objective("val/loss", "minimize")],
-            compose=self.compose,
-            check=self.check,
-            watcher=self.told,
-            stop=self.stop,
+            definition, self.journal, launcher, check=self.check, watcher=self.told, signals=self.signals
         )
 
     def compose(self, overrides: Sequence[str], number: int) -> Job:
@@ -141,12 +140,11 @@ def test_a_sweep_that_is_stopped_has_its_jobs_save_and_starts_no_other(
 
     def wait(seconds: float) -> dict[int, Outcome]:
         if len(launcher.stops) < 2 * presses:
-            signal.raise_signal(signal.SIGINT)
+            sweep.signals.append(signal.SIGINT)
         return telling(seconds)
 
     launcher.wait = wait  # type: ignore[method-assign]  # Ctrl-C while it waits
-    with sweep.stop.watching():
-        assert set(sweep.run()) == {"waiting"}
+    assert set(sweep.run()) == {"waiting"}
     asked = [(0, False), (1, False)]
     assert launcher.stops == (asked if presses == 1 else [*asked, (0, True), (1, True)])
     assert sweep.attempts() == [(0, 1), (1, 1)]
@@ -240,28 +238,3 @@ def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
 )
 def test_gpus(accelerator: str, devices: Any, there: bool, expected: int) -> None:
     assert num_gpus({"accelerator": accelerator, "devices": devices}, there=there) == expected
-
-
-PASSING = Outcome("failed", "killed")
-
-
-@pytest.mark.parametrize(
-    ("sent", "name", "at_once", "code"),
-    [
-        ((), "", False, 0),
-        (("SIGINT",), "SIGINT", False, 130),
-        (("SIGTERM", "SIGTERM"), "SIGTERM", False, 143),
-        (("SIGUSR1",), "SIGUSR1", False, 143),  # as a cluster warns
-        (("SIGHUP", "SIGTERM"), "SIGHUP", False, 129),  # as a system that shuts down sends them
-        (("SIGINT", "SIGINT"), "SIGINT", True, 130),
-        (("SIGTERM", "SIGINT"), "SIGTERM", True, 143),
-    ],
-)
-def test_signals_are_noted_and_nothing_else_happens(
-    sent: tuple[str, ...], name: str, at_once: bool, code: int
-) -> None:
-    stop = StopRequest()
-    with stop.watching():
-        for one in sent:
-            signal.raise_signal(signal.Signals[one])
-    assert (stop.name, stop.at_once, stop.exit_code) == (name, at_once, code)

@@ -57,12 +57,6 @@ class Objective:
             value = outcome.best["value"]
         return float(value) if value is not None and math.isfinite(value) else None
 
-    def sort_key(self, score: float | None) -> tuple[bool, float]:
-        """Orders scores from the best to the worst, missing ones last."""
-        if score is None:
-            return True, 0.0
-        return False, score if self.direction == "minimize" else -score
-
 
 def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None:
     """A job's score for each objective."""

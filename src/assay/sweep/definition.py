@@ -19,7 +19,6 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
 from assay.targets.annotation import accepts, in_words
@@ -127,11 +126,6 @@ class SweepDefinition:
         check_asked_for(report.scores, self.needed)
         for aim in self.objectives:
             aim.check(report.directions)
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether the jobs run in this process."""
-        return self.launcher_class is SerialLauncher
 
 
 def read_definition(

@@ -50,7 +50,8 @@ class SweepProgress:
     ) -> None:
         self._console, self._objective, self._slots = console, objective, max(1, slots)
         self._fixed, self._log = frozenset(fixed), log
-        self._only: set[int] | None = None
+        self.only: set[int] | None = None
+        """Jobs that are counted; None for all."""
         self._seconds: list[float] = []
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -95,9 +96,8 @@ class SweepProgress:
         """A moment has passed: draw what is running."""
         if self._live.disable:
             return
-        counts: Counter[str] = Counter(
-            jobs[number].status for number in (jobs if self._only is None else self._only)
-        )
+        counted = jobs if self.only is None else self.only
+        counts: Counter[str] = Counter(jobs[number].status for number in counted)
         counts["waiting"] += max(0, total - counts.total())
         order = ("finished", "pruned", "failed", "running", "waiting")
         text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
@@ -110,10 +110,6 @@ class SweepProgress:
             self._live.update(task, state=state)
         with shown(self._console):
             self._live.refresh()
-
-    def count_only(self, numbers: Iterable[int]) -> None:
-        """Count these jobs alone."""
-        self._only = set(numbers)
 
     def _print(self, line: Text) -> None:
         with shown(self._console):

@@ -14,49 +14,21 @@ from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text
 from assay.errors import AssayError, ProcessError, cannot_write, first_line
-from assay.process import handled_by
 from assay.record.journal import JobRecord
 from assay.record.run_record import FILE as RECORD
-from assay.record.run_record import Outcome, exit_code_of, reason_of
+from assay.record.run_record import Outcome, reason_of
 from assay.sweep.job_spec import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from types import FrameType
 
-    from assay.analysis.objective import Objective
     from assay.check.report import Report
     from assay.compose.compose import Job
     from assay.record.journal import Journal
+    from assay.sweep.definition import SweepDefinition
     from assay.sweep.launcher.launcher import Launcher
     from assay.sweep.progress import SweepProgress
-    from assay.sweep.search.search import Proposal, Search
-
-
-@final
-class StopRequest:
-    """Whether a sweep was told to stop."""
-
-    def __init__(self) -> None:
-        self.name = ""
-        self.at_once = False
-
-    @property
-    def exit_code(self) -> int:
-        """That a shell gives a process which this signal has ended; 0 without one."""
-        return exit_code_of(self.name) if self.name else 0
-
-    def watching(self) -> AbstractContextManager[Any]:
-        """Note the signals in this block; nothing off the main thread, where Python takes none."""
-        return handled_by(self._note)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if not self.name:
-            self.name = signal.Signals(number).name
-        elif number == signal.SIGINT:
-            self.at_once = True
+    from assay.sweep.search.search import Proposal
 
 
 _TICK: Final = 0.25
@@ -84,20 +56,17 @@ class Scheduler:
 
     def __init__(
         self,
+        sweep: SweepDefinition,
         journal: Journal,
-        search: Search,
         launcher: Launcher,
-        policy: Policy,
-        objectives: Sequence[Objective],
         *,
-        compose: Callable[[Sequence[str], int], Job],
         check: Callable[[Job], Report],
         watcher: SweepProgress,
-        stop: StopRequest,
+        signals: Sequence[signal.Signals],
     ) -> None:
-        self._journal, self._search, self._launcher, self._policy = journal, search, launcher, policy
-        self._objectives, self._compose, self._check, self._watcher = objectives, compose, check, watcher
-        self._stop = stop
+        self._search, self._policy, self._objectives = sweep.search, sweep.policy, sweep.objectives
+        self._journal, self._launcher, self._compose = journal, launcher, sweep.composer.job
+        self._check, self._watcher, self._signals = check, watcher, signals
         self._no_room = ""  # what a job could not write, and where
         self._signal_sent = ""  # to the running jobs
         self._directory = journal.path.parent
@@ -134,7 +103,7 @@ class Scheduler:
     # -- starting ----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        while not (self._halted or self._stop.name or self._no_room):
+        while not (self._halted or self._signals or self._no_room):
             held = self._held or self._next()
             self._held = None
             if held is None:
@@ -238,14 +207,15 @@ class Scheduler:
         if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.ended(job_record, outcome, again=again)
-        if job_record.status == "failed" and self._policy.on_failure == "stop":
-            self._halt(f"job {job_record.number} failed, and on_failure=stop: no further job is started")
+        if job_record.status == "failed" and self._policy.on_failure == "stop" and not self._halted:
+            self._halted = True
+            self._watcher.say(f"job {number} failed, and on_failure=stop: no further job is started")
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome:
         """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
         if outcome.cause == "cannot_write":  # nor could any other job
             self._no_room = self._no_room or first_line(outcome.reason)
-        if self._stop.name or self._no_room:
+        if self._signals or self._no_room:
             if outcome.status != "failed":
                 return outcome
             return Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds)
@@ -255,22 +225,18 @@ class Scheduler:
 
     # -- stopping ----------------------------------------------------------------------------------------
 
-    def _halt(self, why: str) -> None:
-        if not self._halted:
-            self._halted = True
-            self._watcher.say(why)
-
     def _stop_running(self) -> None:
         """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""
-        why = self._stop.name or self._no_room
-        wanted = "SIGKILL" if self._stop.at_once else "SIGTERM" if why else ""
+        why = self._signals[0].name if self._signals else self._no_room
+        at_once = signal.SIGINT in self._signals[1:]
+        wanted = "SIGKILL" if at_once else "SIGTERM" if why else ""
         if wanted == self._signal_sent:
             return
         if not self._signal_sent and wanted == "SIGTERM" and self._running:
             self._watcher.say(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
         self._signal_sent = wanted
         for number in self._running:
-            self._launcher.stop(number, now=self._stop.at_once)
+            self._launcher.stop(number, now=at_once)
 
 
 def job_record_of(number: int, job: Job, token: str) -> JobRecord:

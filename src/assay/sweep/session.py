@@ -20,16 +20,18 @@ from assay.compose.origin import located
 from assay.errors import AssayError
 from assay.files.symlinks import check_links
 from assay.paths import project_conf
+from assay.process import received
 from assay.quoting import counted, quoted
 from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
-from assay.record.run_record import RunRecord
+from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.result import say_warnings
 from assay.sweep.definition import SweepDefinition, read_definition, refuse_unlike_losses
+from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.progress import SweepProgress, shown
-from assay.sweep.scheduler import Scheduler, StopRequest, job_record_of
+from assay.sweep.scheduler import Scheduler, job_record_of
 from assay.sweep.summary import SweepResult, gathered, say_results, write_results
 from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
@@ -82,12 +84,7 @@ def setting_of(
     return here if at_home else began, config_dir if config_dir is not None else recorded
 
 
-def without_trust(command: Sequence[str]) -> list[str]:
-    """What was typed before, without whom it trusts: that is said anew each time."""
-    return [word for word in command if KEY not in _keys([word])]
-
-
-def merged(commands: Sequence[Sequence[str]]) -> list[str]:
+def merged(commands: Iterable[Sequence[str]]) -> list[str]:
     """What was typed, first to last, as one command: a later override takes the place of an earlier one."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
@@ -156,7 +153,9 @@ def go_on(
         stack.enter_context(_write_errors_told(directory))
         stack.enter_context(writing(directory))
         journal = Journal.open(directory)
-        typed = merged([*(without_trust(command) for command in journal.commands), list(overrides)])
+        # Whom it trusts is said anew each time.
+        before = ([word for word in words if KEY not in _keys([word])] for words in journal.commands)
+        typed = merged([*before, overrides])
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
@@ -178,13 +177,8 @@ def go_on(
         for number in left:
             if journal.jobs[number].ended:
                 journal.reopen(number)
-        return _drive(
-            sweep,
-            journal,
-            launcher,
-            checker,
-            jobs={n: (job, reports.get(n)) for n, job in jobs.items()},
-        )
+        every = {number: (job, reports.get(number)) for number, job in jobs.items()}
+        return _drive(sweep, journal, launcher, checker, jobs=every)
 
 
 def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
@@ -299,24 +293,16 @@ def _drive(
     *,
     jobs: Mapping[int, tuple[Job, Report | None]],
 ) -> SweepResult:
-    learns, stop = sweep.search.learns, StopRequest()
-    first = sweep.objectives[0]
-    fixed = set(sweep.overrides)
+    learns, fixed = sweep.search.learns, set(sweep.overrides)
     if not learns and len(jobs) > 1:
         fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)
-    with stop.watching():
-        with SweepProgress(console, first, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
+    with received() as signals:
+        aim = sweep.objectives[0]
+        with SweepProgress(console, aim, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
+            progress.only = None if learns else set(jobs)
             scheduler = Scheduler(
-                journal,
-                sweep.search,
-                launcher,
-                sweep.policy,
-                sweep.objectives,
-                compose=sweep.composer.job,
-                check=checker.report,
-                watcher=progress,
-                stop=stop,
+                sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
             )
             if learns:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(
@@ -325,20 +311,16 @@ def _drive(
                         for _, one in sorted(journal.jobs.items())
                     ]
                 )
-            if not learns:
-                progress.count_only(jobs)
             for number, (job, report) in sorted(jobs.items()):
-                job_record = journal.jobs[number]
                 if report is not None:
-                    scheduler.queue(job_record, job, report)
+                    scheduler.queue(journal.jobs[number], job, report)
             scheduler.run()
-        every_job = sorted(journal.jobs.items())
         result = SweepResult(
             sweep.directory,
-            jobs=tuple(job_record for number, job_record in every_job if learns or number in jobs),
+            jobs=tuple(one for number, one in sorted(journal.jobs.items()) if learns or number in jobs),
             objectives=tuple(sweep.objectives),
             total=sweep.search.total if learns else len(jobs),
-            stopped=stop.exit_code,
+            stopped=exit_code_of(signals[0].name) if signals else 0,
         )
         folds = gathered(result)
         write_results(result, folds)
@@ -367,7 +349,7 @@ def _compared_by(aims: Sequence[Objective]) -> dict[str, list[str]]:
 @contextmanager
 def _checker(sweep: SweepDefinition) -> Iterator[Checker]:
     """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
-    if sweep.is_serial:
+    if sweep.launcher_class is SerialLauncher:
         yield Checker(sweep.config_dir, accept=sweep.check_scores)
         return
     process = CheckProcess(ForkServer.shared().connect)  # it imports torch while this one composes
