@@ -44,10 +44,8 @@ def test_policy_search_and_launcher_come_from_their_nodes(hydra: Hydra) -> None:
     launcher = sweep.make_launcher()
     assert isinstance(launcher, LocalLauncher)
     assert launcher.slots == 3
-    assert not sweep.is_serial
     serial = definition(hydra, "hydra/launcher=serial")
     assert isinstance(serial.make_launcher(), SerialLauncher)
-    assert serial.is_serial
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import collections.abc
 import importlib
 import inspect
-import types
-import typing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -21,7 +18,7 @@ from assay.errors import ConfigError
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
-from assay.targets.annotation import accepts, in_words
+from assay.targets.annotation import accepts, in_words, look_up
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import within
 
@@ -36,22 +33,19 @@ if TYPE_CHECKING:
 _UNUSED: Final = ("_target_", "max_batch_size")
 
 
-def arguments(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What a node hands to its class."""
-    return {name: value for name, value in node.items() if name not in _UNUSED}
-
-
 def made(
     kind: type[Any],
-    values: Mapping[str, Any],
+    node: Mapping[str, Any],
     key: str,
     /,
     *,
     others: Sequence[str] = (),
     **given: Any,
 ) -> Any:
-    """Call a class with values from a config, each of which is looked at before."""
-    names = [name for name in inspect.signature(kind).parameters if name not in given]
+    """Call a class with the values of a node, each of which is looked at before, but for some others."""
+    values = {name: value for name, value in node.items() if name not in (*_UNUSED, *others)}
+    parameters = inspect.signature(kind).parameters
+    names = [name for name in parameters if name not in given]
     for name, value in values.items():
         full = f"{key}.{name}"
         if name not in names:
@@ -60,7 +54,7 @@ def made(
                 key=full,
                 hint=f"there is: {', '.join([*names, *others])}",
             )
-        hint = _hint(kind, name)
+        hint = look_up(kind, name, parameters[name].annotation, {})
         if not accepts(hint, value):
             raise ConfigError(f"expected {in_words(hint)}, got {value!r}", key=full, hint=f"{full}=…")
     return called(key, kind, **values, **given)
@@ -82,20 +76,7 @@ def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str
     return getattr(importlib.import_module(module), kind)
 
 
-def _hint(kind: type[Any], name: str) -> Any:
-    """The annotation of an argument; Any where it takes an object."""
-    function = kind.__init__
-    alone = types.SimpleNamespace(__annotations__={name: function.__annotations__.get(name, Any)})
-    # What a module imports for the type checker alone is not among its names.
-    names = {**vars(collections.abc), **vars(typing), **function.__globals__}
-    try:
-        return typing.get_type_hints(alone, globalns=names)[name]
-    except NameError:
-        return Any
-
-
 _POLICY: Final = ("on_failure", "max_retries", "timeout_min", "memory_gb")
-_AIMS: Final = ("objective", "direction")
 
 
 @final
@@ -116,9 +97,10 @@ class SweepDefinition:
 
     def make_launcher(self) -> Launcher:
         """What the jobs run in."""
-        values = {name: value for name, value in arguments(self.launcher).items() if name not in _POLICY}
         place = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
-        launcher: Launcher = made(self.launcher_class, values, "hydra.launcher", others=_POLICY, **place)
+        launcher: Launcher = made(
+            self.launcher_class, self.launcher, "hydra.launcher", others=_POLICY, **place
+        )
         return launcher
 
     def check_scores(self, report: Report) -> None:
@@ -167,13 +149,11 @@ def _search(
         # Once it is imported, `build_part` knows it.
         base: Any = optuna.samplers.BaseSampler
         own_class("hydra.sweeper.sampler._target_", sampler, packages, base)
-    values = {name: value for name, value in arguments(node).items() if name not in _AIMS}
     if kind.learns:
-        values |= {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
-        given["sweep_dir"] = directory
-    others = () if kind.learns else _AIMS
-
-    search: Search = made(kind, values, "hydra.sweeper", others=others, **given)
+        aimed = {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
+        node, given = node | aimed, given | {"sweep_dir": directory}
+    others = () if kind.learns else ("objective", "direction")
+    search: Search = made(kind, node, "hydra.sweeper", others=others, **given)
     return search
 
 

@@ -10,12 +10,15 @@ import sys
 import types
 import typing
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import msgspec
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _SEQUENCES = (
     list,
@@ -40,6 +43,18 @@ class Made:
 
     def __repr__(self) -> str:
         return "a nested node" if self.kind is None else f"a {self.kind.__name__}"
+
+
+def look_up(function: Any, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
+    """The annotation of one parameter; Any where it cannot be known."""
+    function = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
+    stand_in = types.SimpleNamespace(__annotations__={name: annotation})
+    # What a module imports for the type checker alone is not among its names.
+    known = {**vars(collections.abc), **vars(typing), **names, **getattr(function, "__globals__", {})}
+    try:
+        return typing.get_type_hints(stand_in, globalns=known)[name]
+    except Exception:  # a name that only the type checker knows
+        return Any
 
 
 def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for each kind of annotation

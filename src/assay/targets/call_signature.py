@@ -7,8 +7,6 @@ import difflib
 import functools
 import importlib
 import inspect
-import types
-import typing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -18,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 from assay.targets.allowed_targets import trusted_in
-from assay.targets.annotation import as_typed, example_of
+from assay.targets.annotation import as_typed, example_of, look_up
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
@@ -27,13 +25,7 @@ if TYPE_CHECKING:
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_FOR_TYPE_CHECKERS = {
-    **vars(collections.abc),
-    **vars(typing),
-    "Tensor": torch.Tensor,
-    "nn": torch.nn,
-    "torch": torch,
-}
+_FOR_TYPE_CHECKERS = {"Tensor": torch.Tensor, "nn": torch.nn, "torch": torch}
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120
 _Function = collections.abc.Callable[..., Any]
@@ -148,7 +140,7 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
         made = (
             target
             if inspect.isclass(target)
-            else _annotation(target, "return", target.__annotations__.get("return"))
+            else look_up(target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS)
         )
         return _named(made) if getattr(made, "__name__", "") in _NETWORKS else None
     if not home.startswith("lightning."):
@@ -183,19 +175,9 @@ def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
     annotation = parameter.annotation
     if (getattr(target, "__name__", ""), parameter.name) == ("WandbLogger", "experiment"):
         annotation = type(None)  # an object of a running program
-    known = Any if annotation is parameter.empty else _annotation(target, parameter.name, annotation)
+    is_known = annotation is not parameter.empty
+    known = look_up(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
     return parameter.replace(annotation=known)
-
-
-def _annotation(target: Any, name: str, annotation: Any) -> Any:
-    """The annotation of one parameter; Any where it cannot be known."""
-    function = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)
-    stand_in = types.SimpleNamespace(__annotations__={name: annotation})
-    names = {**_FOR_TYPE_CHECKERS, **getattr(function, "__globals__", {})}
-    try:
-        return typing.get_type_hints(stand_in, globalns=names)[name]
-    except Exception:  # a name that only the type checker knows
-        return Any
 
 
 def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:

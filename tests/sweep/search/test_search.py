@@ -19,7 +19,7 @@ from assay.record.run_record import Outcome
 from assay.sweep.search.grid import GridSearch
 from assay.sweep.search.optuna import distribution
 from assay.sweep.search.random import RandomSearch, draw
-from assay.sweep.search.space import Choice, Numbers, read_space
+from assay.sweep.search.search import Choice, Numbers, read_space
 
 if TYPE_CHECKING:
     from assay.sweep.search.search import Proposal, Search

@@ -10,8 +10,7 @@ from hydra.core.override_parser.types import IntervalSweep
 from typing_extensions import override
 
 from assay.errors import ConfigError
-from assay.sweep.search.search import Proposal, Search
-from assay.sweep.search.space import as_typed, discrete, parse
+from assay.sweep.search.search import Proposal, Search, as_typed, discrete, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +43,7 @@ class GridSearch(Search):
     ) -> None:
         parsed = parse(overrides, params, config_loader)
         self._jobs = list(itertools.product(*(_values(key, one) for key, one in parsed.items())))
-        self._position = 0
+        self._left = iter(self._jobs)
         self._known: Counter[str] = Counter()
 
     @property
@@ -54,9 +53,7 @@ class GridSearch(Search):
 
     @override
     def next(self) -> Proposal | None:
-        while self._position < len(self._jobs):
-            job = self._jobs[self._position]
-            self._position += 1
+        for job in self._left:
             token = " ".join(job)
             if not self._known[token]:
                 return Proposal(job, token=token)

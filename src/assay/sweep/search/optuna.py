@@ -18,8 +18,7 @@ from assay.analysis.objective import objectives
 from assay.callbacks.pruning import STUDY, build_part, no_news, open_storage
 from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
-from assay.sweep.search.search import Proposal, Search
-from assay.sweep.search.space import Choice, read_space
+from assay.sweep.search.search import Choice, Proposal, Search, read_space
 from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from assay.analysis.objective import Objective
     from assay.record.run_record import Outcome
-    from assay.sweep.search.search import Known
-    from assay.sweep.search.space import Dimension
+    from assay.sweep.search.search import Dimension, Known
 
 FILE: Final = "study.log"
 NO_PRUNER: Final = "optuna.pruners.NopPruner"

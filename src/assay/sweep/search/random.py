@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from typing import TYPE_CHECKING, Any, final
@@ -9,16 +10,14 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.config.serialize import check_whole_number
-from assay.sweep.search.search import Proposal, Search
-from assay.sweep.search.space import Choice, read_space
+from assay.sweep.search.search import Choice, Proposal, Search, read_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hydra.core.config_loader import ConfigLoader
 
-    from assay.sweep.search.search import Known
-    from assay.sweep.search.space import Dimension
+    from assay.sweep.search.search import Dimension, Known
 
 
 @final
@@ -48,11 +47,11 @@ class RandomSearch(Search):
         seed: int = 0,
         config_loader: ConfigLoader | None = None,
     ) -> None:
+        check_whole_number("hydra.sweeper.num_samples", num_samples, 1)
         self._space = read_space(overrides, params, config_loader)
         self._num_samples, self._seed = num_samples, seed
-        self._position = 0
+        self._left = itertools.product(range(num_samples), self._space.seeds)
         self._known: set[str] = set()
-        check_whole_number("hydra.sweeper.num_samples", num_samples, 1)
         self._space.check_not_empty()
 
     @property
@@ -62,15 +61,10 @@ class RandomSearch(Search):
 
     @override
     def next(self) -> Proposal | None:
-        while self._position < self.total:
-            sample, which = divmod(self._position, len(self._space.seeds))
-            self._position += 1
-            seed = self._space.seeds[which]
+        for sample, seed in self._left:
             token = f"{sample}/{seed}" if seed else str(sample)
             if token not in self._known:
-                values = {
-                    dimension.key: draw(dimension, self._seed, sample) for dimension in self._space.dimensions
-                }
+                values = {one.key: draw(one, self._seed, sample) for one in self._space.dimensions}
                 return Proposal(self._space.job(values, seed), token=token)
         return None
 

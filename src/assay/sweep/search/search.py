@@ -1,13 +1,35 @@
-"""What a sweep asks of whatever chooses its jobs."""
+"""What a sweep asks of whatever chooses its jobs, and Hydra's sweep grammar as a space to search.
+
+The grammar: `choice(a,b)`, `range(1,9)`, `tag(log, interval(1e-4, 0.1))`.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    IntervalSweep,
+    Override,
+    RangeSweep,
+    Sweep,
+)
+from hydra.errors import HydraException
+
+from assay.config.did_you_mean import did_you_mean
+from assay.config.hydra_internals import as_override
+from assay.config.serialize import REPETITIONS
+from assay.errors import ConfigError, first_line
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from hydra.core.config_loader import ConfigLoader
 
     from assay.record.run_record import Outcome
 
@@ -70,3 +92,213 @@ class Search(ABC):
     def trial(self, token: str) -> dict[str, Any] | None:
         """What the process of a job gets that was proposed before; see `JobSpec.trial`."""
         return None
+
+
+_TAGS = ("log", "int")
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A parameter that takes one of several values."""
+
+    key: str
+    values: tuple[str, ...]
+
+    def text(self, value: Any) -> str:
+        """A value of this parameter as it is typed."""
+        return str(value)
+
+
+@final
+@dataclass(frozen=True)
+class Numbers:
+    """A parameter that takes any number between two, or one of equally spaced ones."""
+
+    key: str
+    low: float
+    high: float
+    step: float = 0.0
+    log: bool = False
+    integer: bool = False
+
+    @property
+    def values(self) -> tuple[float, float]:
+        """Its ends."""
+        return self.low, self.high
+
+    def text(self, value: Any) -> str:
+        """A value of this parameter as it is typed."""
+        if self.integer:
+            return str(round(value))
+        # Neighbours are reached by adding steps: 0.30000000000000004 is meant to be 0.3.
+        return repr(float(f"{value:.12g}" if self.step else value))
+
+
+Dimension = Choice | Numbers
+
+
+@final
+@dataclass(frozen=True)
+class Space:
+    """What a command line and `hydra.sweeper.params` leave open, and what they fix."""
+
+    entries: tuple[str | Dimension, ...]
+
+    @cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """What is searched; seed and fold are not part of it."""
+        searched = (entry for entry in self.entries if not isinstance(entry, str))
+        return tuple(entry for entry in searched if not _repeats(entry.key))
+
+    @cached_property
+    def seeds(self) -> tuple[str, ...]:
+        """Each configuration is run with each of these; one empty text where the seed is not swept."""
+        return tuple(",".join(values) for values in product(*(one.values for one in self._repeated)))
+
+    @cached_property
+    def _repeated(self) -> tuple[Choice, ...]:
+        return tuple(one for one in self.entries if isinstance(one, Choice) and _repeats(one.key))
+
+    def check_not_empty(self) -> None:
+        """Refuse a space in which there is only one point."""
+        if not self.dimensions:
+            raise ConfigError(
+                "there is nothing to search",
+                key="hydra.sweeper.params",
+                hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
+            )
+
+    def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
+        """One job's overrides."""
+        keys = [one.key for one in self._repeated]
+        values = {**values, **dict(zip(keys, seed.split(","), strict=False))}
+        return tuple(
+            entry if isinstance(entry, str) else f"{entry.key}={entry.text(values[entry.key])}"
+            for entry in self.entries
+        )
+
+
+def parse(
+    overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
+) -> dict[str, Override]:
+    """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
+    parser = OverridesParser.create(config_loader=config_loader)
+    parsed: dict[str, Override] = {}
+    given = [
+        (f"{key}={value if isinstance(value, str) else as_override(value)}", f"hydra.sweeper.params.{key}")
+        for key, value in _flat(params or {})
+    ]
+    for line, key in [*given, *((line, "") for line in overrides)]:
+        try:
+            override = parser.parse_overrides([line])[0]
+        except HydraException as error:
+            raise ConfigError(
+                f"{line} cannot be parsed: {first_line(error).rstrip('.')}",
+                key=key,
+                hint="KEY=a,b, choice(a,b), range(1,10), interval(0.1,1) or tag(log, interval(1e-5, 1e-1))",
+            ) from error
+        parsed[override.get_key_element()] = override
+    for key, override in parsed.items():
+        _check(key, override)
+    return parsed
+
+
+def read_space(
+    overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
+) -> Space:
+    """The search space of a command line and `hydra.sweeper.params`."""
+    parsed = parse(overrides, params, config_loader)
+    return Space(tuple(_entry(key, override) for key, override in parsed.items()))
+
+
+def as_typed(key: str, override: Override) -> str:
+    """A fixed override as Hydra's basic sweeper writes it."""
+    if override.is_delete():  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
+        return str(override.input_line)
+    return f"{key}={override.get_value_element_as_str()}"
+
+
+def discrete(override: Override) -> tuple[str, ...]:
+    """The values of a sweep that is not an interval, each as it is typed."""
+    return tuple(override.sweep_string_iterator())
+
+
+def _repeats(key: str) -> bool:
+    """Whether jobs that differ in this key alone repeat one configuration."""
+    return key.lstrip("+") in REPETITIONS
+
+
+def _flat(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """`{optimizer: {lr: …}}` means `optimizer.lr`, as it does everywhere else in a config."""
+    leaves: list[tuple[str, Any]] = []
+    for key, value in params.items():
+        inner = isinstance(value, Mapping) and value
+        leaves += _flat(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
+    return leaves
+
+
+def _entry(key: str, override: Override) -> str | Dimension:
+    if not override.is_sweep_override():
+        return as_typed(key, override)
+    sweep = override.value()
+    if _repeats(key) and isinstance(sweep, IntervalSweep):
+        name = key.lstrip("+")
+        raise ConfigError(
+            f"a {name} is not a number to search for", key=key, hint=f"{key}=range(5), or {key}=1,2,3"
+        )
+    if isinstance(sweep, IntervalSweep):
+        return _interval(key, sweep)
+    if isinstance(sweep, RangeSweep) and not _repeats(key):
+        return _range(key, sweep)
+    return Choice(key, discrete(override))
+
+
+def _interval(key: str, sweep: IntervalSweep) -> Numbers:
+    assert sweep.start is not None  # noqa: S101 - the grammar asks for both
+    assert sweep.end is not None  # noqa: S101 - as above
+    integer = "int" in sweep.tags or isinstance(sweep.start, int)
+    low, high = (math.ceil(sweep.start), math.floor(sweep.end)) if integer else (sweep.start, sweep.end)
+    log = "log" in sweep.tags
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+        raise ConfigError(f"there is no number from {sweep.start} to {sweep.end}", key=key)
+    if log and low <= 0:
+        raise ConfigError(
+            f"a logarithmic scale cannot begin at {low}", key=key, hint=f"{key}=tag(log, interval(1e-5, …))"
+        )
+    return Numbers(key, low, high, 1.0 if integer and not log else 0.0, log, integer)
+
+
+def _range(key: str, sweep: RangeSweep) -> Numbers:
+    values = list(sweep.range())
+    integer = all(isinstance(value, int) for value in values)
+    step, log = abs(float(sweep.step)), "log" in sweep.tags
+    low, high = min(values), max(values)
+    if not integer:  # they are sums of steps
+        low, high = float(f"{low:.12g}"), float(f"{high:.12g}")
+    if log and (not integer or step != 1 or low <= 0):
+        raise ConfigError(
+            "a logarithmic range needs whole numbers above 0, one after the other",
+            key=key,
+            hint=f"{key}=tag(log, interval({low}, {high}))",
+        )
+    return Numbers(key, low, high, 0.0 if log else step, log, integer)
+
+
+def _check(key: str, override: Override) -> None:
+    """Refuse what Hydra would let pass or say something obscure about."""
+    sweep: Any = override.value()
+    if not override.is_sweep_override():
+        return
+    tags = sorted(set(getattr(sweep, "tags", ())) - set(_TAGS))
+    problem, hint = "", f"{key}=a,b,c"
+    if isinstance(sweep, ChoiceSweep) and any(isinstance(value, Sweep) for value in sweep.list):
+        problem = f"{override.input_line} is a sweep among values"
+        hint = "write every value: a=1,2,x; or range(1,3) alone"
+    elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
+        problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
+        hint = f"there is: {', '.join(_TAGS)}"
+    elif not isinstance(sweep, IntervalSweep) and not discrete(override):
+        problem = f"{override.input_line} has no values"
+    if problem:
+        raise ConfigError(problem, key=key, hint=hint)
