@@ -16,10 +16,20 @@ from assay.analysis.read_runs import Curve
 from assay.figure.figure import Line, Points
 from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
-from assay.report.page import Cell, Note, Table, render
+from assay.report.page import Cell, Code, Note, Table, render
 from assay.report.report import report
-from assay.report.sweep_figures import curve_figures, parameter_figures, pareto_front, tradeoff
-from assay.report.sweep_page import failures, fold_blocks, is_sweep, log_tail, read_contents, sweep_page
+from assay.report.sweep_page import (
+    curve_figures,
+    failures,
+    fold_blocks,
+    is_sweep,
+    log_tail,
+    parameter_figures,
+    pareto_front,
+    read_contents,
+    sweep_page,
+    tradeoff,
+)
 from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
@@ -113,9 +123,12 @@ def test_a_process_that_died_has_said_its_last_words_where_its_output_went(tmp_p
     (dead / "log.txt").write_text("quiet")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "7.txt").write_text("Segmentation fault\n")
-    assert failures(read_contents([tmp_path]))[0].tail == "quiet"
-    Journal.create(tmp_path, overrides=["seed=1,2"])
-    assert failures(read_contents([tmp_path]))[0].tail == "Segmentation fault"
+    for words in ("quiet", "Segmentation fault"):
+        _, code = failures(read_contents([tmp_path]), "job")
+        assert isinstance(code, Code)
+        assert code.text == words
+        if words == "quiet":
+            Journal.create(tmp_path, overrides=["seed=1,2"])
 
 
 def test_what_a_terminal_would_obey_is_gone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
@@ -97,6 +98,11 @@ def gathered(rows: Iterable[Row]) -> list[OutOfFold]:
         values = {key: value for key, value in row.values.items() if value is not None}
         found += [_of(values, seed, folds) for seed, folds in seeds.items()]
     return [one for one in found if one is not None]
+
+
+def by_configuration(gathered: Sequence[OutOfFold]) -> list[list[OutOfFold]]:
+    """The seeds of each configuration together."""
+    return [list(seeds) for _, seeds in itertools.groupby(gathered, lambda one: one.values)]
 
 
 def write(path: Path, gathered: Sequence[OutOfFold]) -> None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
+import numpy as np
+
 from assay.analysis.comparison import compare, default_metric
-from assay.analysis.objective import Objective, format_score, score_text
-from assay.analysis.out_of_fold import gathered, mean_scores
-from assay.analysis.read_runs import read_runs
+from assay.analysis.objective import Objective, format_score, is_share, score_text
+from assay.analysis.out_of_fold import by_configuration, gathered, mean_scores
+from assay.analysis.read_runs import read_curves, read_runs
 from assay.analysis.run import in_one_line, in_short
+from assay.analysis.statistics import importance
 from assay.errors import AssayError
+from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_end
-from assay.quoting import counted, duration
+from assay.quoting import counted, duration, reads_as_number
 from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import logs_of
 from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
-from assay.report.sweep_figures import curve_figures, parameter_figures, tradeoff
 from assay.targets.resolve import import_trusted
 from assay.terminal import printable
 
@@ -32,10 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay.analysis.comparison import Comparison
+    from numpy.typing import NDArray
+
+    from assay.analysis.comparison import Comparison, Row
     from assay.analysis.out_of_fold import OutOfFold
+    from assay.analysis.read_runs import Curve
     from assay.analysis.run import Run
-    from assay.figure.figure import Figure
     from assay.report.page import Block, Tone
 
 
@@ -131,35 +138,6 @@ _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-@final
-@dataclass(frozen=True)
-class Failure:
-    """Runs that failed for the same reason."""
-
-    runs: Sequence[Run]
-    log: Path | None
-    tail: str
-
-
-def failures(contents: Contents) -> list[Failure]:
-    """What did not come to its end, most runs first; reasons that differ in numbers alone are one."""
-    together: dict[tuple[str, str, str], list[Run]] = {}
-    for run, _ in contents.runs:
-        if run.status in ("failed", "broken", "interrupted"):
-            together.setdefault((run.status, run.cause, _NUMBER.sub("0", run.reason)), []).append(run)
-    found: list[Failure] = []
-    for runs in sorted(together.values(), key=lambda runs: -len(runs)):
-        first = runs[0]
-        own = None if first.path.is_symlink() else first.path / LOG
-        printed = contents.logs / f"{first.path.name}.txt" if contents.logs is not None else None
-        # What its process printed counts where it died or has no log of its own.
-        logs = logs_of(own, printed, died=first.cause == "killed") if len(found) < _TAILS else []
-        tails = ((log, log_tail(log)) for log in logs)
-        log, tail = next(((log, tail) for log, tail in tails if tail), (None, ""))
-        found.append(Failure(runs, log, tail))
-    return found
-
-
 def log_tail(path: Path) -> str:
     """The last lines of a log, without what a terminal would obey, and without secrets."""
     try:
@@ -190,13 +168,11 @@ def fold_blocks(contents: Contents) -> list[Block]:
 
 
 def _out_of_fold(found: Sequence[OutOfFold], contents: Contents) -> Table:
-    together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
-    for one in found:
-        together.setdefault(tuple(one.values.items()), []).append(one)
-    scores = [mean_scores(several) for several in together.values()]
+    together = by_configuration(found)
+    scores = [mean_scores(several) for several in together]
     names, keys = dict.fromkeys(name for of in scores for name in of), contents.comparison.columns
     rows: list[list[Cell | str]] = []
-    for several, of in zip(together.values(), scores, strict=True):
+    for several, of in zip(together, scores, strict=True):
         samples = len(several[0].predictions.keys)
         cells = [Cell(format_score(name, of[name]), of[name]) if name in of else "" for name in names]
         rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
@@ -250,7 +226,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
-        Section("failures", "Failures", _failures(contents, thing)),
+        Section("failures", "Failures", failures(contents, thing)),
         Section(
             "jobs",
             f"{thing.capitalize()}s",
@@ -332,17 +308,26 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     return Table(_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
 
 
-def _failures(contents: Contents, thing: str) -> list[Block]:
+def failures(contents: Contents, thing: str) -> list[Block]:
+    """What did not come to its end, most runs first; reasons that differ in numbers alone are one."""
+    together: dict[tuple[str, str, str], list[Run]] = {}
+    for run, _ in contents.runs:
+        if run.status in ("failed", "broken", "interrupted"):
+            together.setdefault((run.status, run.cause, _NUMBER.sub("0", run.reason)), []).append(run)
     blocks: list[Block] = []
-    for place, failure in enumerate(failures(contents)):
-        runs, first = failure.runs, failure.runs[0]
+    for place, runs in enumerate(sorted(together.values(), key=len, reverse=True)):
+        first = runs[0]
         names = ", ".join(contents.name(run) for run in runs[:_NAMED])
         more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
         cause = f" ({first.cause.replace('_', ' ')})" if first.cause else ""
         which = f"{counted(len(runs), thing)} {first.status}{cause}: {names}{more}."
         blocks.append(Note(f"{which} {printable(first.reason)}".strip(), _TONES.get(first.status, "")))
-        if failure.tail:
-            blocks.append(Code(failure.tail, f"The end of {failure.log}", folded=place > 0))
+        own = None if first.path.is_symlink() else first.path / LOG
+        printed = contents.logs / f"{first.path.name}.txt" if contents.logs is not None else None
+        # What its process printed counts where it died or has no log of its own.
+        logs = logs_of(own, printed, died=first.cause == "killed") if place < _TAILS else []
+        tails = ((log, log_tail(log)) for log in logs)
+        blocks += [Code(tail, f"The end of {log}", folded=place > 0) for log, tail in tails if tail][:1]
     return blocks
 
 
@@ -377,3 +362,173 @@ def _time(seconds: float | None) -> Cell:
 def _distinct(names: Sequence[str]) -> list[str]:
     """A key may be called as a column of the page's own."""
     return [name + " " * names[:at].count(name) for at, name in enumerate(names)]
+
+
+MISSING: Final = "–"
+_IN_DECADES: Final = ("lr", "learning_rate", "weight_decay", "eps")
+"""Ends of keys whose values are compared by their ratios, however few they are."""
+
+
+_MOST: Final = 10
+"""Parameters with a figure."""
+_MOST_BARS: Final = 30
+
+
+def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure], list[str]]:
+    """The importance of the parameters, and the score over each."""
+    scored = [(row, row.scores[aim.name].mean) for row in rows if row.finished and aim.name in row.scores]
+    typed = dict.fromkeys(key for row, _ in scored for key in row.values)
+    keys = [key for key in typed if len({row.values.get(key) for row, _ in scored}) > 1]
+    if len(scored) < 2 or not keys:
+        few = f"Fewer than two configurations have finished with a {aim.name}."
+        return [], [few] if len(rows) > 1 else []
+    shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
+    notes = [] if shares else [f"Importance: {message}"]
+    figures = []
+    if shares:
+        order = [key for key, _ in shares]
+        keys.sort(key=order.index)
+        bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
+        label = "share of the importance"
+        figures.append(
+            Figure("importance", "Importance of parameters", (bars,), "", label, shares="y", caption=message)
+        )
+    if len(keys) > _MOST:
+        notes.append(f"The first {_MOST} of {len(keys)} parameters.")
+    figures += [_slice(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)]
+    return figures, notes
+
+
+def tradeoff(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | None:
+    """The first two objectives against each other, with their Pareto front."""
+    aims = objectives[:2]
+    names = [aim.name for aim in aims]
+    both = [row for row in rows if row.finished and all(name in row.scores for name in names)]
+    if len(aims) < 2 or len(both) < 2:
+        return None
+    x, y = np.array([[row.scores[name].mean for name in names] for row in both]).T
+    front = pareto_front(x, y, aims[0].direction, aims[1].direction)
+    better = ["higher" if aim.direction == "maximize" else "lower" for aim in aims]
+    labels = [f"{aim.name} ({word} is better)" for aim, word in zip(aims, better, strict=True)]
+    return Figure(
+        "tradeoff",
+        f"{aims[0].name} against {aims[1].name}",
+        (
+            Line("Pareto front", x[front], y[front], is_reference=True),
+            Points("", x, y, [row.label for row in both]),
+        ),
+        labels[0],
+        labels[1],
+        shares="x" * is_share(aims[0].name) + "y" * is_share(aims[1].name),
+        is_wide=True,
+    )
+
+
+def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
+    """Points that no other beats in both directions, along the front."""
+    costs_x, costs_y = (values if way == "minimize" else -values for values, way in ((x, first), (y, second)))
+    front: list[int] = []
+    for index in np.lexsort((costs_y, costs_x)):
+        if not front or costs_y[index] < costs_y[front[-1]]:
+            front.append(int(index))
+    return front
+
+
+def _slice(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
+    mark: Points | Bars
+    texts, means = [row.values.get(key) or MISSING for row, _ in scored], [mean for _, mean in scored]
+    log, caption = "", ""
+    if all(reads_as_number(text) and math.isfinite(float(text)) for text in texts):
+        x = [float(text) for text in texts]
+        log = "x" * (min(x) > 0 and (key.endswith(_IN_DECADES) or is_logarithmic(x)))
+        labels = [f"{row.label}\n{aim.name} {format_score(aim.name, mean)}" for row, mean in scored]
+        mark = Points("", x, means, labels)
+    else:
+        together: dict[str, list[float]] = {}
+        for text, mean in zip(texts, means, strict=True):
+            together.setdefault(text, []).append(mean)  # the best configuration first
+        words = list(together)[:_MOST_BARS]
+        low, high, middle = ([end(together[word]) for word in words] for end in (min, max, fmean))
+        labels = [
+            f"{word}: mean {format_score(aim.name, mean)} of {len(together[word])}"
+            for word, mean in zip(words, middle, strict=True)
+        ]
+        mark = Bars("", words, middle, low, high, labels)
+        caption = "Mean of the configurations with each value; from the lowest to the highest."
+        caption += f" The best {len(words)} of {len(together)} values." if len(words) < len(together) else ""
+    shares = "y" * is_share(aim.name)
+    return Figure(name, key, (mark,), key, aim.name, log=log, shares=shares, caption=caption)
+
+
+_CURVES: Final = 16
+"""Configurations drawn."""
+_METRICS: Final = 4
+_FAR: Final = 100
+"""Interquartile ranges off at which a value, such as the loss of a run that diverged, is out of sight."""
+_NEAR: Final = 3
+"""Interquartile ranges that are then shown at most."""
+
+
+def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[Figure], list[str]]:
+    """One figure per metric: the objectives, then the losses that were logged."""
+    problems: list[str] = []
+    read: dict[str, list[dict[str, Curve]]] = {}
+    for rank, row in enumerate(rows, 1):
+        if len(read) == _CURVES:
+            break
+        curves = []
+        for run in row.counted:
+            try:
+                curves += [read_curves(run.path)] if run.path.is_dir() and not run.path.is_symlink() else []
+            except AssayError as error:
+                problems.append(error.message)
+        if any(curves):
+            read[f"{rank}: {row.words}"] = curves
+    names = [aim.name for aim in aims]
+    wanted = [*names, *(f"train/{name.rpartition('/')[2]}" for name in names), "train/loss", "val/loss"]
+    runs = [one for curves in read.values() for one in curves]
+    logged = {name for one in runs for name, curve in one.items() if len(curve.steps) > 1}
+    shown = [name for name in dict.fromkeys(wanted) if name in logged][:_METRICS]
+    return [_curves(name, read, len(rows)) for name in shown], problems
+
+
+def _curves(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:
+    found = [line_of(label, [one[name] for one in curves if name in one]) for label, curves in read.items()]
+    lines = [line for line in found if line is not None]
+    caption = [f"Of {total} configurations the best {len(lines)} with a curve."] if len(lines) < total else []
+    if any(line.low is not None for line in lines):
+        caption.append("Mean of the seeds; the band reaches from the lowest to the highest.")
+    values = np.concatenate([np.zeros(0), *(np.asarray(line.y, dtype=float) for line in lines)])
+    shown, (first, third) = None, np.quantile(values, (0.25, 0.75)) if len(values) else (0.0, 0.0)
+    off = np.maximum(first - values, values - third)
+    spread = third - first
+    if 0 < spread < np.inf and (off > _FAR * spread).any():  # all others would be one flat line
+        near = values[off <= _NEAR * spread]
+        room = np.ptp(near) / 20
+        shown = float(near.min() - room), float(near.max() + room)
+        caption.append(f"{counted(len(values) - len(near), 'point')} far outside: a double click shows all.")
+    slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
+    return Figure(
+        f"curve_{slug}",
+        name,
+        tuple(lines),
+        "optimizer step",
+        name,
+        shares="y" * is_share(name),
+        y_range=shown,
+        is_wide=True,
+        caption=" ".join(caption),
+    )
+
+
+def line_of(label: str, curves: Sequence[Curve]) -> Line | None:
+    """The mean of several runs' curves at each step, of those that were logged there."""
+    import pandas as pd
+
+    steps = [step for curve in curves for step in curve.steps]
+    values = pd.Series([value for curve in curves for value in curve.values], index=steps, dtype=float)
+    found = values[np.isfinite(values)].groupby(level=0).agg(["mean", "min", "max"])
+    if found.empty:
+        return None
+    x, mean, low, high = found.index.to_numpy(), *found.to_numpy().T
+    return Line(label, x, mean) if len(curves) < 2 else Line(label, x, mean, low, high)

@@ -64,9 +64,9 @@ _WARNINGS: Final = 4
 
 def gathered(result: SweepResult) -> list[OutOfFold]:
     """The predictions of its folds, together; none where no job has tested a fold."""
-    found = out_of_fold.gathered(job_rows(result.jobs, (), result.run_dir))
-    import_trusted(one.predictions.task for one in found)
-    return found
+    folds = out_of_fold.gathered(job_rows(result.jobs, (), result.run_dir))
+    import_trusted(one.predictions.task for one in folds)
+    return folds
 
 
 def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
@@ -157,13 +157,11 @@ def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
 
 def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
     """The scores of each configuration over the samples of all folds at once, and what is missing."""
-    together: dict[tuple[tuple[str, str], ...], list[OutOfFold]] = {}
-    for one in folds:
-        together.setdefault(tuple(one.values.items()), []).append(one)
-    for pairs, several in list(together.items())[:_ROWS]:
+    together = out_of_fold.by_configuration(folds)
+    for several in together[:_ROWS]:
         means = out_of_fold.mean_scores(several)
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
-        label = in_one_line(dict(pairs))
+        label = in_one_line(several[0].values)
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
         console.print(
