@@ -49,7 +49,6 @@ def test_every_value_of_a_real_config(digits_run: Trained) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "b12: &x {y: *x}\n",
         "b12: " + "[" * 5000 + "\n",
         "b12: !!python/object/apply:os.system ['touch owned']\n",
         "just text\n",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
@@ -14,6 +13,7 @@ from assay.errors import AssayError, first_line
 from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import read_whole
 from assay.paths import PACKAGES
+from assay.quoting import reads_as_number
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
@@ -123,12 +123,11 @@ _LONG: Final = 8
 
 def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     """Overrides that not all jobs share, by key, one dictionary per job."""
-    typed = [dict(_pair(override) for override in job.overrides) for job in jobs]
-    keys = {key: None for values in typed for key in values}
-    shared = {key for key in keys if len({values.get(key) for values in typed}) == 1}
-    if len(typed) == 1:  # alone, everything that was typed stands for it
-        shared = set()
-    return [{key: values[key] for key in keys if key not in shared and key in values} for values in typed]
+    typed = [dict(word.lstrip("+").partition("=")[::2] for word in job.overrides) for job in jobs]
+    keys = dict.fromkeys(key for values in typed for key in values)
+    # Alone, everything that was typed stands for it.
+    different = [key for key in keys if len(typed) == 1 or len({values.get(key) for values in typed}) > 1]
+    return [{key: values[key] for key in different if key in values} for values in typed]
 
 
 def in_short(values: Mapping[str, str | None]) -> dict[str, str]:
@@ -137,24 +136,16 @@ def in_short(values: Mapping[str, str | None]) -> dict[str, str]:
     >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
     {'optimizer.lr': '0.004904', 'seed': '1'}
     """
-    return {key: _in_short(value) for key, value in values.items() if value is not None}
+    return {
+        key: f"{float(value):.4g}" if len(value) > _LONG and reads_as_number(value) else value
+        for key, value in values.items()
+        if value is not None
+    }
 
 
 def in_one_line(values: Mapping[str, str | None]) -> str:
     """Values in short, each after its key."""
     return " ".join(f"{key}={value}" for key, value in in_short(values).items())
-
-
-def _pair(override: str) -> tuple[str, str]:
-    key, _, value = override.partition("=")
-    return key.lstrip("+"), value
-
-
-def _in_short(value: str) -> str:
-    try:
-        return value if len(value) <= _LONG else f"{float(value):.4g}"
-    except ValueError:
-        return value
 
 
 _MOST: Final = 6
@@ -167,8 +158,13 @@ def config_columns(
     runs: Sequence[Run], asked: Sequence[str], configs: ConfigValues
 ) -> tuple[list[str], Values, list[str]]:
     """Keys in which configurations differ, the values of each, and what there is to say about them."""
+
+    def texts(keys: Sequence[str]) -> Values:
+        found = [{key: value(run, key, configs) for key in keys} for run in runs]
+        return [{key: None if one is None else shown(one) for key, one in own.items()} for own in found]
+
     if asked:
-        return list(asked), [{key: _text(value(run, key, configs)) for key in asked} for run in runs], []
+        return list(asked), texts(asked), []
     keys = [key for key in _candidates(runs) if _differs(key, runs, configs)]
     if len(runs) == 1:
         keys = [key for key in runs[0].typed if is_config(key)]
@@ -176,12 +172,11 @@ def config_columns(
     keys += [key for key in ("seed", "fold") if repeated and len({getattr(run, key) for run in runs}) > 1]
     if len({run.typed.get("name") for run in runs}) > 1:
         keys.insert(0, "name")
-    values = [{key: _text(value(run, key, configs)) for key in keys} for run in runs]
+    values = texts(keys)
     notes: list[str] = []
     for alike in _alike(values, runs):
-        more, left_out = _untyped(
-            list({runs[number].config_fingerprint: runs[number] for number in alike}.values()), configs
-        )
+        different = {runs[number].config_fingerprint: runs[number] for number in alike}
+        more, left_out = _untyped(list(different.values()), configs)
         for number in alike:
             values[number] |= {key: more[key][runs[number].config_fingerprint] for key in more}
         keys += [key for key in more if key not in keys]
@@ -239,10 +234,6 @@ def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict
     if len(apart) < len(runs):
         found[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
     return found, max(0, len(differ) - _MOST)
-
-
-def _text(found: Any) -> str | None:
-    return None if found is None else shown(found)
 
 
 FILE: Final = "config.yaml"
@@ -354,13 +345,7 @@ def _whole(run: Run) -> dict[Any, Any]:
 
 
 def _parsed(text: str | bytes) -> Any:
-    loader = _LOADER(text)
-    try:
-        plain = loader.get_single_data()
-        json.dumps(plain, default=str, skipkeys=True)  # a ValueError where an alias stands within itself
-        return plain
-    finally:
-        loader.dispose()
+    return yaml.load(text, _LOADER)  # noqa: S506 - one of the safe loaders
 
 
 def _content(run: Run) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import itertools
 import os
 import socket
@@ -44,7 +45,6 @@ _PATIENCE: Final = 15.0
 """Seconds for a fork server to end after its driver has let go of it: its own grace period, and some."""
 _TICK: Final = 0.25
 """Seconds between two looks at whether a job is to be stopped."""
-_shared: list[ForkServer] = []
 
 
 @final
@@ -62,19 +62,18 @@ class ForkServer:
     def __init__(self) -> None:
         if not hasattr(os, "fork"):
             raise AssayError("jobs side by side need a system that can fork", hint="use Linux, macOS or WSL")
-        self._owner = os.getpid()
         self._keys = itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._failure = ""  # of a fork server that died before it was ready
         self._process: subprocess.Popen[bytes] | None = self._spawn()
 
     @classmethod
+    @functools.cache
     def shared(cls) -> ForkServer:
         """The one of this process; it ends with it."""
-        if not _shared or _shared[0]._owner != os.getpid():  # a fork has a parent's, and must not use it
-            _shared[:] = [cls()]
-            atexit.register(_shared[0].close)
-        return _shared[0]
+        fork_server = cls()
+        atexit.register(fork_server.close)
+        return fork_server
 
     @property
     def pid(self) -> int:
@@ -114,8 +113,6 @@ class ForkServer:
 
     def close(self) -> None:
         """End the fork server and all that it started: what still runs is told to save, and has seconds."""
-        if self._owner != os.getpid():
-            return
         self._hear()
         process, self._process = self._process, None
         if process is None:
