@@ -35,14 +35,9 @@ def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     for key in keys:
         parts = key.split(".")
         ends = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
-        found[key] = next(
-            (
-                end
-                for end in ends
-                if not any(other != key and f".{other}".endswith(f".{end}") for other in keys)
-            ),
-            key,
-        )
+        others = [f".{other}" for other in keys if other != key]
+        unique = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
+        found[key] = next(unique, key)
     return found
 
 
@@ -106,14 +101,10 @@ def to_markdown(comparison: Comparison) -> str:
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     rule = ["---"] * names + ["---:"] * (len(header) - names)
-    text = [_line(list(map(escape_markdown, header))), _line(rule)]
-    text += [_line(list(map(escape_markdown, row))) for row in rows]
+    lines = [[*map(escape_markdown, header)], rule, *([*map(escape_markdown, row)] for row in rows)]
+    text = [f"| {' | '.join(cells)} |" for cells in lines]
     text += [f"\n{escape_markdown(one)}" for one in _remarks(comparison)]
     return "\n".join(text) + "\n"
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 _SPECIAL: Final = {
@@ -139,30 +130,27 @@ def to_latex(comparison: Comparison) -> str:
     """A `table` with a `tabular`, its caption what is to be said of it; the best score is bold."""
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
-    lines = [
+    cells = [[escaped(cell) for cell in row] for row in (header, *rows)]
+    if (best := comparison.best) is not None:
+        cells[best + 1][names] = rf"\textbf{{{escaped(rows[best][names].removesuffix(f' {BEST}'))}}}"
+    first, *others = (f"{' & '.join(row)} \\\\" for row in cells)
+    alignment = "l" * names + "r" * (len(header) - names)
+    caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
+    head = [
         r"\begin{table}",
         r"\centering",
-        rf"\begin{{tabular}}{{{'l' * names}{'r' * (len(header) - names)}}}",
+        rf"\begin{{tabular}}{{{alignment}}}",
         r"\hline",
-        _latex_line([escaped(one) for one in header]),
+        first,
         r"\hline",
     ]
-    for number, row in enumerate(rows):
-        cells = [escaped(one) for one in row]
-        if number == comparison.best:
-            cells[names] = rf"\textbf{{{escaped(row[names].removesuffix(f' {BEST}'))}}}"
-        lines.append(_latex_line(cells))
-    caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]) + "\n"
+    end = [r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
+    return "\n".join([*head, *others, *end]) + "\n"
 
 
 def escaped(text: str) -> str:
     """Text that LaTeX sets as it is."""
     return "".join(_SPECIAL.get(letter, letter) for letter in printable(text.replace("\n", " ")))
-
-
-def _latex_line(cells: list[str]) -> str:
-    return f"{' & '.join(cells)} \\\\"
 
 
 _UNLIMITED: Final = 100_000
@@ -352,23 +340,17 @@ def to_document(comparison: Comparison) -> Compared:
     return Compared(
         metric=ranking.metric if ranking else None,
         direction=ranking.direction or None if ranking else None,
-        columns=comparison.columns,
-        metrics=comparison.metrics,
-        shared=comparison.shared,
         rows=[
             ComparedRow(
-                row.values,
-                number == comparison.best,
-                row.finished,
-                row.repetitions,
-                row.scores,
-                [_run(run) for run in row.runs],
+                config=row.values,
+                best=number == comparison.best,
+                runs=list(map(_run, row.runs)),
+                **{name: getattr(row, name) for name in ("finished", "repetitions", "scores")},
             )
             for number, row in enumerate(comparison.rows)
         ],
-        broken=[_run(run) for run in comparison.broken],
-        test=comparison.test,
-        notes=comparison.notes,
+        broken=list(map(_run, comparison.broken)),
+        **{name: getattr(comparison, name) for name in ("columns", "metrics", "shared", "test", "notes")},
     )
 
 

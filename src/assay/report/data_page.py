@@ -33,7 +33,7 @@ from assay.report.page import (
     Section,
     Table,
     pictures_of,
-    value_text,
+    sample_table,
     write,
 )
 from assay.report.report import check_replaced, written
@@ -550,9 +550,5 @@ def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]
     shown = samples[title]
     pictures = [Picture(one.picture, target, key) for key, target, one in shown if one.picture is not None]
     blocks = pictures_of(title, pictures, _LARGEST_PICTURES // len(samples))
-    rows = [(key, target, one.row) for key, target, one in shown if one.picture is None and one.row]
-    if rows:
-        columns = list(dict.fromkeys(name for *_, row in rows for name in row))
-        cells = [[key, target, *(value_text(row.get(name)) for name in columns)] for key, target, row in rows]
-        blocks.append(Table(("sample", "target", *columns), cells, title=title))
-    return blocks
+    rows = [([key, target], one.row) for key, target, one in shown if one.picture is None and one.row]
+    return blocks + sample_table(title, ("sample", "target"), rows)

@@ -18,7 +18,7 @@ from assay.quoting import number_text
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import jinja2
@@ -116,6 +116,18 @@ def value_text(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
+def sample_table(
+    title: str,
+    columns: Sequence[str],
+    samples: Sequence[tuple[list[Cell | str], Mapping[str, Any]]],
+    caption: str = "",
+) -> list[Block]:
+    """Samples that are rows of named values, each after cells of its own; nothing where there are none."""
+    names = dict.fromkeys(name for _, row in samples for name in row)
+    rows = [[*cells, *(value_text(row.get(name)) for name in names)] for cells, row in samples]
+    return [Table((*columns, *names), rows, caption, title=title)] if rows else []
+
+
 def pictures_of(
     title: str, pictures: Sequence[Picture], most: int, caption: str = "", *, are_wide: bool = False
 ) -> list[Block]:
@@ -206,9 +218,8 @@ def render(page: Page) -> str:
         sections=[section for section in page.sections if section.blocks],
         shown={figure.name: figure for figure in shown},
         figures=as_json(drawn),
-        heights={
-            name: one["layout"]["height"] for name, one in drawn.items()
-        },  # nothing moves while it draws
+        # Nothing moves while it draws.
+        heights={name: one["layout"]["height"] for name, one in drawn.items()},
         style=_source(environment, "page.css"),
         library=library,
         script=script,
@@ -254,27 +265,17 @@ def _library() -> str:
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # plotly ships no types
 
     script: str = get_plotlyjs()
-    if "</script" in script.lower():  # it would end there
-        raise ValueError("this version of plotly.js cannot be part of a page")
     return script
 
 
 def _policy(*scripts: str) -> str:
     """What the browser may load and run: these scripts, by their hashes, and what is in the file."""
-    hashes = [
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-        for text in scripts
-        if text
-    ]
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {' '.join(hashes)}",
-            "style-src 'unsafe-inline'",  # plotly adds its own
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
+    digests = (hashlib.sha256(text.encode()).digest() for text in scripts if text)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    # Plotly adds styles of its own.
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 

@@ -35,7 +35,7 @@ from assay.report.page import (
     Table,
     Tone,
     pictures_of,
-    value_text,
+    sample_table,
 )
 from assay.targets.resolve import import_task
 from assay.targets.trust import project_packages
@@ -273,15 +273,12 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     blocks += pictures_of(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
     rows = [(one, _text_of(one.row)) for one in samples if one.picture is None and one.row is not None]
     blocks += [Code(str(row["text"]), title) for one, row in rows if one.reason == "generated"]
-    plain = [(one.key, row) for one, row in rows if one.reason != "generated"]
-    if plain:
-        columns = list(dict.fromkeys(name for _, row in plain for name in row))
-        table: list[list[Cell | str]] = [
-            [key, Cell(said[key][0], tone=said[key][2]), *(value_text(row.get(name)) for name in columns)]
-            for key, row in plain
-        ]
-        blocks.append(Table(("sample", "the model said", *columns), table, order, title=title))
-    return blocks
+    plain = [
+        ([one.key, Cell(said[one.key][0], tone=said[one.key][2])], row)
+        for one, row in rows
+        if one.reason != "generated"
+    ]
+    return blocks + sample_table(title, ("sample", "the model said"), plain, order)
 
 
 def _text_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
