@@ -136,16 +136,9 @@ def to_latex(comparison: Comparison) -> str:
     first, *others = (f"{' & '.join(row)} \\\\" for row in cells)
     alignment = "l" * names + "r" * (len(header) - names)
     caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
-    head = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\begin{{tabular}}{{{alignment}}}",
-        r"\hline",
-        first,
-        r"\hline",
-    ]
-    end = [r"\hline", r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
-    return "\n".join([*head, *others, *end]) + "\n"
+    tabular = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", first, r"\hline", *others, r"\hline"]
+    end = [r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
+    return "\n".join([r"\begin{table}", r"\centering", *tabular, *end]) + "\n"
 
 
 def escaped(text: str) -> str:

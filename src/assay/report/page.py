@@ -110,7 +110,7 @@ class Pictures:
     are_wide: bool = False
 
 
-def value_text(value: object) -> str:
+def _value_text(value: object) -> str:
     """A value of a row, cut where it is long."""
     text = number_text(value, 6) if isinstance(value, float) else "" if value is None else str(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
@@ -119,12 +119,12 @@ def value_text(value: object) -> str:
 def sample_table(
     title: str,
     columns: Sequence[str],
-    samples: Sequence[tuple[list[Cell | str], Mapping[str, Any]]],
+    samples: Sequence[tuple[Sequence[Cell | str], Mapping[str, Any]]],
     caption: str = "",
 ) -> list[Block]:
     """Samples that are rows of named values, each after cells of its own; nothing where there are none."""
     names = dict.fromkeys(name for _, row in samples for name in row)
-    rows = [[*cells, *(value_text(row.get(name)) for name in names)] for cells, row in samples]
+    rows = [[*cells, *(_value_text(row.get(name)) for name in names)] for cells, row in samples]
     return [Table((*columns, *names), rows, caption, title=title)] if rows else []
 
 
