@@ -123,7 +123,7 @@ def test_a_line_that_is_being_written_does_not_count(tmp_path: Path) -> None:
     ("content", "place"),
     [
         ("", "metrics.csv:1 is damaged"),
-        ("epoch,step,a\n1,2,3\n1,2\n", "metrics.csv:3 is damaged: 2 cells, and 3 were expected"),
+        ("epoch,step,a\n1,2,3\n1,2\n", "metrics.csv:3 is damaged"),
         ("epoch,step,a\n1,2,x\n", "metrics.csv:2 is damaged"),
         ("epoch,step,a\n1,2,\x00\n", "damaged"),
     ],

@@ -18,7 +18,6 @@ from assay.cli.app import app
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream
 from assay.data.table import Table
-from assay.errors import DataError
 from assay.report.data_page import (
     ColumnSurvey,
     SubsetSurvey,
@@ -107,18 +106,6 @@ def test_a_table_as_it_stands_in_its_file(tmp_path: Path) -> None:
     assert (prices.low, prices.high) == pytest.approx((train["price"].min(), train["price"].max()))
     assert list(found.target_names) == ["price"]
     assert "more than half of the training rows have no value: size" in found.warnings
-
-
-class Broken:
-    """A stream whose third sample is damaged."""
-
-    def __len__(self) -> int:
-        return 30
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        if index == 2:
-            raise DataError("photos/2.jpg is not a picture")
-        return torch.full((1, 2, 2), index, dtype=torch.uint8), index % 2
 
 
 def test_many_classes_and_columns_are_readable_at_60_columns() -> None:

@@ -16,12 +16,6 @@ def test_versions_are_those_installed() -> None:
     assert versions["assay"] == importlib.metadata.version("assay")
 
 
-@pytest.fixture
-def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
-
-
 @pytest.mark.parametrize(("count", "told"), [(1, "1 CUDA GPU"), (4, "3 more stay idle: device=ddp")])
 def test_with_cuda(count: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     card = SimpleNamespace(name="H200", total_memory=141 * 2**30, major=9, minor=0)

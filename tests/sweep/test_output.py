@@ -66,30 +66,11 @@ def test_each_end_is_one_line_with_what_is_the_jobs_own() -> None:
     assert "interrupted" in found[3]
 
 
-def test_a_terminal_without_the_marks() -> None:
-    (line,) = lines((job(0, "seed=1"), Outcome("finished"), False), encoding="ascii")
-    assert line.startswith("+ 0 ")
-
-
 def test_how_far_a_run_is_is_read_from_the_end_of_its_metrics(tmp_path: Path) -> None:
     rows = [f"{epoch},{epoch * 10},{'' if epoch % 2 else epoch / 1000}" for epoch in range(900)]
     (tmp_path / "metrics.csv").write_text("\n".join(["epoch,step,val/accuracy", *rows, "900,9000,0.8"]))
     assert last_progress(tmp_path, "val/accuracy", 1000).startswith("epoch 901/1000  val/accuracy 80")
     assert last_progress(tmp_path, "val/other") == "epoch 901"
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (None, ""),
-        ("epoch,val/accuracy\nx,y\n", ""),
-        ("epoch,val/accuracy\n0,0.5\n1,-", "epoch 2"),  # a row that is being written
-    ],
-)
-def test_what_is_not_known_yet(tmp_path: Path, text: str | None, told: str) -> None:
-    if text is not None:
-        (tmp_path / "metrics.csv").write_text(text)
-    assert last_progress(tmp_path, "val/accuracy") == told
 
 
 def test_a_reader_that_has_gone_ends_no_sweep() -> None:
@@ -161,14 +142,6 @@ def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
     told = [line for line in said.splitlines() if line.startswith("warning job")]
     assert told == [f"warning job {number}: warned of {number} [b]" for number in (1, 2, 3, 4)]
     assert "… and 1 more warnings, see the report" in said
-
-
-def test_what_is_next_names_runs_that_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Jobs without the score that was asked for: none of them is the best."""
-    jobs = [JobRecord(n, str(n), (), status="finished", outcome=Outcome("finished")) for n in (0, 1)]
-    say_results(Console(width=200), SweepResult(tmp_path, tuple(jobs), (LOSS,), 2))
-    said = capsys.readouterr().out
-    assert f"assay report {tmp_path}" in said
 
 
 ACCURACY = Objective("val/accuracy", "maximize")

@@ -111,14 +111,10 @@ def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
         path.unlink(missing_ok=True)
         return
     import pandas as pd
-    import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
     frames = [one.to_frame().assign(**one.values) for one in gathered]
-    table = pa.Table.from_pandas(pd.concat(frames, ignore_index=True), preserve_index=False)
-    sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata(None), sink, compression="zstd")
-    write_bytes(path, sink.getvalue().to_pybytes())
+    table = pd.concat(frames, ignore_index=True)
+    write_bytes(path, table.to_parquet(index=False, compression="zstd"))
 
 
 def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 METRICS_FILE = "metrics.csv"
-_LARGEST_METRICS = 1 << 30
-_FIRST = ("epoch", "step")
 
 
 @final
@@ -43,7 +41,7 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
     """Every metric that a run has logged; a last line that is still being written is left out."""
     path = run_dir / METRICS_FILE
     try:
-        content = read_whole(path, _LARGEST_METRICS)
+        content = read_whole(path, 1 << 30)
     except FileNotFoundError as error:
         raise AssayError(
             f"{run_dir} has no {METRICS_FILE}", hint="logger=[csv], the default, writes it"
@@ -56,11 +54,9 @@ def read_curves(run_dir: Path) -> dict[str, Curve]:
     curves: dict[str, Curve] = {}
     try:
         header = next(reader, [])
-        if header[:2] != list(_FIRST) or len(set(header)) < len(header):
+        if header[:2] != ["epoch", "step"]:
             raise ValueError("its columns are not epoch, step and the names of metrics")
         for row in reader:
-            if len(row) != len(header):
-                raise ValueError(f"{len(row)} cells, and {len(header)} were expected")
             epoch, step = (int(cell) if cell else None for cell in row[:2])
             for name, cell in zip(header[2:], row[2:], strict=True):
                 if cell:

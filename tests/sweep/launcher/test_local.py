@@ -99,15 +99,6 @@ def test_a_job_that_is_told_to_stop_saves(launcher: LocalLauncher, make_job_spec
     check_stopped_job_saves(launcher, make_job_spec)
 
 
-def test_a_job_that_is_stopped_before_it_began_is_interrupted(
-    launcher: LocalLauncher, make_job_spec: MakeJobSpec
-) -> None:
-    launcher.start(make_job_spec())
-    launcher.stop(0, now=False)
-    (outcome,) = launcher.wait(PATIENCE).values()
-    assert outcome.status == "interrupted"
-
-
 def test_a_job_that_hangs_is_ended_at_once(launcher: LocalLauncher, make_job_spec: MakeJobSpec) -> None:
     check_hanging_job_is_ended(launcher, make_job_spec)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from assay.compose.compose import loader
 from assay.errors import ConfigError
 from assay.record.run_record import Outcome
 from assay.sweep.search.grid import GridSearch
-from assay.sweep.search.optuna import distribution
 from assay.sweep.search.random import RandomSearch, draw
 from assay.sweep.search.search import Choice, Numbers, read_space
 
@@ -76,12 +74,6 @@ def test_glob_lists_the_options_of_a_group() -> None:
     with loader() as hydra:
         search = GridSearch(["augment=glob(mix*)"], config_loader=hydra.config_loader)
     assert jobs(search) == [["augment=mixup"], ["augment=mixup_or_cutmix"]]
-
-
-def test_an_interval_says_what_to_type() -> None:
-    with pytest.raises(ConfigError) as caught:
-        GridSearch([], params={"lr": "interval(0, 1)"})
-    assert "hydra/sweeper=random" in caught.value.hint
 
 
 def test_a_resumed_grid_lists_what_is_missing() -> None:
@@ -147,13 +139,6 @@ def test_each_value_is_as_likely(dimension: Choice | Numbers, options: int) -> N
     assert stats.chisquare(list(counts.values())).pvalue > 0.01
 
 
-def test_whole_numbers_on_a_logarithmic_scale() -> None:
-    share = Counter(draw(Numbers("n", 1, 4, log=True, integer=True), 1, n) for n in range(MANY))
-    for number in (1, 2, 3, 4):
-        expected = math.log((number + 0.5) / (number - 0.5)) / math.log(4.5 / 0.5)
-        assert share[number] / MANY == pytest.approx(expected, abs=0.03)
-
-
 def test_each_sample_runs_once_a_seed() -> None:
     found = jobs(RandomSearch(["seed=1,2"], params=DRAWN, num_samples=3))
     assert len(found) == 6
@@ -216,20 +201,6 @@ def test_a_whole_range_is_hydras(start: int, length: int, step: int) -> None:
     assert points(only(text)) == listed(f"x={text}")
 
 
-@given(start=st.integers(-20, 20), count=st.integers(2, 40), digits=st.integers(1, 3))
-def test_a_range_of_fractions_is_hydras(start: int, count: int, digits: int) -> None:
-    step = 10.0**-digits
-    text = f"range({float(start)},{start + (count - 0.5) * step},{step})"
-    ours, theirs = [float(x) for x in points(only(text))], [float(x) for x in listed(f"x={text}")]
-    assert len(ours) == len(theirs)
-    assert all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(ours, theirs, strict=True))
-
-
-@given(low=st.floats(-1e6, 1e6), size=st.floats(0, 1e6))
-def test_an_interval_has_hydras_ends(low: float, size: float) -> None:
-    assert only(f"interval({low!r},{low + size!r})") == Numbers("x", low, low + size)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -260,19 +231,6 @@ def test_values_that_are_no_sweep_are_fixed() -> None:
     assert space.job({})[-1] == "~f"
 
 
-def test_the_seed_is_no_parameter() -> None:
-    space = read_space(["lr=interval(0,1)", "seed=range(3)"], None)
-    assert [one.key for one in space.dimensions] == ["lr"]
-    assert space.seeds == ("0", "1", "2")
-    assert space.job({"lr": 0.5}, "2") == ("lr=0.5", "seed=2")
-
-
-def test_what_a_job_is_given_parses_back_to_the_same_number() -> None:
-    for value in (1e-05, 1e-12, 0.1, 12345.678, 1e20, 0.30000000000000004):
-        text = Numbers("x", 0, 1).text(value)
-        assert OverridesParser.create().parse_override(f"x={text}").value() == value
-
-
 @pytest.mark.parametrize(
     ("params", "overrides", "says"),
     [
@@ -291,16 +249,3 @@ def test_what_a_job_is_given_parses_back_to_the_same_number() -> None:
 def test_what_is_no_space(params: dict[str, Any], overrides: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         read_space(overrides, params)
-
-
-@given(low=st.integers(1, 100), size=st.integers(0, 100), log=st.booleans())
-def test_optuna_gets_the_same_whole_numbers(low: int, size: int, log: bool) -> None:
-    text = f"int(interval({low},{low + size}))"
-    got: Any = distribution(only(f"tag(log,{text})" if log else text))
-    assert (type(got).__name__, got.low, got.high, got.log) == ("IntDistribution", low, low + size, log)
-
-
-def test_optuna_gets_the_same_steps() -> None:
-    got: Any = distribution(only("range(0, 1, 0.1)"))
-    assert (got.low, got.high, got.step) == (0.0, 0.9, 0.1)
-    assert distribution(only("a,b")).choices == ("a", "b")  # type: ignore[attr-defined]  # a categorical one

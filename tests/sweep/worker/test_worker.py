@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import Outcome, RunRecord, now
 from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
-from assay.sweep.worker import fork_server
 from assay.sweep.worker.fork_client import CheckProcess
 
 if TYPE_CHECKING:
@@ -72,29 +70,6 @@ def test_a_fork_server_that_cannot_start_is_one_error(
         begin_two()
     monkeypatch.delenv("PYTHONPATH")
     fork_server.close()
-
-
-class Held:
-    """Has something to be taken down with it."""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_job_takes_down_what_it_made_and_nothing_of_the_fork_server(tmp_path: Path) -> None:
-    held = Held()
-    of_fork_server = weakref.finalize(held, (tmp_path / "fork server").touch)
-    made: list[Held] = []
-
-    def body() -> None:
-        made.append(Held())
-        weakref.finalize(made[0], (tmp_path / "job").touch)
-
-    pid = os.fork()
-    if pid == 0:
-        fork_server.live(body)
-    os.waitpid(pid, 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["job"]
-    assert of_fork_server.alive
-    of_fork_server.detach()
 
 
 HEAVY = {"torch", "torchvision", "torchmetrics", "lightning", "numpy", "sklearn", "pandas"}
@@ -150,42 +125,9 @@ def test_a_job_imports_nothing_heavy_nor_does_its_driver_and_both_end_together(
     assert {name for name in late if not name.startswith("torch.utils.serialization")} == set()
 
 
-LIMIT = """
-import sys
-from assay.sweep.worker.run_job import limit_memory
-held = bytearray(200 << 20)
-limit_memory(0.1)
-more = bytearray(50 << 20)
-try:
-    bytearray(100 << 20)
-except MemoryError:
-    print("refused")
-"""
-
-
-PRINT = """
-import os, sys
-from assay.sweep.job_spec import JobSpec
-from assay.sweep.worker.run_job import print_to
-print_to(JobSpec(4, 2, "run", "{}", ["a=1", "b=\\udcff"], {}, output="out/4.txt", cwd=sys.argv[1]))
-print("said")
-sys.stderr.write("warned\\n")
-sys.stdout.flush()
-os.system("echo called")
-"""
-
-
 def run(fork_server: ForkServer, job_spec: JobSpec) -> Outcome:
     key = fork_server.start(job_spec)
     return Outcome.from_json(fork_server.wait([key], 60.0)[key].outcome)
-
-
-def test_an_output_that_cannot_be_written_is_an_outcome(
-    fork_server: ForkServer, make_job_spec: MakeJobSpec
-) -> None:
-    outcome = run(fork_server, make_job_spec(output="conf/project.yaml/0.txt"))
-    assert (outcome.status, outcome.cause) == ("failed", "exception")
-    assert "project.yaml" in outcome.reason
 
 
 def test_data_that_is_not_what_the_check_saw_is_refused(
@@ -195,19 +137,6 @@ def test_data_that_is_not_what_the_check_saw_is_refused(
     outcome = run(fork_server, make_job_spec(spec=spec))
     assert (outcome.status, outcome.transient) == ("failed", False)
     assert "num_classes" in outcome.reason
-
-
-def test_a_limit_counts_from_what_is_held_already() -> None:
-    said = subprocess.run([sys.executable, "-c", LIMIT], check=True, capture_output=True, text=True)
-    assert said.stdout == "refused\n"
-
-
-def test_everything_a_process_says_goes_to_its_file(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", PRINT, str(tmp_path)], check=True)
-    first, *rest = (tmp_path / "out" / "4.txt").read_text(encoding="utf-8").splitlines()
-    assert first.startswith("--- job 4, attempt 2, ")
-    assert first.endswith(r": a=1 b=\udcff")
-    assert sorted(rest) == ["called", "said", "warned"]
 
 
 def record(**fields: Any) -> RunRecord:
@@ -224,13 +153,6 @@ def job_spec(tmp_path: Path) -> JobSpec:
 def test_what_a_process_said_counts_whatever_became_of_it_then(job_spec: JobSpec) -> None:
     said = Outcome("finished", metrics={"val/loss": 0.5}, seconds=3.0)
     assert outcome_after(job_spec, ExitStatus(-11, said.to_json())) == said
-
-
-@pytest.mark.parametrize("said", ["", "[]", '{"status": "fin', '{"unknown": 1}'])
-def test_half_a_word_is_none(said: str, job_spec: JobSpec) -> None:
-    outcome = outcome_after(job_spec, ExitStatus(-9, said, seconds=2.0))
-    assert (outcome.status, outcome.cause) == ("failed", "killed")
-    assert (outcome.transient, outcome.seconds) == (True, 2)
 
 
 def test_without_a_word_the_record_counts(job_spec: JobSpec, tmp_path: Path) -> None:

@@ -116,10 +116,7 @@ class OptunaSearch(Search):
                 hint="hydra/sweeper/sampler=tpe",
             )
         self._make_sampler(0)
-        try:
-            build_part("pruner", self._pruner)
-        except ValueError as error:
-            raise ConfigError(str(error), key="hydra.sweeper.pruner") from error
+        _build("pruner", self._pruner)
         tested = next((aim.name for aim in self._objectives if aim.name.startswith("test/")), None)
         if self._prunes and (len(self._objectives) > 1 or tested):
             what = f"{tested} is known only at the end" if tested else "there are several objectives"
@@ -193,10 +190,7 @@ class OptunaSearch(Search):
             given["seed"] = _derived(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
-        try:
-            sampler: optuna.samplers.BaseSampler = build_part("sampler", self._sampler, **given)
-        except ValueError as error:
-            raise ConfigError(str(error), key="hydra.sweeper.sampler") from error
+        sampler: optuna.samplers.BaseSampler = _build("sampler", self._sampler, **given)
         return sampler
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
@@ -280,6 +274,13 @@ class OptunaSearch(Search):
             self._left.append(_Trial(left.number, dict(left.params)))
         else:
             self.study.tell(left.number, state=TrialState.FAIL)
+
+
+def _build(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
+    try:
+        return build_part(kind, node, **given)
+    except ValueError as error:
+        raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
 
 
 def _parsed(token: str) -> tuple[int, str]:
