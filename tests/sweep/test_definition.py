@@ -106,7 +106,7 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
 @pytest.mark.parametrize(
     ("values", "key", "message"),
     [
-        ({"count": "two"}, "hydra.launcher.count", "expected int, got 'two'"),
+        ({"count": "two"}, "hydra.launcher.count", "expected int, got two"),
         ({"coutn": 2}, "hydra.launcher.coutn", "nothing reads this key; did you mean 'count'"),
         ({"count": 1, "given": 2}, "hydra.launcher.given", "nothing reads this key"),
         ({"count": 1, "retires": 2}, "hydra.launcher.retires", "did you mean 'retries'"),

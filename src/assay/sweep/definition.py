@@ -18,7 +18,7 @@ from assay.errors import ConfigError
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
-from assay.targets.annotation import accepts, in_words, look_up
+from assay.targets.annotation import accepts, check_value, look_up
 from assay.targets.resolve import called, own_class
 from assay.targets.trust import within
 
@@ -54,9 +54,9 @@ def made(
                 key=full,
                 hint=f"there is: {', '.join([*names, *others])}",
             )
-        hint = look_up(kind, name, parameters[name].annotation, {})
-        if not accepts(hint, value):
-            raise ConfigError(f"expected {in_words(hint)}, got {value!r}", key=full, hint=f"{full}=…")
+        annotation = look_up(kind, name, parameters[name].annotation, {})
+        if not accepts(annotation, value):
+            check_value(full, value, annotation)
     return called(key, kind, **values, **given)
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from assay.analysis.objective import format_score
 from assay.analysis.run import in_one_line
 from assay.errors import first_line
-from assay.files.symlinks import appending
+from assay.files.symlinks import appending, read_end
 from assay.quoting import duration
 
 if TYPE_CHECKING:
@@ -170,13 +170,11 @@ def shown(console: Console) -> Iterator[None]:
 def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     """How far a run is: its epoch, and the last score."""
     epoch = score = ""
-    with suppress(OSError), (run_dir / "metrics.csv").open("rb") as file:
-        header = file.readline()
-        if (at := os.fstat(file.fileno()).st_size - _TAIL) > file.tell():
-            file.seek(at)
-            file.readline()  # the rest of a row
-        lines = (header + file.read()).decode(errors="replace").splitlines()
-        for row in csv.DictReader(lines):
+    path = run_dir / "metrics.csv"
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        # What the end begins with is the header, or the rest of a row.
+        rows = read_end(path, _TAIL).decode(errors="replace").splitlines()[1:]
+        for row in csv.DictReader([file.readline(), *rows]):
             epoch, score = row.get("epoch") or epoch, row.get(name) or score
     if not epoch.isdigit():
         return ""

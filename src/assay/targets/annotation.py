@@ -52,7 +52,7 @@ def look_up(function: Any, name: str, annotation: Any, names: Mapping[str, Any])
     # What a module imports for the type checker alone is not among its names.
     known = {**vars(collections.abc), **vars(typing), **names, **getattr(function, "__globals__", {})}
     try:
-        return typing.get_type_hints(stand_in, globalns=known)[name]
+        return typing.get_type_hints(stand_in, globalns=known, include_extras=True)[name]
     except Exception:  # a name that only the type checker knows
         return Any
 

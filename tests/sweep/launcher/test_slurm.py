@@ -25,6 +25,7 @@ from tests.sweep.launcher.shared import (
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
+from assay.sweep.definition import made
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.launcher.slurm import SlurmLauncher, states
@@ -216,7 +217,7 @@ def test_the_name_of_a_folder_is_never_run(
 @pytest.mark.usefixtures("slurm")
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        SlurmLauncher(tmp_path, **wrong)
+        made(SlurmLauncher, wrong, "hydra.launcher", sweep_dir=tmp_path)
 
 
 @pytest.mark.long

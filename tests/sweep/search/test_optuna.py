@@ -159,7 +159,6 @@ HALVING = {"_target_": "optuna.pruners.SuccessiveHalvingPruner", "min_resource":
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_trials": 0}, "at least 1"),
         ({"params": {}}, "nothing to search"),
         ({"sampler": {"_target_": "os.system"}}, "sampler: 'os.system' is not one of Optuna's samplers"),
         ({"sampler": {"_target_": "optuna.samplers.BaseSampler"}}, "is not one of Optuna's samplers"),

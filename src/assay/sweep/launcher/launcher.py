@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import msgspec
+
+from assay.config.serialize import MOST_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from assay.record.run_record import Outcome
     from assay.sweep.job_spec import JobSpec
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+NumJobs = Count | Literal["auto"]
+Threads = Annotated[int, msgspec.Meta(ge=1, le=MOST_THREADS)]
 
 
 class Launcher(ABC):

@@ -6,15 +6,15 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, final
 
+import msgspec
 from typing_extensions import override
 
-from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
 from assay.sweep.job_spec import ExitStatus, outcome_after
-from assay.sweep.launcher.launcher import Launcher
+from assay.sweep.launcher.launcher import Count, Launcher, NumJobs, Threads
 from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 
 if TYPE_CHECKING:
@@ -80,26 +80,20 @@ class LocalLauncher(Launcher):
         jobs_per_gpu: Jobs that may share a GPU; a job that needs several gets whole ones.
 
     Raises:
-        ConfigError: An argument is out of its range.
+        ConfigError: A GPU is named twice.
     """
 
     def __init__(
         self,
-        jobs_at_once: int | Literal["auto"] = "auto",
-        threads_per_job: int = 1,
-        gpus: int | list[int | str] | Literal["auto"] = "auto",
-        jobs_per_gpu: int = 1,
+        jobs_at_once: NumJobs = "auto",
+        threads_per_job: Threads = 1,
+        gpus: Annotated[int, msgspec.Meta(ge=0)] | list[int | str] | Literal["auto"] = "auto",
+        jobs_per_gpu: Count = 1,
     ) -> None:
-        if jobs_at_once != "auto":
-            check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
-        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
-        check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         if isinstance(gpus, list) and len(set(map(str, gpus))) < len(gpus):
             raise ConfigError(
                 f"{gpus} names a GPU twice", key="hydra.launcher.gpus", hint="hydra.launcher.jobs_per_gpu=2"
             )
-        if not isinstance(gpus, list) and gpus != "auto":
-            check_whole_number("hydra.launcher.gpus", gpus, 0)
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._asked_gpus, self._jobs_per_gpu = gpus, jobs_per_gpu
         self._known_gpus: Gpus | None = None

@@ -9,16 +9,15 @@ import socket
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from typing_extensions import override
 
-from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ProcessError, first_line
 from assay.process import handlers_kept
 from assay.record.run_lock import is_written
 from assay.sweep.job_spec import outcome_of_lost
-from assay.sweep.launcher.launcher import Launcher
+from assay.sweep.launcher.launcher import Count, Launcher, NumJobs, Threads
 from assay.sweep.worker.fork_client import ClusterWorker
 from assay.targets.optional_packages import require
 
@@ -74,22 +73,18 @@ class RayLauncher(Launcher):
         resources: Custom resources that each job needs, by name.
 
     Raises:
-        ConfigError: An argument is out of its range, or Ray is not installed.
+        ConfigError: Ray is not installed.
         ProcessError: No cluster answers at the address.
     """
 
     def __init__(
         self,
         address: str | None = None,
-        jobs_at_once: int | Literal["auto"] = "auto",
-        threads_per_job: int = 1,
-        jobs_per_gpu: int = 1,
+        jobs_at_once: NumJobs = "auto",
+        threads_per_job: Threads = 1,
+        jobs_per_gpu: Count = 1,
         resources: dict[str, float] | None = None,
     ) -> None:
-        if jobs_at_once != "auto":
-            check_whole_number("hydra.launcher.jobs_at_once", jobs_at_once, 1)
-        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
-        check_whole_number("hydra.launcher.jobs_per_gpu", jobs_per_gpu, 1)
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
         self._ray = _package()

@@ -10,18 +10,18 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, final
 
+import msgspec
 from typing_extensions import override
 
-from assay.config.serialize import MOST_THREADS, check_whole_number
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
 from assay.process import handled_by
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
 from assay.sweep.job_spec import JobSpec, outcome_of_lost
-from assay.sweep.launcher.launcher import Launcher
+from assay.sweep.launcher.launcher import Count, Launcher, Threads
 from assay.sweep.worker.fork_client import ClusterWorker
 from assay.targets.optional_packages import require
 
@@ -54,6 +54,8 @@ class SlurmJob:
 
     def __call__(self) -> None:
         """Run the job to its end, or go on with it."""
+        from submitit import JobEnvironment
+
         place, job_spec = Path(self.files), JobSpec.from_json(self.job_spec)
         token = place.with_suffix(".token")
         if not token.is_file() or token.read_text(encoding="ascii") != self.token:
@@ -61,11 +63,12 @@ class SlurmJob:
         again = place.with_suffix(".running").exists()
         has_record = Path(job_spec.cwd, job_spec.run_dir, RECORD).is_file()
         job_spec = replace(job_spec, resume=has_record and (job_spec.resume or again))
-        write_text(place.with_suffix(".running"), _job_id())
+        write_text(place.with_suffix(".running"), str(JobEnvironment().job_id))
+        stop, warning = _signals()
         outcome, signals = self._run(job_spec)
-        if outcome.status == "interrupted" and _number(stop_signal()) not in signals:
+        if outcome.status == "interrupted" and stop not in signals:
             try:
-                if (warning := _number(_warning_signal())) in signals:
+                if warning in signals:
                     signal.raise_signal(warning)  # submitit queues the job again, and ends this process
                 # Slurm ends this job, or queues it again; if it ended by itself, its work would seem done.
                 time.sleep(_STAY)
@@ -81,7 +84,7 @@ class SlurmJob:
 
     def _run(self, job_spec: JobSpec) -> tuple[Outcome, list[int]]:
         """The outcome, and the signals that have come."""
-        stop, warning = _number(stop_signal()), _number(_warning_signal())
+        stop, warning = _signals()
         signals: list[int] = []
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -101,25 +104,12 @@ class SlurmJob:
         return outcome, signals
 
 
-def stop_signal() -> str:
-    """Name of the signal that tells a job to save and end for good; the other one is submitit's own."""
-    return "USR2" if _warning_signal() == "USR1" else "USR1"
-
-
-def _warning_signal() -> str:
+def _signals() -> tuple[signal.Signals, signal.Signals]:
+    """What tells a job to save and end for good, and what warns it of the end of its time: submitit's own."""
     from submitit import JobEnvironment
 
-    return JobEnvironment.USR_SIG
-
-
-def _number(name: str) -> signal.Signals:
-    return signal.Signals[f"SIG{name}"]
-
-
-def _job_id() -> str:
-    from submitit import JobEnvironment
-
-    return str(JobEnvironment().job_id)
+    warning = signal.Signals[f"SIG{JobEnvironment.USR_SIG}"]
+    return signal.SIGUSR2 if warning == signal.SIGUSR1 else signal.SIGUSR1, warning
 
 
 _FOLDER: Final = "submitit"
@@ -201,7 +191,7 @@ class SlurmLauncher(Launcher):
         additional_parameters: Of sbatch.
 
     Raises:
-        ConfigError: An argument is out of its range, or submitit or Slurm is not there.
+        ConfigError: An argument cannot stand in a batch script, or submitit or Slurm is not there.
     """
 
     keeps_files: ClassVar[bool] = True
@@ -213,21 +203,16 @@ class SlurmLauncher(Launcher):
         partition: str | None = None,
         account: str | None = None,
         qos: str | None = None,
-        time: int = 240,
-        max_num_timeout: int = 100,
-        signal_delay_s: int = 90,
+        time: Count = 240,
+        max_num_timeout: Annotated[int, msgspec.Meta(ge=0)] = 100,
+        signal_delay_s: Count = 90,
         cpus_per_task: int | None = None,
         mem_gb: float | None = None,
-        threads_per_job: int = 1,
-        jobs_at_once: int = 100,
+        threads_per_job: Threads = 1,
+        jobs_at_once: Count = 100,
         setup: list[str] | None = None,
         additional_parameters: dict[str, Any] | None = None,
     ) -> None:
-        check_whole_number("hydra.launcher.threads_per_job", threads_per_job, 1, MOST_THREADS)
-        check_whole_number("hydra.launcher.max_num_timeout", max_num_timeout, 0)
-        counts = {"time": time, "jobs_at_once": jobs_at_once, "signal_delay_s": signal_delay_s}
-        for name, value in counts.items():
-            check_whole_number(f"hydra.launcher.{name}", value, 1)
         self._folder = (sweep_dir / _FOLDER).absolute()
         options = {"partition": partition, "account": account, "qos": qos, **(additional_parameters or {})}
         for name, value in options.items():
@@ -320,7 +305,8 @@ class SlurmLauncher(Launcher):
             return
         submitted.signal_sent = "SIGKILL" if now else submitted.signal_sent or "SIGTERM"
         if submitted.files.with_suffix(".running").exists():
-            _slurm("scancel", f"--signal={'KILL' if now else stop_signal()}", submitted.job_id)
+            name = "KILL" if now else _signals()[0].name.removeprefix("SIG")
+            _slurm("scancel", f"--signal={name}", submitted.job_id)
         else:
             _slurm("scancel", submitted.job_id)
 

@@ -16,9 +16,8 @@ from typing_extensions import override
 
 from assay.analysis.objective import objectives
 from assay.callbacks.pruning import STUDY, build_part, no_news, open_storage
-from assay.config.serialize import check_whole_number
 from assay.errors import ConfigError, one_line_of
-from assay.sweep.search.search import Choice, Proposal, Search, read_space
+from assay.sweep.search.search import Choice, Count, Proposal, Search, read_space
 from assay.targets.optional_packages import require
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class OptunaSearch(Search):
         sweep_dir: Path,
         *,
         params: Mapping[str, Any] | None = None,
-        num_trials: int = 20,
+        num_trials: Count = 20,
         objective: str | Sequence[str] | None = None,
         direction: str | Sequence[str] | None = None,
         sampler: Mapping[str, Any] | None = None,
@@ -98,7 +97,6 @@ class OptunaSearch(Search):
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
         self._pruner = dict(pruner or {"_target_": NO_PRUNER})
         self._seed = secrets.randbits(32) if seed is None else seed
-        check_whole_number("hydra.sweeper.num_trials", num_trials, 1)
         self._space.check_not_empty()
         self._limit = num_trials
         self._check_parts()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
-from assay.config.serialize import check_whole_number
-from assay.sweep.search.search import Choice, Proposal, Search, read_space
+from assay.sweep.search.search import Choice, Count, Proposal, Search, read_space
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +34,7 @@ class RandomSearch(Search):
         config_loader: Hydra's, for `glob(*)`.
 
     Raises:
-        ConfigError: The space cannot be read, or an argument is out of its range.
+        ConfigError: The space cannot be read, or has one point alone.
     """
 
     def __init__(
@@ -43,11 +42,10 @@ class RandomSearch(Search):
         overrides: Sequence[str],
         *,
         params: Mapping[str, Any] | None = None,
-        num_samples: int = 20,
+        num_samples: Count = 20,
         seed: int = 0,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        check_whole_number("hydra.sweeper.num_samples", num_samples, 1)
         self._space = read_space(overrides, params, config_loader)
         self._num_samples, self._seed = num_samples, seed
         self._left = itertools.product(range(num_samples), self._space.seeds)

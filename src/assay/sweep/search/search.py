@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
 
+import msgspec
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
     ChoiceSweep,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from assay.record.run_record import Outcome
 
+Count = Annotated[int, msgspec.Meta(ge=1)]
 Known = tuple[str, "Outcome | None", "Sequence[float] | None"]
 """A proposal's token, how its job ended (None: not yet), and its scores."""
 

@@ -233,12 +233,12 @@ class CheckProcess:
     def _ask(self, question: tuple[str, list[str], str] | None) -> dict[str, Any]:
         if self._connection is None:
             self._connection = self._connect()
-        answer: dict[str, Any] | AssayError | ExitStatus | None = None
+        answer: dict[str, Any] | AssayError | ExitStatus | None
         try:
             self._connection.send(question)
             answer = self._connection.recv()
         except (EOFError, OSError):
-            pass
+            answer = None
         except BaseException:
             self.close()  # its answer would be taken for that of the next question
             raise
