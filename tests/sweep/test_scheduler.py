@@ -20,9 +20,10 @@ from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError, ProcessError
 from assay.record.journal import Journal
 from assay.record.run_record import Outcome
+from assay.sweep.definition import Policy
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.progress import SweepProgress
-from assay.sweep.scheduler import Policy, Scheduler, job_record_of, num_gpus
+from assay.sweep.scheduler import Scheduler, job_record_of, num_gpus
 from assay.sweep.search.grid import GridSearch
 
 if TYPE_CHECKING:

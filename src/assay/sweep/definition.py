@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.analysis.objective import check_asked_for, objectives
 from assay.analysis.run import loss_terms, unlike_losses
@@ -16,7 +16,6 @@ from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import written
 from assay.errors import ConfigError
 from assay.sweep.launcher.launcher import Launcher
-from assay.sweep.scheduler import Policy
 from assay.sweep.search.search import Search
 from assay.targets.annotation import accepts, check_value, look_up
 from assay.targets.resolve import called, own_class
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.compose.compose import Job
     from assay.config.hydra_internals import Hydra
+    from assay.record.run_record import Outcome
 
 _UNUSED: Final = ("_target_", "max_batch_size")
 
@@ -76,7 +76,22 @@ def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str
     return getattr(importlib.import_module(module), kind)
 
 
-_POLICY: Final = ("on_failure", "max_retries", "timeout_min", "memory_gb")
+@final
+@dataclass(frozen=True)
+class Policy:
+    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself."""
+
+    on_failure: Literal["continue", "stop", "retry"] = "continue"
+    max_retries: int = 2
+    timeout_min: float | None = None
+    memory_gb: float | None = None
+
+    def retries(self, outcome: Outcome, failures: int) -> bool:
+        """Whether a failed job is tried again."""
+        return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
+
+
+_POLICY: Final = tuple(field.name for field in fields(Policy))
 
 
 @final

@@ -6,9 +6,9 @@ import shlex
 import signal
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
@@ -33,21 +33,6 @@ if TYPE_CHECKING:
 
 _TICK: Final = 0.25
 """Seconds between two looks at signals and at what running jobs have written."""
-
-
-@final
-@dataclass(frozen=True)
-class Policy:
-    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself."""
-
-    on_failure: Literal["continue", "stop", "retry"] = "continue"
-    max_retries: int = 2
-    timeout_min: float | None = None
-    memory_gb: float | None = None
-
-    def retries(self, outcome: Outcome, failures: int) -> bool:
-        """Whether a failed job is tried again."""
-        return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
 
 
 @final
