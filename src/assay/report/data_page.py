@@ -176,7 +176,9 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         if getattr(subset.data, "vocab_size", 0):
             inputs = [(one != 0).sum() for one in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
-        is_new = own is not None and of_training is not None and subset is not train
+        in_training = None
+        if own is not None and of_training is not None and subset is not train:
+            in_training = int(np.isin(own, of_training).sum())
         surveys.append(
             SubsetSurvey(
                 subset_name,
@@ -185,7 +187,7 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
                 tuple(map(values_of, real)),
                 values_of(torch.cat([one.double().flatten() for one in inputs]).numpy()) if inputs else None,
                 None if own is None else len(own) - len(np.unique(own)),
-                int(np.isin(own, of_training).sum()) if is_new else None,
+                in_training,
                 unreadable,
             )
         )

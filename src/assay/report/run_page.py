@@ -273,7 +273,7 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     blocks += pictures_of(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
     rows = [(one, _text_of(one.row)) for one in samples if one.picture is None and one.row is not None]
     blocks += [Code(str(row["text"]), title) for one, row in rows if one.reason == "generated"]
-    plain = [
+    plain: list[tuple[list[Cell | str], Mapping[str, Any]]] = [
         ([one.key, Cell(said[one.key][0], tone=said[one.key][2])], row)
         for one, row in rows
         if one.reason != "generated"
