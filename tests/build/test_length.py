@@ -59,8 +59,6 @@ def job(*typed: str) -> DictConfig:
 
 
 @pytest.mark.always(
-    "",
-    "trainer.val_check_interval=0.5",
     "trainer.check_val_every_n_epoch=2 trainer.val_check_interval=5",
     "trainer.max_steps=2 trainer.accumulate_grad_batches=3 trainer.val_check_interval=6",
 )
@@ -209,7 +207,7 @@ KINDS = (
 
 
 @pytest.mark.usefixtures("own_project")
-@pytest.mark.always("drop_last", "batch_sampler", "shortest")
+@pytest.mark.always("batch_sampler")
 @pytest.mark.filterwarnings("ignore")  # of Lightning's, on the trainer of the comparison
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_steps_are_those_that_lightning_counts(kind: str) -> None:

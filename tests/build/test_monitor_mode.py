@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +20,7 @@ from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
     from tests.conftest import Train
 
 CALLBACK = "lightning.pytorch.callbacks.ModelCheckpoint"
@@ -53,6 +56,11 @@ def test_the_direction_is_torchmetrics_own() -> None:
     assert directions(MetricCollection({"wrapped": wrapped}), "val")["val/wrapped"] == "min"
 
 
+@functools.cache
+def plateau() -> DictConfig:
+    return job_config(compose([*QUICK, "scheduler=plateau"]))
+
+
 @pytest.mark.parametrize(
     ("monitor", "mode", "comes_to", "says"),
     [
@@ -70,7 +78,7 @@ def test_the_direction_is_torchmetrics_own() -> None:
 )
 @pytest.mark.parametrize("key", ["callbacks.checkpoint", "scheduler"])
 def test_a_mode(key: str, monitor: str, mode: str | None, comes_to: str, says: str) -> None:
-    config = job_config(compose([*QUICK, "scheduler=plateau"]))
+    config = copy.deepcopy(plateau())
     node = config.scheduler if key == "scheduler" else config.callbacks.checkpoint
     node.monitor, node.mode = monitor, mode
     if not says:

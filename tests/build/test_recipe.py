@@ -34,6 +34,7 @@ def told(*overrides: str) -> str:
     return "\n".join(proved(*overrides).notes)
 
 
+@pytest.mark.always("100-16-200", "20000-64-30")
 @pytest.mark.parametrize(
     ("samples", "batch", "epochs"), [(100, 16, 200), (2000, 32, 70), (20_000, 64, 30), (100_000, 128, 30)]
 )
@@ -54,6 +55,7 @@ def test_what_is_typed_wins_and_is_not_told() -> None:
     assert "training samples" not in "\n".join(report.notes)
 
 
+@pytest.mark.always("overrides3-0.002", "overrides4-0.03")
 @pytest.mark.parametrize(
     ("overrides", "lr"),
     [
@@ -81,6 +83,7 @@ def test_steps_that_are_typed_end_the_run() -> None:
     assert proved(*SYNTHETIC, "model=mlp", "trainer.min_epochs=90").spec["max_epochs"] == 90
 
 
+@pytest.mark.always("overrides1-False", "overrides2-True")
 @pytest.mark.parametrize(
     ("overrides", "short"),
     [
@@ -154,6 +157,7 @@ def test_pictures_are_augmented_and_pretrained_networks_named(
     assert ("model=torchvision model.name=resnet18 model.weights=DEFAULT" in notes) is pretrained
 
 
+@pytest.mark.always("overrides0-True", "overrides1-False")
 @pytest.mark.parametrize(
     ("overrides", "last"),
     [

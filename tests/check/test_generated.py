@@ -126,7 +126,7 @@ def judged(some: Iterable[Case], composer: JobComposer, prover: Prover) -> list[
     return found
 
 
-@pytest.mark.always("", "optimizer/sgd")
+@pytest.mark.always("optimizer/sgd")
 @pytest.mark.parametrize("option", ALWAYS)
 def test_a_few_are_answered_well(composer: JobComposer, prover: Prover, option: str) -> None:
     some = sorted(cases(composer, [option]), key=drawn)[:FEW]

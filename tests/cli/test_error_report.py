@@ -63,12 +63,6 @@ def test_one_short_message(typed: str, says: str, code: int) -> None:
     assert not list(Path.cwd().rglob("record.json")), "no run was begun"
 
 
-# -- where it is written ---------------------------------------------------------------------------
-
-
-# -- how it ends -----------------------------------------------------------------------------------
-
-
 FALLS_LATER = """
 import torch
 
@@ -162,6 +156,7 @@ def test_an_interrupt_behind_an_error_is_one(chained: bool) -> None:
     assert caught.value.exit_code == 143
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_a_record_and_a_clean_terminal(tmp_path: Path) -> None:
     main_end, terminal = pty.openpty()
     command = [*ASSAY, "train", "device=cpu", "data=iris"]

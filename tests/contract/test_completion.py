@@ -46,4 +46,3 @@ def test_in_bash(tmp_path: Path) -> None:
         "optimizer=adam",
         "optimizer=adamw",
     ]
-    assert ask_bash("assay train optimizer.l", tmp_path) == ["optimizer.lr="]

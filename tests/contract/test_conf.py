@@ -57,9 +57,9 @@ def test_every_file_is_an_option_or_a_part_of_one() -> None:
 ALONE = [
     option
     for option in OPTIONS
-    if option.group in ("experiment", "debug", *LISTED, *WITHIN) or option.group.startswith("hydra")
+    if option.group in ("experiment", "debug", *WITHIN) or option.group.startswith("hydra")
 ]
-"""Options that choose those of other groups, or stand in a list: each is composed by itself."""
+"""Options that choose those of other groups: each is composed by itself."""
 
 
 def together() -> list[list[Option]]:
@@ -91,6 +91,7 @@ def fits(hydra: Hydra, options: list[Option]) -> None:
     check_signatures(job_config(config))
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("option", ALONE, ids=lambda option: f"{option.group}/{option.name}")
 def test_composes_and_fits_what_it_names(option: Option, hydra: Hydra) -> None:
     fits(hydra, [option])

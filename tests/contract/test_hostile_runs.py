@@ -177,6 +177,7 @@ def test_reaches_no_terminal(command: Typed, folder: Path) -> None:
     assert len(result.stderr.splitlines()) <= 12, "one message"
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: printable(str(command))[:60])
 def test_is_text_in_json(command: Typed, folder: Path) -> None:
     result = typed(folder, *command.words, "--json")
@@ -219,6 +220,7 @@ class Tags(HTMLParser):
         self._inside = ""
 
 
+@pytest.mark.always("runs/a", "runs")
 @pytest.mark.parametrize("place", ["runs/a", "runs/real", "runs", "sweep"])
 def test_runs_in_no_browser(place: str, folder: Path) -> None:
     result = typed(folder, "report", place, "--out", "page.html")

@@ -31,10 +31,15 @@ DOWNLOADED = {"cifar10", "cifar100", "fashion_mnist", "mnist"}
 HERE = sorted({one.stem for one in CONF.glob("*.yaml") if "\nspec:" in one.read_text("utf-8")} - DOWNLOADED)
 
 
-TYPED: tuple[list[str], ...] = ([], ["data.split.val=0.25"], ["data.split.test=0.33", "data.batch_size=7"])
-
-
-@pytest.mark.parametrize("typed", TYPED, ids=str)
+@pytest.mark.parametrize(
+    "typed",
+    [
+        [],
+        pytest.param(["data.split.val=0.25"], marks=pytest.mark.long),
+        pytest.param(["data.split.test=0.33", "data.batch_size=7"], marks=pytest.mark.long),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("option", HERE)
 def test_the_stated_spec_is_that_of_the_data(option: str, typed: list[str]) -> None:
     config = job_config(compose([f"data={option}", "device=cpu", *typed]))

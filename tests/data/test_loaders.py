@@ -478,6 +478,7 @@ def rare(folder: Path) -> list[str]:
     return [*source, "model=linear", "device=cpu", "trainer.max_epochs=10", "baseline=none"]
 
 
+@pytest.mark.always("sampler-None", "weights-balanced")
 @pytest.mark.parametrize(("balance", "weight"), [("none", None), ("sampler", None), ("weights", "balanced")])
 def test_rare_ones_are_found(tmp_path: Path, balance: str, weight: str | None) -> None:
     with chdir(tmp_path), unchanged_process():

@@ -85,7 +85,7 @@ def test_every_task_is_that_of_a_job(small: Small) -> None:
     assert not {*WITHOUT_EXPERIMENT} & {option.name for option in list_options("experiment")}
 
 
-@pytest.mark.always("digits_segmentation-batch-5", "stdlib_gpt-batch-5", "wine_multitask-batch-5")
+@pytest.mark.always("wine_multitask-batch-5")
 @pytest.mark.parametrize(
     ("hook", "count"),
     [pytest.param(*point, marks=[pytest.mark.long] * (number > 0)) for number, point in enumerate(POINTS)],
@@ -136,7 +136,7 @@ def test_evaluated_and_compared_it_has_the_scores_of_its_test(
         assert all(one[metric]["mean"] == pytest.approx(value, abs=1e-6) for one in scores)
 
 
-@pytest.mark.always("digits_segmentation", "stdlib_gpt", "wine_multitask")
+@pytest.mark.always("digits_segmentation", "wine_multitask")
 @each
 def test_its_page_shows_scores_and_figures(small: Small, name: str) -> None:
     run = small(name)

@@ -40,7 +40,6 @@ class Scenario:
     inputs: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     copy: str = ""
-    long: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,15 +64,20 @@ def read_scenarios() -> dict[str, Scenario]:
 
 
 def read_mistakes() -> list[str]:
-    """The command lines of all mistakes, those of mistakes.yaml first."""
+    """The command lines of mistakes.yaml."""
     typed: list[str] = _mistakes()["typed"]
+    return typed
+
+
+def read_broken() -> list[str]:
+    """Some broken configs, as command lines."""
     broken = [
         f"check {'' if 'device=' in case['typed'] else 'device=cpu '}{case['typed']}"
         for path in sorted(BROKEN.glob("*.yaml"))
         for case in yaml.safe_load(path.read_text(encoding="utf-8"))
         if not case.get("files") and not case.get("without")
     ]
-    return [*typed, *broken[::_EVERY]]
+    return broken[::_EVERY]
 
 
 def _mistakes() -> dict[str, Any]:

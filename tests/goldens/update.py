@@ -8,7 +8,14 @@ from pathlib import Path
 
 from tests import conftest, warm_process
 from tests.goldens import golden
-from tests.goldens.observe import MISTAKES, observe, observe_mistakes, read_mistakes, read_scenarios
+from tests.goldens.observe import (
+    MISTAKES,
+    observe,
+    observe_mistakes,
+    read_broken,
+    read_mistakes,
+    read_scenarios,
+)
 
 __all__ = ["conftest"]  # imported for its effects: the environment of tests
 
@@ -38,7 +45,7 @@ def main(wanted: list[str]) -> None:
     if not wanted or MISTAKES in wanted:
         with tempfile.TemporaryDirectory() as folder:
             (inner := Path(folder) / "folder").mkdir()
-            golden.write_family(MISTAKES, observe_mistakes(inner, read_mistakes()))
+            golden.write_family(MISTAKES, observe_mistakes(inner, [*read_mistakes(), *read_broken()]))
     warm_process.stop()
 
 

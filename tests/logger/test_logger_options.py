@@ -99,6 +99,7 @@ def test_adds_up_to_its_own_node(name: str) -> None:
     assert set(job(f"logger=[{','.join(ALL)}]").logger) == set(ALL)
 
 
+@pytest.mark.long
 # MLflow asks SQLAlchemy in a way that SQLAlchemy is about to drop.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning")
 def test_all_four_at_once(tmp_path: Path) -> None:

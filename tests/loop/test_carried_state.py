@@ -192,7 +192,7 @@ def gone_on(run_dir: Path) -> dict[str, Any] | str:
     return end(run_dir) if result.status == "finished" else result.reason
 
 
-@pytest.mark.always("step", "stream", "validated_twice_in_a_step")
+@pytest.mark.always("step")
 @pytest.mark.parametrize("name", CASES)
 def test_without_an_item_the_end_differs(
     train: Train, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

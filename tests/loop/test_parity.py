@@ -64,7 +64,7 @@ def told_apart(row: Row, folder: Path) -> tuple[list[str], Outcome]:
     return differences(stock, run(make_case(row), install_ours, folder / "run"), ALLOWED), stock
 
 
-@pytest.mark.always("usual", "accumulated", "unwatched", "by hand", "closures", "stream", "several loaders")
+@pytest.mark.always("usual", "unwatched", "by hand", "stream")
 @pytest.mark.parametrize("name", COMBINED)
 def test_settings_together(name: str, tmp_path: Path) -> None:
     found, stock = told_apart(COMBINED[name], tmp_path)
@@ -117,7 +117,7 @@ def calls(folder: Path) -> dict[str, int]:
 ALL_DEEDS = [pytest.param(slice(part, None, PARTS), marks=pytest.mark.long) for part in range(PARTS)]
 
 
-@pytest.mark.parametrize("step", [slice(0, None, 97), *ALL_DEEDS])
+@pytest.mark.parametrize("step", [slice(0, None, 193), *ALL_DEEDS])
 @pytest.mark.timeout(1200)
 def test_a_deed_in_a_hook(step: slice, tmp_path: Path) -> None:
     folder, failures = tmp_path / "run", []
@@ -199,6 +199,7 @@ def test_a_fault_is_found(cls: type[Any], row: Row, telling: str, tmp_path: Path
     assert any(line.startswith(telling) for line in found), found
 
 
+@pytest.mark.long
 def test_lightning_is_equal_to_itself(tmp_path: Path) -> None:
     """What is compared does not depend on time, addresses, or on what ran before."""
     row = {"observer": "all", "logs": "everywhere", "length": "max_steps", "calls": "fit, all"}
