@@ -58,14 +58,6 @@ def test_version() -> None:
     assert typed("--version").stdout == f"assay {importlib.metadata.version('assay')}\n"
 
 
-@pytest.mark.parametrize("words", [["trian"], ["train", "--foo"], ["configs", "a", "b"]], ids=" ".join)
-def test_unknown_verbs_and_flags(words: list[str]) -> None:
-    result = typed(*words)
-    assert result.exit_code == 2
-    assert "Error: " in result.stderr
-    assert not result.stdout
-
-
 def test_debug_lets_an_error_through() -> None:
     result = typed("train", "--debug", "seed=x")
     assert isinstance(result.exception, AssayError)

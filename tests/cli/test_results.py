@@ -90,13 +90,6 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
     assert (found, "different data" in note) == ("runs/wine\n", True)
 
 
-def test_no_runs_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "there is no folder outputs" in typed("compare", code=1)[1]
-    Path("empty").mkdir()
-    assert "empty holds no run" in typed("ls", "empty", code=1)[1]
-
-
 def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
     run = outputs / "x/0.1-0"
     _, told = typed("rm", str(run), code=1)

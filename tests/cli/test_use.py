@@ -53,20 +53,6 @@ def test_beside_the_run_by_default(run_dir: Path) -> None:
     assert said.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--format", "tflite"], "--format: expected one of onnx, safetensors, got tflite"),
-        (["--out", "model.safetensors"], "expected a folder or a file that ends in .onnx"),
-    ],
-)
-def test_what_is_refused(run_dir: Path, arguments: list[str], message: str) -> None:
-    said = RUNNER.invoke(app, ["export", str(run_dir), *arguments])
-    assert said.exit_code == 2
-    assert message in said.stderr
-    assert not (run_dir / "export").exists()
-
-
 def test_without_the_extra(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
@@ -117,18 +103,3 @@ def test_one_document(digits_run: Trained, digits: Path, tmp_path: Path) -> None
     found = json.loads(predicted(digits_run.run_dir, tmp_path / "gone", "--json", code=1).stdout)
     assert found["error"]["message"].endswith("gone: there is no such file")
     assert found["num_failed"] == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "message", "code"),
-    [
-        (["--batch-size", "0"], "--batch-size: 0: a whole number above 0, or auto, was expected", 2),
-        (["--out", "x.xlsx"], "--out: expected a name that ends in .parquet, .csv, .jsonl, got x.xlsx", 2),
-        (["--checkpoint", "bset"], "is not one of", 2),
-        (["--top-k", "0"], "Input should be greater than or equal to 1", 2),
-    ],
-)
-def test_what_is_mistyped(
-    digits_run: Trained, digits: Path, words: list[str], message: str, code: int
-) -> None:
-    assert message in predicted(digits_run.run_dir, digits, *words, code=code).stderr

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from assay.compose.listing import list_options
-from assay.data.digits import Digits
-from assay.data.splits import read_splits
-from assay.data.subset import Split
 from assay.run.train import train
 
 if TYPE_CHECKING:
@@ -93,11 +90,3 @@ def test_distillation_beats_the_same_student_alone(tmp_path: Path, experiment: E
     student = ["model=mlp", "model.hidden=[16]", "optimizer.lr=0.01", "trainer.max_epochs=60"]
     alone = train([*student, f"hydra.run.dir={tmp_path / 'alone'}"])
     assert experiment("digits_distillation").metrics["test/accuracy"] > alone.metrics["test/accuracy"]
-
-
-def digits(subset: str) -> tuple[Any, Any]:
-    """Grey levels and labels of the digits that the experiments train and test on."""
-    parts = read_splits(Digits(), Split(val=0.1, test=0.2, seed=0), None)
-    data: Any = parts.data[subset]
-    rows = parts.rows[subset]
-    return data.inputs[rows].flatten(1).numpy(), data.targets[rows]

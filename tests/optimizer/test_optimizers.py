@@ -63,6 +63,10 @@ def learn(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]) -> tuple[
     return losses, nn.utils.parameters_to_vector(model.parameters())
 
 
+def test_every_option_is_tried() -> None:
+    assert {*STOCK} == {path.stem for path in CONF.glob("*.yaml")}
+
+
 @pytest.mark.parametrize("option", STOCK)
 def test_learns_bit_for_bit_as_the_class_it_names(option: str) -> None:
     make = made(option)

@@ -95,6 +95,7 @@ def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
     assert notes(page) == [text for text in notes(page) if "git" in text]
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("damage", ["metrics.csv", "predictions.parquet", "samples.parquet", "config.yaml"])
 @pytest.mark.parametrize("content", [None, b"\x00\xff damaged", b""])
 def test_what_is_missing_or_damaged_becomes_a_marked_box(

@@ -31,6 +31,7 @@ def all_scores(run: Trained) -> dict[str, float]:
     return {**names, **run.result.metrics}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # MLflow has its own
 def test_both(train: Train, tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient  # it takes seconds, and each worker collects this file

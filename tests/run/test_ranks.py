@@ -112,6 +112,11 @@ def finished(train: Train) -> Trained:
     return train("data=wine", "model=linear")
 
 
+@pytest.mark.always(
+    "WORLD_SIZE-train",
+    "OMPI_COMM_WORLD_SIZE-eval",
+    *(f"SLURM_NTASKS-{verb}" for verb in ("check", "resume", "reproduce")),
+)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("word", ["WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE"])
 def test_one_of_several_processes(

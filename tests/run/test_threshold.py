@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("seed", range(20))
 def test_its_f1_is_nearly_the_highest_and_none_such_is_nearer_to_one_half(seed: int) -> None:
     draw = np.random.default_rng(seed)

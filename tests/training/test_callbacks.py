@@ -92,13 +92,6 @@ def test_checkpoint_keeps_the_best_and_the_last(train: Train) -> None:
     assert score(run, assay.load(run.run_dir, checkpoint="last"))[0] == pytest.approx(losses[3], rel=1e-5)
 
 
-def test_device_stats_are_logged(train: Train) -> None:
-    run = train(*DIGITS, "callbacks=[device_stats]", "trainer.limit_train_batches=2")
-    names = {name for row in run.rows for name, value in row.items() if "cpu_percent" in name and value}
-    assert any("on_train_batch_start" in name for name in names)
-    assert any("on_train_batch_end" in name for name in names)
-
-
 def test_ema_is_the_moving_average_of_each_step(train: Train) -> None:
     run = train(
         *("data=digits", "model=small_cnn", "model.widths=[4,8]", "scheduler=none", "optimizer.lr=0.01"),

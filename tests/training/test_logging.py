@@ -109,6 +109,7 @@ def logged(run: Trained, name: str) -> list[tuple[int, float]]:
     return [(int(row["step"]), float(row[name])) for row in run.rows if row.get(name)]
 
 
+@pytest.mark.always("3-null-1", "2-auto-2")
 @pytest.mark.parametrize("every", [1, 2])
 @pytest.mark.parametrize(
     ("accumulate", "pieces"), [(1, "null"), (2, "null"), (3, "null"), (5, "null"), (2, "100"), (2, "auto")]
@@ -134,6 +135,7 @@ def test_the_loss_of_a_step_is_the_mean_over_its_samples(
     assert [lr for _, lr in steps_before] == pytest.approx(rates[every - 1 :: every])
 
 
+@pytest.mark.always("4")
 @pytest.mark.parametrize("stop_before", [3, 4])
 def test_a_resumed_step_counts_the_batches_before_the_checkpoint(train: Train, stop_before: int) -> None:
     typed = (

@@ -137,42 +137,6 @@ def test_metrics_that_cannot_score_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture(scope="module")
-def teacher(train: Train) -> Trained:
-    return train(
-        "data=digits", "model=mlp", "callbacks=[checkpoint]", "optimizer.lr=0.01", "trainer.max_epochs=2"
-    )
-
-
-AUGMENTS: dict[str, list[str]] = {
-    **{name: [] for name in ("none", "mixup", "cutmix", "mixup_or_cutmix", "teacher")},
-    "flip_crop": ["augment.padding=1", "augment.flip=0.0"],
-    "flip_crop_mixup": ["augment.transforms.0.padding=1", "augment.transforms.0.flip=0.0"],
-}
-
-
-def test_every_augment_is_trained() -> None:
-    without_targets = {"noise", "two_views"}  # test_from_inputs.py
-    assert {option.name for option in list_options("augment")} == AUGMENTS.keys() | without_targets
-
-
-@pytest.mark.always("cross_entropy-cutmix", "kl_div-teacher", "cross_entropy-flip_crop_mixup")
-@pytest.mark.parametrize(
-    ("loss", "augment"),
-    [
-        *(("cross_entropy", augment) for augment in AUGMENTS),
-        *((loss, augment) for loss in ("focal", "ldam", "kl_div") for augment in ("mixup", "teacher")),
-    ],
-)
-def test_soft_targets(train: Train, teacher: Trained, loss: str, augment: str) -> None:
-    words = [f"loss={loss}", f"optimizer.lr={0.003 if loss == 'ldam' else 0.01}", f"augment={augment}"]
-    words += [f"augment.model.run={teacher.run_dir}"] if augment == "teacher" else AUGMENTS[augment]
-    digits = ("data=digits", "model=mlp", "scheduler=none", "data.batch_size=128", "trainer.max_epochs=2")
-    run = train(*digits, *words)
-    assert run.watch.falls(0.9), run.watch.losses
-    assert run.result.metrics["val/accuracy"] > 0.25
-
-
 def test_balanced_weights_of_the_data_reach_the_loss(train: Train) -> None:
     run = train("data=breast_cancer", "loss.pos_weight=balanced", "trainer.limit_train_batches=1")
     negatives, positives = run.config.spec.class_counts

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
-from typing_extensions import override
 
 from assay.compose.listing import list_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import lightning as L
     from numpy.typing import NDArray
     from tests.conftest import Train
 
@@ -27,28 +24,6 @@ if TYPE_CHECKING:
 
 SGD = ("optimizer=sgd", "optimizer.momentum=0", "optimizer.nesterov=false", "optimizer.weight_decay=0")
 DIGITS = ("data=digits", "model=linear", "scheduler=none")
-
-
-@final
-class Count(Callback):
-    """Counts the batches of each stage."""
-
-    def __init__(self) -> None:
-        self.batches = {"train": 0, "val": 0, "test": 0}
-        self.validations: list[int] = []
-
-    def on_train_batch_end(self, *_: object) -> None:
-        self.batches["train"] += 1
-
-    def on_validation_batch_end(self, *_: object) -> None:
-        self.batches["val"] += 1
-
-    def on_test_batch_end(self, *_: object) -> None:
-        self.batches["test"] += 1
-
-    @override
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.validations.append(trainer.global_step)
 
 
 def test_clipping_bounds_the_norm_of_each_step(train: Train) -> None:
@@ -70,31 +45,6 @@ def test_accumulation_takes_the_step_of_the_larger_batch(train: Train) -> None:
     assert len(halves.watch.lrs) == len(whole.watch.lrs) == 2
     for name, value in whole.weights.items():
         torch.testing.assert_close(halves.weights[name], value, rtol=1e-5, atol=1e-6)
-
-
-def test_max_steps_ends_in_mid_epoch(train: Train) -> None:
-    run = train(*DIGITS, "trainer.max_steps=5", "trainer.max_epochs=3")
-    assert run.trainer.global_step == 5 == len(run.watch.losses)
-    assert run.result.status == "finished"
-    assert "test/accuracy" in run.result.metrics
-
-
-def test_validation_every_so_often(train: Train) -> None:
-    train(
-        *(*DIGITS, "trainer.limit_train_batches=8", "trainer.val_check_interval=4"),
-        callbacks=[within := Count()],
-    )
-    assert within.validations == [4, 8]
-    train(
-        *(
-            *DIGITS,
-            "trainer.limit_train_batches=3",
-            "trainer.check_val_every_n_epoch=2",
-            "trainer.max_epochs=4",
-        ),
-        callbacks=[every_second := Count()],
-    )
-    assert every_second.validations == [6, 12]
 
 
 def test_channels_last(train: Train) -> None:
@@ -198,7 +148,7 @@ def test_every_option_is_trained() -> None:
 ACCUMULATED = ("cosine", "exponential", "onecycle", "warmup_cosine")
 
 
-@pytest.mark.always("none-1", "exponential-2", "onecycle-1", "warmup_cosine-2")
+@pytest.mark.always("exponential-2", "onecycle-1")
 @pytest.mark.parametrize(
     ("scheduler", "accumulate"), [*((name, 1) for name in SCHEDULES), *((name, 2) for name in ACCUMULATED)]
 )
@@ -227,7 +177,7 @@ def test_lr_of_each_step(train: Train, scheduler: str, accumulate: int) -> None:
     np.testing.assert_allclose(run.column("lr-SGD/default"), wanted, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.always("overrides1-reduced1", "overrides3-reduced3")
+@pytest.mark.always("overrides1-reduced1")
 @pytest.mark.parametrize(
     ("overrides", "reduced"),
     [
@@ -251,7 +201,7 @@ def test_plateau_follows_what_it_monitors(train: Train, overrides: list[str], re
     np.testing.assert_allclose([lrs[0] for lrs in run.watch.lrs], expected, rtol=1e-6)
 
 
-@pytest.mark.always("overrides1-40-80", "overrides3-2-4", "overrides5-3-8")
+@pytest.mark.always("overrides3-2-4", "overrides5-3-8")
 @pytest.mark.parametrize(
     ("overrides", "per_epoch", "total"),
     [
@@ -315,7 +265,7 @@ def test_other_seed_other_run(train: Train, first: Trained) -> None:
     assert other.record["data_sha256"] == first.record["data_sha256"]
 
 
-@pytest.mark.always("overrides0", "overrides3")
+@pytest.mark.always("overrides0")
 @pytest.mark.parametrize(
     "overrides",
     [

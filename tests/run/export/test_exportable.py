@@ -35,6 +35,7 @@ def frame() -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.always
 @pytest.mark.parametrize(
     ("columns", "most"),
     [(slice(None), None), (slice(None), 3), (["size", "garden"], None), (["town"], None)],

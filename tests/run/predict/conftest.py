@@ -127,16 +127,6 @@ def kind_run(train: Train, table: Path) -> Trained:
 
 
 @pytest.fixture(scope="session")
-def price_run(train: Train, table: Path) -> Trained:
-    """Two targets in units of their own, from Parquet."""
-    return train(
-        *("data=table", f"data.source.path={table / 'rows.parquet'}", "data.source.target=[price,rooms]"),
-        *(*SHORT, "data.source.missing=impute", "data.source.task=regression", "data.source.exclude=[kind]"),
-        *("loss=mse", "metrics=regression"),
-    )
-
-
-@pytest.fixture(scope="session")
 def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of bytes, channels last, with three labels each."""
     folder = tmp_path_factory.mktemp("arrays")

@@ -69,7 +69,7 @@ def test_jobs_do_not_see_each_other(
     ]
 
 
-@pytest.mark.always("exception", "exit", "segfault", "memory")
+@pytest.mark.always("exit", "memory")
 @pytest.mark.parametrize("kind", POISON)
 def test_what_kills_a_job_is_told_and_takes_nothing_along(
     kind: str, launcher: LocalLauncher, make_job_spec: MakeJobSpec
