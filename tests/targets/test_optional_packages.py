@@ -32,7 +32,6 @@ def node(target: str) -> dict[str, Any]:
         ("lightning.pytorch.loggers.wandb.WandbLogger", "wandb", "pip install 'assay[wandb]'"),
         ("lightning.pytorch.loggers.TensorBoardLogger", "tensorboard tensorboardX", "'assay[tensorboard]'"),
         ("lightning.pytorch.loggers.CometLogger", "comet_ml", "pip install comet-ml"),
-        ("torchvision.datasets.SVHN", "scipy", "pip install scipy"),
     ],
 )
 def test_what_is_not_there_is_told(without: Any, target: str, packages: str, hint: str) -> None:
@@ -47,25 +46,6 @@ def test_what_is_there_passes(without: Any) -> None:
     without("tensorboardX")
     for target in ("lightning.pytorch.loggers.TensorBoardLogger", "my_project.WandbLogger", "???"):
         check_installed(OmegaConf.create(node(target)))
-
-
-@pytest.mark.parametrize(
-    ("config", "package", "key"),
-    [
-        ({"trainer": {"strategy": "deepspeed_stage_2"}}, "deepspeed", "trainer.strategy"),
-        ({"trainer": {"precision": "transformer-engine"}}, "transformer_engine", "trainer.precision"),
-        (
-            {"data": {"source": {"_target_": "assay.data.table.Table", "path": "a.pq"}}},
-            "pyarrow",
-            "data.source.path",
-        ),
-    ],
-)
-def test_values_that_need_a_package(without: Any, config: dict[str, Any], package: str, key: str) -> None:
-    without(package, "fastparquet")
-    with pytest.raises(ConfigError, match=package) as caught:
-        check_installed(OmegaConf.create(config))
-    assert caught.value.key == key
 
 
 def test_an_extra_of_the_package_goes_before_the_package() -> None:

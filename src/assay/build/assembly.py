@@ -14,12 +14,19 @@ from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.model import build_model, check_fit, check_model, num_outputs, pretrained_inputs
+from assay.build.model import (
+    build_model,
+    check_fit,
+    check_model,
+    notes_on_model,
+    num_outputs,
+    pretrained_inputs,
+)
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build, build_metrics
-from assay.build.recipe import add_recipe
+from assay.build.recipe import add_recipe, notes_on_length, notes_on_pictures
 from assay.build.run_length import run_length
-from assay.build.trainer import build_loggers, build_trainer, check_device
+from assay.build.trainer import build_loggers, build_trainer, check_device, trainer_nodes
 from assay.checkpoint.checkpoint_file import plain_part
 from assay.config.serialize import known
 from assay.config.tree import written_at
@@ -35,11 +42,10 @@ from assay.targets.resolve import resolve
 from assay.task.task_of import kind_of_own_outputs, task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import nn
 
     from assay.data.spec import Spec
+    from assay.finetune.interface import FineTuning
     from assay.module import Module
 
 
@@ -189,6 +195,11 @@ def module_of(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any
     return module
 
 
+def notes_on_parts(config: DictConfig, model: nn.Module, finetune: FineTuning | None) -> list[str]:
+    """What the user should know of assay's own module over these parts, a sentence each."""
+    return [*notes_on_length(config), *notes_on_pictures(config), *notes_on_model(config, finetune, model)]
+
+
 def notes_on_hyper_parameters(
     module: L.LightningModule, datamodule: L.LightningDataModule | None
 ) -> list[str]:
@@ -234,12 +245,10 @@ def assemble(
     *,
     prepare: bool = True,
     datamodule: L.LightningDataModule | None = None,
-    trainer_for: Callable[[DictConfig], L.Trainer | None] = lambda _: None,
+    trainer: tuple[L.Trainer, Any] | None = None,
 ) -> Assembly:
-    """Build datamodule, module and trainer.
-
-    The data comes first, because the other parts ask for its `spec`. Nothing is written.
-    """
+    """Build datamodule, module and trainer, or take those of the check; nothing is written."""
+    # The data comes first, because the other parts ask for its `spec`.
     check_device(config.trainer)
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     if datamodule is None:
@@ -247,8 +256,10 @@ def assemble(
     describe(config, getattr(datamodule, "spec", None), own_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
-    trainer = trainer_for(config) or build_trainer(config)
-    trainer.loggers = build_loggers(config)
+    made, made_from = trainer or (None, None)
+    if made is None or made_from != trainer_nodes(config):
+        made = build_trainer(config)
+    made.loggers = build_loggers(config)
     # Anew: the weights must not depend on what somebody's datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
-    return Assembly(build_module(config, trainer), datamodule, trainer, config)
+    return Assembly(build_module(config, made), datamodule, made, config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -54,11 +54,11 @@ def mode_argument(config: DictConfig, key: str) -> dict[str, Mode]:
     return {} if mode is None else {"mode": mode}
 
 
-def known_directions(config: DictConfig) -> dict[str, Mode]:
+def known_directions(config: DictConfig, metrics: Mapping[str, Any] | None = None) -> dict[str, Mode]:
     """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
         return {}
-    metrics = build_metrics(config)
+    metrics = metrics or build_metrics(config)
     stages = {"train": metrics["train"], "val": metrics["eval"], "test": metrics["eval"]}
     return {name: mode for stage, built in stages.items() for name, mode in directions(built, stage).items()}
 

@@ -147,6 +147,17 @@ NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
 """Keys of a node that assay reads itself; the others are arguments of its target."""
 
 
+def plain_node(config: DictConfig, key: str) -> Any:
+    """A node resolved; as written where it waits for something."""
+    node = OmegaConf.select(config, key)
+    if not OmegaConf.is_config(node):
+        return node
+    try:
+        return OmegaConf.to_container(node, resolve=True)
+    except Exception:  # an interpolation of what is not known yet
+        return OmegaConf.to_container(node, resolve=False)
+
+
 def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
     """Make what a node of a config describes."""
     try:

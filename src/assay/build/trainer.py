@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import lightning as L
 import torch
@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from typing_extensions import override
 
 from assay.build.monitor_mode import mode_argument
-from assay.build.node import build
+from assay.build.node import build, plain_node
 from assay.build.trainer_options import is_rank, requested_devices
 from assay.callbacks.run_log import RunLog
 from assay.callbacks.seed_each_step import SeedEachStep
@@ -138,6 +138,11 @@ class WithoutNvmlCheck(Callback):
     ) -> None:
         """Put it back as it was: Lightning tears no callback down after an exception."""
         self.teardown(trainer, pl_module, "")
+
+
+def trainer_nodes(config: DictConfig) -> list[Any]:
+    """What a job's trainer and its callbacks are made from."""
+    return [plain_node(config, key) for key in ("trainer", "callbacks")]
 
 
 def build_trainer(config: DictConfig) -> L.Trainer:

@@ -12,22 +12,27 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from assay.build.assembly import describe, notes_on_hyper_parameters, open_data, open_declared, own_batches
+from assay.build.assembly import (
+    describe,
+    notes_on_hyper_parameters,
+    notes_on_parts,
+    open_data,
+    open_declared,
+    own_batches,
+)
 from assay.build.model import (
     check_fine_tuning,
     check_fit,
     check_model,
     check_outputs,
-    notes_on_model,
     num_outputs,
     pretrained_inputs,
     warnings_of,
 )
 from assay.build.monitor_mode import known_directions
-from assay.build.node import build, build_metrics
-from assay.build.recipe import notes_on_length, notes_on_pictures
+from assay.build.node import build, build_metrics, plain_node
 from assay.build.run_length import check_length, check_plateau, run_length
-from assay.build.trainer import build_trainer, check_device, quiet
+from assay.build.trainer import build_trainer, check_device, quiet, trainer_nodes
 from assay.build.trainer_options import may_end_early, world_size
 from assay.check.callbacks import (
     check_callbacks,
@@ -38,7 +43,7 @@ from assay.check.callbacks import (
     scores,
 )
 from assay.check.optimization import follow_lr, unfinished
-from assay.check.report import Proof, Report, but_for_rates, copy_of, elsewhere, plain_node, trainer_key
+from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import Trial, check_in_pieces, try_parts
 from assay.check.step import (
@@ -91,7 +96,7 @@ class Prover:
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
-        self._trainer: tuple[L.Trainer, str, Sequence[warnings.WarningMessage]] | None = None
+        self._trainer: tuple[L.Trainer, Any] | None = None
         self._mode = new_mode()
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
@@ -114,7 +119,7 @@ class Prover:
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[note for note in (*data_notes, *found.pop("notes"), *notes_on(config)) if note],
+            notes=[*data_notes, *found.pop("notes"), *notes_on(config)],
             targets=chosen_classes(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
@@ -162,18 +167,10 @@ class Prover:
         with open_dict(config):
             config.spec.num_outputs = num_outputs(config, kind)
         nodes = self._signatures(config)
-        made_for = [nodes["loss"], data]
-        loss: nn.Module = self._once("loss", made_for, lambda: build(config, "loss"))
-        if not isinstance(loss, nn.Module):
-            raise ConfigError(
-                f"is a {type(loss).__name__}; a torch.nn.Module was expected",
-                key="loss",
-                hint="write a class, with the function in its forward",
-            )
-        parts = [*made_for, nodes["metrics"], nodes.get("augment")]
-        trial: Trial = self._once("trial", parts, lambda: _trial(config, loss))
+        parts = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
+        loss, trial, directions = self._once("trial", parts, lambda: _try_loss(config))
         check_monitors(config, trial.names)
-        trainer = self._look_at_trainer(config)
+        trainer, of_trainer = self._look_at_trainer(config)
         check_in_pieces(config, loss, trainer)
         check_checkpoint_names(config, scores(config, trial.names))
         precision = trainer.precision_plugin
@@ -201,19 +198,14 @@ class Prover:
         if step is not None:
             check_outputs(config, loss, step.outputs)
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
-        notes = [
-            *notes_on_length(config),
-            *notes_on_pictures(config),
-            *notes_on_model(config, finetune, model),
-        ]
-        warned = [*doubts, *warned, *followed.warnings(), *unfinished(config, length)]
+        warned = [*of_trainer, *doubts, *warned, *followed.warnings(), *unfinished(config, length)]
         return {
             **_count(model),
-            "notes": notes,
+            "notes": notes_on_parts(config, model, finetune),
             "step": step,
             "unproven": unproven,
             "scores": scores(config, trial.names),
-            "directions": self._once("ways", [nodes["metrics"], data], lambda: known_directions(config)),
+            "directions": directions,
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
             "warnings": warned,
@@ -233,7 +225,8 @@ class Prover:
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config)
-        precision = self._look_at_trainer(config).precision_plugin
+        trainer, of_trainer = self._look_at_trainer(config)
+        precision = trainer.precision_plugin
         check_checkpoint_names(config, None)
         module = self._once(
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
@@ -241,30 +234,32 @@ class Prover:
         check_manual(config, module)
         why = "a LightningModule of your own does its steps as it likes"
         notes = notes_on_hyper_parameters(module, datamodule)
-        return {**_count(module), "notes": notes, "unproven": why, "warnings": found}
+        return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *found]}
 
-    def _look_at_trainer(self, config: DictConfig) -> L.Trainer:
+    def _look_at_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
+        """The trainer, and what its parts warn of."""
         check_callbacks(config)
         # The metrics say how what the callbacks follow is better.
         nodes = [plain_node(config, key) for key in ("trainer", "callbacks", "metrics")]
         nodes = elsewhere(nodes, str(config.run_dir))
 
-        def look() -> L.Trainer:
+        def look() -> tuple[L.Trainer, list[str]]:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
-                built = build_trainer(config)
-            self._trainer = built, trainer_key(config), said  # of this very job, which may have it
-            return built
+                with quiet():
+                    built = build_trainer(config)
+            self._trainer = built, trainer_nodes(config)  # of this very job, which may have it
+            return built, [" ".join(str(one.message).split()) for one in said]
 
-        trainer: L.Trainer = self._once("trainer", nodes, look)
-        check_processes(config, trainer)
-        return trainer
+        found: tuple[L.Trainer, list[str]] = self._once("trainer", nodes, look)
+        check_processes(config, found[0])
+        return found
 
     def _step(
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
     ) -> tuple[Step | None, str]:
         """What a step comes to, or why that cannot be said; the other batches are tried, too."""
-        precision = self._look_at_trainer(config).precision_plugin
+        precision = self._look_at_trainer(config)[0].precision_plugin
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
             wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
             if wrong is not None:
@@ -312,6 +307,41 @@ class Prover:
         return self._known[key]
 
 
+_RATES = ("lr", "weight_decay", "momentum", "dampening", "betas", "eps", "alpha", "rho")
+"""Arguments of optimizers that are numbers to compute with, whatever the optimizer."""
+
+
+def copy_of(config: DictConfig) -> DictConfig:
+    """A copy to fill in, which refuses keys that are not there."""
+    copied = OmegaConf.masked_copy(config, list(config))
+    OmegaConf.set_struct(copied, True)
+    return copied
+
+
+def but_for_rates(node: Any) -> Any:
+    """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
+    if not isinstance(node, dict):
+        return node
+    return {key: _is_zero(value) if key in _RATES else value for key, value in node.items()}
+
+
+def _is_zero(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_is_zero(one) for one in value]
+    return value == 0 if isinstance(value, int | float) else value
+
+
+def elsewhere(node: Any, run_dir: str) -> Any:
+    """A node without the run directory that paths in it begin with: each job has another one."""
+    if isinstance(node, dict):
+        return {key: elsewhere(value, run_dir) for key, value in node.items()}
+    if isinstance(node, list):
+        return [elsewhere(value, run_dir) for value in node]
+    if isinstance(node, str) and (node == run_dir or node.startswith(f"{run_dir}/")):
+        return node[len(run_dir) :] or "."
+    return node
+
+
 def chosen_classes(config: DictConfig) -> dict[str, str]:
     """The class of each node that says what is trained, by its key."""
     if config.module._target_ != OUR_MODULE:
@@ -326,12 +356,21 @@ def chosen_classes(config: DictConfig) -> dict[str, str]:
     return classes
 
 
-def _trial(config: DictConfig, loss: nn.Module) -> Trial:
-    config = copy_of(config)
-    for entry in list(walk(config.metrics, "metrics")):
+def _try_loss(config: DictConfig) -> tuple[nn.Module, Trial, Mapping[str, str]]:
+    """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
+    loss = build(config, "loss")
+    if not isinstance(loss, nn.Module):
+        raise ConfigError(
+            f"is a {type(loss).__name__}; a torch.nn.Module was expected",
+            key="loss",
+            hint="write a class, with the function in its forward",
+        )
+    copied = copy_of(config)
+    for entry in list(walk(copied.metrics, "metrics")):
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
-    return try_parts(config, loss, build_metrics(config), build(config, "augment"))
+    metrics = build_metrics(copied)
+    return loss, try_parts(copied, loss, metrics, build(copied, "augment")), known_directions(config, metrics)
 
 
 def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:

@@ -23,11 +23,10 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
-from assay.build.assembly import assemble, notes_on_hyper_parameters
-from assay.build.model import check_declared, notes_on_model
+from assay.build.assembly import assemble, notes_on_hyper_parameters, notes_on_parts
+from assay.build.model import check_declared
 from assay.build.monitor_mode import known_directions
 from assay.build.node import build
-from assay.build.recipe import notes_on_length, notes_on_pictures
 from assay.build.trainer import check_told_apart, gpu_names, quiet
 from assay.build.trainer_options import num_local_processes
 from assay.callbacks.pruning import Pruned, Pruning
@@ -36,7 +35,6 @@ from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
-from assay.data.data_module import DataModule
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.figure.figure import to_matplotlib
 from assay.files.checksum import damage_of, sha256
@@ -126,7 +124,7 @@ def run_parts(
             _launch(config, processes, report.warnings)
         return result_of(run_dir)
     with quiet():
-        assembly = _assembled(config, datamodule=proof.datamodule, trainer_for=proof.trainer_for)
+        assembly = _assembled(config, datamodule=proof.datamodule, trainer=proof.trainer)
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
         _add(callbacks, assembly)
@@ -534,21 +532,16 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 
 
 def _notes(assembly: Assembly) -> list[str]:
-    data, spec = assembly.datamodule, assembly.config.get("spec")
-    notes = notes_on(assembly.config) + notes_on_hyper_parameters(assembly.module, data)
+    data, module, config = assembly.datamodule, assembly.module, assembly.config
+    of_parts = notes_on_parts(config, module.model, module.finetune) if isinstance(module, Module) else []
+    notes = [*getattr(data, "notes", ()), *of_parts, *notes_on(config)]
+    notes += notes_on_hyper_parameters(module, data)
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__
         notes.append(
             f"{kind} has loops of its own: a run that is stopped after its first checkpoint cannot be resumed"
         )
-    if not isinstance(data, DataModule) or spec is None:
-        return notes
-    module = assembly.module
-    notes_of_model = (
-        notes_on_model(assembly.config, module.finetune, module.model) if isinstance(module, Module) else []
-    )
-    of_config = [*notes_on_length(assembly.config), *notes_on_pictures(assembly.config)]
-    return [*data.notes, *of_config, *notes_of_model, *notes]
+    return notes
 
 
 def _scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

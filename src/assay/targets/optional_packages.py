@@ -4,85 +4,35 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from typing import TYPE_CHECKING, Any
-
-from omegaconf import DictConfig, OmegaConf
+from typing import TYPE_CHECKING, Any, Final
 
 from assay.config.tree import walk
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from omegaconf import DictConfig
 
 Packages = tuple[tuple[str, ...], ...]
 """All of these are needed; of each, one of its names."""
-_SCIPY: Packages = (("scipy",),)
-_NEEDS: Mapping[str, Mapping[str, Packages]] = {
-    "lightning": {
-        "TensorBoardLogger": (("tensorboard", "tensorboardX"),),
-        "MLFlowLogger": (("mlflow",),),
-        "WandbLogger": (("wandb",),),
-        "CometLogger": (("comet_ml",),),
-        "LitLogger": (("litlogger",),),
-        "RichProgressBar": (("rich",),),
-        "RichModelSummary": (("rich",),),
-        "DeepSpeedStrategy": (("deepspeed",),),
-        "BitsandbytesPrecision": (("bitsandbytes",),),
-        "TransformerEnginePrecision": (("transformer_engine",),),
-        "XLAProfiler": (("torch_xla",),),
-    },
-    "torchvision": {
-        "LSUN": (("lmdb",),),
-        "CocoDetection": (("pycocotools",),),
-        "CocoCaptions": (("pycocotools",),),
-        "PCAM": (("h5py",),),
-        **dict.fromkeys(
-            ("Caltech101", "Flowers102", "ImageNet", "SBDataset", "StanfordCars", "SVHN"), _SCIPY
-        ),
-    },
+_LOGGERS: Final[dict[str, tuple[str, ...]]] = {
+    "TensorBoardLogger": ("tensorboard", "tensorboardX"),
+    "MLFlowLogger": ("mlflow",),
+    "WandbLogger": ("wandb",),
+    "CometLogger": ("comet_ml",),
+    "LitLogger": ("litlogger",),
 }
-"""What library classes need beside their own library, by the library and the name of the class."""
-_XLA: Packages = (("torch_xla",),)
-_STRATEGIES: Mapping[str, Packages] = {
-    "deepspeed": (("deepspeed",),),
-    **dict.fromkeys(("xla", "single_xla", "single_tpu"), _XLA),
-}
-_PRECISIONS: Mapping[str, Packages] = {"transformer-engine": (("transformer_engine",),)}
-_PARQUET: Packages = (("pyarrow", "fastparquet"),)
-_EXCEL: Packages = (("openpyxl",),)
-_EXTRAS = {"openpyxl": "excel", "submitit": "slurm"}
+"""What loggers, which are made when the run starts, need; all other classes tell it when they are checked."""
+_EXTRAS: Final = {"openpyxl": "excel", "submitit": "slurm"}
 """Assay's extra that has a package, where it is called otherwise."""
-_DISTRIBUTIONS = {
-    "neptune_scale": "neptune-scale",
-    "torch_fidelity": "torch-fidelity",
-    "comet_ml": "comet-ml",
-}
 
 
 def check_installed(config: DictConfig) -> None:
-    """Refuse a choice whose package is not there."""
+    """Refuse a logger whose package is not there."""
     for entry in walk(config):
-        if entry.name == "_target_" and not entry.is_missing and isinstance(entry.raw, str):
-            home, _, rest = str(entry.raw).partition(".")
-            packages = _NEEDS.get(home, {}).get(rest.rpartition(".")[2], ())
-            require(entry.key.removesuffix("._target_"), rest.rpartition(".")[2], packages)
-    for key, needs in (("trainer.strategy", _STRATEGIES), ("trainer.precision", _PRECISIONS)):
-        value = _text(config, key)
-        for name, packages in needs.items():
-            if value.startswith(name):
-                require(key, value, packages)
-    if _text(config, "data.source._target_") == "assay.data.table.Table":
-        for key in ("data.source.path", "data.source.test_path"):
-            name = _text(config, key).lower()
-            if name.endswith((".parquet", ".pq", ".feather")):
-                require(key, "a Parquet or Feather file", _PARQUET)
-            if name.endswith(".xlsx"):
-                require(key, "an Excel file", _EXCEL)
-
-
-def _text(config: DictConfig, key: str) -> str:
-    value = OmegaConf.select(config, key, throw_on_missing=False)
-    return value if isinstance(value, str) else ""
+        if entry.name == "_target_" and str(entry.raw).startswith("lightning."):
+            kind = str(entry.raw).rpartition(".")[2]
+            if kind in _LOGGERS:
+                require(entry.key.removesuffix("._target_"), kind, (_LOGGERS[kind],))
 
 
 def require(key: str, what: str, packages: Packages) -> None:
@@ -113,4 +63,4 @@ def install(key: str, package: str) -> str:
     for name in (option, _EXTRAS.get(package, package)):
         if name in extras:
             return f"pip install 'assay[{name}]'"
-    return f"pip install {_DISTRIBUTIONS.get(package, package)}"
+    return f"pip install {package.replace('_', '-')}"
