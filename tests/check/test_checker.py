@@ -13,8 +13,7 @@ from omegaconf import open_dict
 from tests.check.jobs import prove
 
 from assay.check.checker import Checker, Failure, check_job, summary_of
-from assay.check.prove import Prover
-from assay.check.prove import but_for_rates
+from assay.check.prove import Prover, but_for_rates
 from assay.check.step import take_step
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError, DataError

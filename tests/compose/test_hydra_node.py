@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 
 from assay.compose.hydra_node import SWEEP_PARTS, check_hydra
 from assay.errors import ConfigError
+from assay.targets.trust import Trust
 
 
 def node(key: str, value: Any) -> Any:
@@ -21,7 +22,7 @@ def node(key: str, value: Any) -> Any:
     + [("sweeper.sampler._target_", "optuna.samplers.TPESampler"), ("job.name", "my-job_2")],
 )
 def test_what_hydra_may_be_asked(key: str, value: Any) -> None:
-    check_hydra(node(key, value).hydra)
+    check_hydra(node(key, value).hydra, Trust())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,6 @@ def test_what_it_may_not_be_asked(key: str, value: Any) -> None:
     hidden.hidden = value
     for config in (node(key, value), hidden):
         with pytest.raises(ConfigError) as refused:
-            check_hydra(config.hydra)
+            check_hydra(config.hydra, Trust())
         assert f"hydra.{key}".startswith(str(refused.value.key))
         assert refused.value.hint

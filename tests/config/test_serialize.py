@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,13 +9,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import (
-    check_whole_number,
     config_fingerprint,
     fingerprint,
     to_yaml,
 )
 from assay.config.tree import walk
-from assay.errors import ConfigError
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
 TRICKY = st.sampled_from(
@@ -68,18 +64,6 @@ def test_changes_with_what_decides_the_outcome(other: str) -> None:
 def test_repetitions_are_of_one_configuration() -> None:
     one, other = job("data.split.folds=3", "+fold=0"), job("data.split.folds=3", "+fold=1", "seed=7")
     assert config_fingerprint(one) == config_fingerprint(other) != config_fingerprint(job())
-
-
-@pytest.mark.parametrize("value", [-1, 8, 1.0, True, "1", None, [1]])
-def test_anything_else(value: Any) -> None:
-    with pytest.raises(ConfigError) as refused:
-        check_whole_number("seed", value, 0, 7)
-    assert (refused.value.key, refused.value.hint) == ("seed", "seed=0")
-    assert refused.value.message.endswith(
-        f"{'null' if value is None else value} was given; a whole number from 0 to 7 was expected"
-    )
-    with pytest.raises(ConfigError, match="of at least 0 was expected"):
-        check_whole_number("seed", -1, 0)
 
 
 def test_every_place_and_what_it_is() -> None:

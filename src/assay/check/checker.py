@@ -19,7 +19,7 @@ from assay.compose.origin import located
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
-from assay.config.serialize import LARGEST_SEED, check_whole_number, fingerprint_of
+from assay.config.serialize import LARGEST_SEED, fingerprint_of
 from assay.config.tree import OF_SPEC, walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError, ProcessError, first_line
@@ -28,6 +28,7 @@ from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.allowed_targets import check_targets
+from assay.targets.annotation import check_whole_number
 from assay.targets.optional_packages import check_installed
 from assay.targets.resolve import check_tasks
 

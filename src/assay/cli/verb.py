@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
 import typer
 
 from assay.cli.documents import Problem, printed_document
-from assay.errors import ConfigError
+from assay.errors import ConfigError, causes
 from assay.paths import CONF_DIR
 from assay.process import stopped_by_signals
 from assay.record.secrets import note_given
@@ -133,12 +133,9 @@ def _interrupts_kept() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        errors: list[BaseException | None] = [error]
-        for one in errors:
+        for one in causes(error, context=True):
             if isinstance(one, KeyboardInterrupt):
                 raise one from None
-            if one is not None:
-                errors += [one.__cause__, one.__context__]
         raise
 
 

@@ -58,7 +58,6 @@ from assay.config.unread_keys import (
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
-    check_hydra_outside,
     check_name,
     check_outside,
     check_place,
@@ -166,8 +165,7 @@ def complete(
     """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock."""
     settle_trust(config, trusted)
     settle_own_parts(config, hydra_node)
-    check_hydra(hydra_node, trusted.packages)
-    check_hydra_outside(hydra_node, trusted)
+    check_hydra(hydra_node, trusted)
     check_options(config)
     check_read(config)
     with open_dict(config):
@@ -288,15 +286,6 @@ class _Template:
     choices: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Request:
-    """A job that is asked for: what it is made from, all its overrides, and those that are mere values."""
-
-    template: _Template
-    parsed: Sequence[Override]
-    values: Sequence[Override]
-
-
 @final
 class JobComposer:
     """Composes one job after another: those of a sweep in a directory, or the one of a run."""
@@ -304,57 +293,54 @@ class JobComposer:
     def __init__(self, hydra: Hydra, trusted: Trust, directory: Path | None = None) -> None:
         self._hydra, self._trusted, self._directory = hydra, trusted, directory
         self._templates: dict[tuple[str, ...], _Template] = {}
-        self._parsed: dict[str, tuple[Override, bool]] = {}
+        self._parsed: dict[str, Override] = {}
         self._parser = OverridesParser.create()
         self._groups: dict[str, bool] = {}
 
-    def job(self, overrides: Sequence[str], number: int) -> Job:
+    def job(self, overrides: Sequence[str], number: int = 0) -> Job:
         """Compose one, as plain data."""
         with explained(self._hydra, overrides):
-            request = self._with_task(overrides)
-            config = _with_values(request.template, request.values)
-            chosen = request.template.choices
+            parsed, template = self._with_task(overrides)
+            config = _with_values(template, self._values(parsed))
+            chosen = template.choices
             if config is None:
-                completed = self._completed(request, number)
+                completed = self._completed(parsed, template, number)
                 config, chosen = written(job_config(completed)), choices(completed.hydra)
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
-        typed = request.parsed[: len(overrides)]
-        own = tuple(str(one.input_line) for one in typed if not one.is_hydra_override())
-        return Job(own, config, chosen, fingerprint_of(config), request.template.name)
+        own = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
+        return Job(own, config, chosen, fingerprint_of(config), template.name)
 
     def composed(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""
         with explained(self._hydra, overrides):
-            return self._completed(self._with_task(overrides), number)
+            return self._completed(*self._with_task(overrides), number)
 
-    def _with_task(self, overrides: Sequence[str]) -> _Request:
-        """A job, with the loss and metrics of what its data has to be predicted."""
+    def _with_task(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
+        """A job's overrides, with the loss and metrics of what its data has to be predicted; its template."""
         overrides = [*overrides, *suited(overrides)]
-        request = self._request(overrides)
-        composed = request.template.composed
-        if any(one.key_or_group.startswith("data.") for one in request.values):
+        parsed, template = self._parse(overrides)
+        composed, values = template.composed, self._values(parsed)
+        if any(one.key_or_group.startswith("data.") for one in values):
             composed = copy.deepcopy(composed)
-            apply_overrides([one for one in request.values if not is_of_task(one.key_or_group)], composed)
+            apply_overrides([one for one in values if not is_of_task(one.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options)
-        return self._request([*overrides, *task]) if task else request
+        return self._parse([*overrides, *task]) if task else (parsed, template)
 
-    def _request(self, overrides: Sequence[str]) -> _Request:
-        parsed = [self._parse(text) for text in overrides]
-        options = [one for one, is_value in parsed if not is_value]
+    def _parse(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
+        for text in overrides:
+            if text not in self._parsed:
+                (self._parsed[text],) = self._parser.parse_overrides([text])
+        parsed = [self._parsed[text] for text in overrides]
+        options = [one for one in parsed if not self._is_plain_value(one)]
         key = tuple(str(one.input_line) for one in options)
-        template = self._templates.get(key)
-        if template is None:
-            template = self._templates[key] = self._template(key, options, overrides)
-        return _Request(template, [one for one, _ in parsed], [one for one, is_value in parsed if is_value])
+        if key not in self._templates:
+            self._templates[key] = self._template(key, options, overrides)
+        return parsed, self._templates[key]
 
-    def _parse(self, text: str) -> tuple[Override, bool]:
-        known = self._parsed.get(text)
-        if known is None:
-            (override,) = self._parser.parse_overrides([text])
-            known = self._parsed[text] = override, self._is_plain_value(override)
-        return known
+    def _values(self, parsed: Sequence[Override]) -> list[Override]:
+        return [one for one in parsed if self._is_plain_value(one)]
 
     def _is_plain_value(self, override: Override) -> bool:
         """Whether an override leaves the choice of options, and Hydra's own node, alone."""
@@ -374,15 +360,15 @@ class JobComposer:
             return bare
         if not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
-        plain = written(job_config(self._completed(_Request(bare, options, ()), 0)))
+        plain = written(job_config(self._completed(options, bare, 0)))
         text = json.dumps(plain)
         return replace(bare, text=text) if json.loads(text) == plain else bare
 
-    def _completed(self, request: _Request, number: int) -> DictConfig:
-        config: DictConfig = copy.deepcopy(request.template.composed)
+    def _completed(self, parsed: Sequence[Override], template: _Template, number: int) -> DictConfig:
+        config: DictConfig = copy.deepcopy(template.composed)
         OmegaConf.clear_cache(config)  # each job has a short id of its own
-        apply_overrides(request.values, config)
-        _note_overrides(config, request.parsed)
+        apply_overrides(self._values(parsed), config)
+        _note_overrides(config, parsed)
         if self._directory is not None:
             with open_dict(config.hydra):
                 config.hydra.job.num, config.hydra.job.id = number, str(number)
@@ -407,18 +393,16 @@ def compose_with(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
 def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job:
     """Compose the one job of a run."""
     with loader(config_dir) as hydra:
-        composed = compose_with(hydra, overrides)
+        job = JobComposer(hydra, trust_for(hydra, overrides)).job(overrides)
         check_single(overrides)
-    config = written(job_config(composed))
-    return Job(tuple(overrides), config, choices(composed.hydra), fingerprint_of(config), shared="")
+    return replace(job, overrides=tuple(overrides))
 
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
     """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
     with explained(hydra, overrides):
         composed = compose_raw(hydra, [*overrides, *suited(overrides)], RunMode.MULTIRUN)
-        check_hydra(composed.hydra, trusted.packages)
-        check_hydra_outside(composed.hydra, trusted)
+        check_hydra(composed.hydra, trusted)
         HydraConfig.instance().set_config(composed)
         directory = str(composed.hydra.sweep.dir)
         check_place("hydra.sweep.dir", directory, trusted)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from assay.config.tree import follow
+from assay.config.tree import follow, split
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.quoting import is_dotted_path
+from assay.quoting import is_dotted_path, override
+from assay.targets.external_values import CONTROL, refuse_untyped
 from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.config.tree import Entry
+    from assay.targets.trust import Trust
 
 HYDRAS_OWN: Final = {
     "hydra._internal.core_plugins.basic_launcher.BasicLauncher": "assay.sweep.launcher.serial.SerialLauncher",
@@ -52,10 +54,16 @@ _NOT_READ: Final[Mapping[str, Any]] = {
     "hydra_logging": _NO_LOGGING,
 }
 """What Hydra's own command line would act on, and assay does not."""
+_RUNS: Final = {
+    "hydra.launcher.setup": "a shell runs these lines",
+    "hydra.launcher.additional_parameters": "Slurm runs what they say",
+    "hydra.launcher.address": "this is another machine",
+}
+"""Keys whose values a config may not choose, and why."""
 
 
-def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
-    """Refuse a `hydra` node that names other classes, or says what nothing reads."""
+def check_hydra(node: DictConfig, person: Trust) -> None:
+    """Refuse a `hydra` node that names other classes, says what nothing reads, or runs what nobody typed."""
     for part, default in _NOT_READ.items():
         value = OmegaConf.select(node, part)
         plain = OmegaConf.to_container(value, resolve=False) if OmegaConf.is_config(value) else value
@@ -67,9 +75,27 @@ def check_hydra(node: DictConfig, packages: Sequence[str] = ()) -> None:
             )
     for part in ("launcher", "sweeper"):
         inner = OmegaConf.select(node, part)
-        for entry, _ in follow(inner, f"hydra.{part}") if isinstance(inner, DictConfig) else ():
+        if not isinstance(inner, DictConfig):
+            continue
+        is_own = within(str(inner.get("_target_")), person.packages)
+        for entry, value in follow(inner, f"hydra.{part}"):
             if entry.name == "_target_":
-                _check_target(entry, f"hydra.{part}", packages)
+                _check_target(entry, f"hydra.{part}", person.packages)
+            elif part == "launcher" and not isinstance(value, DictConfig | ListConfig | dict | list | None):
+                _check_launcher(entry, value, is_own, person)
+
+
+def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
+    """Refuse shell lines and addresses that no person has typed, and lines that break out of a script."""
+    key, text = entry.key, str(value)
+    whole = ".".join(split(key)[:3])
+    if whole in _RUNS and whole not in person.keys:  # typed in one piece or in several
+        typed = override(whole, list(map(str, entry.parent))) if "[" in key else ""
+        refuse_untyped(key, text, _RUNS[whole], person, typed)
+    if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
+        refuse_untyped(key, text, "a launcher of your own may run what it says", person)
+    if CONTROL.search(text) and whole != "hydra.launcher.setup":
+        raise ConfigError(f"{text!r} holds a line break or another control character", key=key)
 
 
 def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.omegaconf_internals import text_representer
-from assay.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,16 +78,6 @@ def value_of(config: DictConfig, key: str) -> Any:
         return None
 
 
-def check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse anything but a whole number in a range."""
-    if is_whole(value) and least <= value <= (value if most is None else most):
-        return
-    wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-    raise ConfigError(
-        f"{shown(value)} was given; a whole number {wanted} was expected", key=key, hint=f"{key}={least}"
-    )
-
-
 def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -97,11 +86,6 @@ def is_whole(value: Any) -> TypeGuard[int]:
 def is_number(value: Any) -> TypeGuard[int | float]:
     """Whether a value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def shown(value: Any) -> str:
-    """A value as a message names it."""
-    return "null" if value is None else str(value)
 
 
 NOT_IDENTITY: Final = (

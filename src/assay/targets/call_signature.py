@@ -5,15 +5,13 @@ from __future__ import annotations
 import collections.abc
 import difflib
 import functools
-import importlib
 import inspect
+import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import torch
-from lightning.fabric.utilities.throughput import Throughput
 from omegaconf import DictConfig, OmegaConf
-from torch.distributed.fsdp import FullyShardedDataParallel
 
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import as_typed, example_of, look_up
@@ -28,31 +26,24 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _FOR_TYPE_CHECKERS = {"Tensor": torch.Tensor, "nn": torch.nn, "torch": torch}
 """Names that a module may import for the type checker alone."""
 _WIDTH = 120
-_Function = collections.abc.Callable[..., Any]
-_OF_A_SUMMARY_WRITER: Mapping[str, Any] = {
-    **dict.fromkeys(("comment", "filename_suffix"), str),
-    "purge_step": int | None,
-    **dict.fromkeys(("max_queue", "flush_secs"), int),
-    "write_to_disk": bool,
+_HANDED_ON: Mapping[str, str] = {
+    **dict.fromkeys(("EMAWeightAveraging", "WeightAveraging"), "torch.optim.swa_utils:AveragedModel"),
+    "DDPStrategy": "torch.nn.parallel:DistributedDataParallel",
+    "FSDPStrategy": "torch.distributed.fsdp:FullyShardedDataParallel",
+    **dict.fromkeys(("ModelSummary", "RichModelSummary"), ""),
+    "PyTorchProfiler": "torch.profiler:profile",
+    "TensorBoardLogger": "torch.utils.tensorboard:SummaryWriter",
+    "ThroughputMonitor": "lightning.fabric.utilities.throughput:Throughput",
+    "WandbLogger": "wandb:init",
 }
-_HANDED_ON: Mapping[str, Mapping[str, Any]] = {
-    "EMAWeightAveraging": {"multi_avg_fn": _Function | None},
-    "WeightAveraging": dict.fromkeys(("avg_fn", "multi_avg_fn"), _Function | None),
-    "TensorBoardLogger": _OF_A_SUMMARY_WRITER,
-    "ModelSummary": {},
-    "RichModelSummary": {"header_style": str},
-    "PyTorchProfiler": {"export_to_flame_graph": bool, "metric": str},
+"""Classes of Lightning's that hand `**kwargs` on, and what takes them; some drop unknown ones."""
+_ALSO: Mapping[str, tuple[str, ...]] = {
+    "PyTorchProfiler": ("export_to_flame_graph", "metric"),
+    "RichModelSummary": ("header_style",),
 }
-"""What Lightning's classes hand on of their `**kwargs`."""
-_HANDED_ON_TO: Mapping[str, Any] = {
-    "PyTorchProfiler": torch.profiler.profile,
-    "DDPStrategy": torch.nn.parallel.DistributedDataParallel,
-    "FSDPStrategy": FullyShardedDataParallel,
-    "ThroughputMonitor": Throughput,
-}
-"""Classes of Lightning's that hand `**kwargs` on, and what takes them; the profiler drops unknown ones."""
-
-
+"""Names in `**kwargs` that these classes look for themselves."""
+_GIVEN = ("log_dir", "model", "module")
+"""Arguments that they give themselves."""
 _NETWORKS = (
     *("AlexNet", "ConvNeXt", "DenseNet", "EfficientNet", "MNASNet", "MobileNetV2", "ResNet", "ShuffleNetV2"),
     *("SqueezeNet", "SwinTransformer", "VGG", "VisionTransformer"),
@@ -143,32 +134,22 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
             else look_up(target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS)
         )
         return _named(made) if getattr(made, "__name__", "") in _NETWORKS else None
-    if not home.startswith("lightning."):
+    if not home.startswith("lightning.") or name not in _HANDED_ON:
         return None
-    if name == "WandbLogger":
-        return _of_wandb()
-    if name not in _HANDED_ON and name not in _HANDED_ON_TO:
-        return None
-    taken = _named(_HANDED_ON_TO[name]) if name in _HANDED_ON_TO else []
-    return taken + [_keyword(one, kind) for one, kind in _HANDED_ON.get(name, {}).items()]
+    try:
+        taken = _named(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
+    except ImportError:
+        return None  # said where installed packages are looked for
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    taken = [one for one in taken if one.name not in _GIVEN]
+    return taken + [
+        inspect.Parameter(also, keyword, default=None, annotation=Any) for also in _ALSO.get(name, ())
+    ]
 
 
 def _named(target: Any) -> list[inspect.Parameter]:
     every = inspect.signature(target).parameters.values()
     return [_looked_up(target, one) for one in every if one.kind not in _MANY]
-
-
-def _of_wandb() -> list[inspect.Parameter] | None:
-    """The logger hands its keywords on to `wandb.init`."""
-    try:
-        init: Any = importlib.import_module("wandb").init
-    except ImportError:
-        return None  # said where installed packages are looked for
-    return _named(init)
-
-
-def _keyword(name: str, kind: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
 def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:

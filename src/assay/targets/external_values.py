@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig
 
 from assay.config.omegaconf_internals import child_node, parent_of, raw_value
 from assay.config.tree import Entry, follow
@@ -16,8 +16,6 @@ from assay.quoting import override
 from assay.targets.trust import KEY, VALUES, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assay.targets.trust import Trust
 
 WRITING: Final = ("callbacks", "logger", "trainer")
@@ -29,18 +27,10 @@ _ADDRESS: Final = re.compile(
 )
 _SHIPPED: Final = ("sqlite:///outputs/mlflow.db", "outputs/mlflow")
 """What assay's own options say: beside the runs."""
-_HYDRAS: Final = {
-    "launcher.setup": "a shell runs these lines",
-    "launcher.additional_parameters": "Slurm runs what they say",
-    "launcher.address": "this is another machine",
-}
-"""Keys of the `hydra` node, and why a config may not choose their values."""
-_NOT_OWN: Final = tuple(f"hydra.launcher.{name}" for name in ("_target_", "on_"))
-"""Texts of a launcher of the user's own that are not for it."""
 _UNSAFE_NAME: Final = ("filename", "name", "prefix", "sub_dir", "version")
 """Arguments that become part of a file's path."""
 _WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_outside(config: DictConfig, person: Trust) -> None:
@@ -58,7 +48,7 @@ def check_outside(config: DictConfig, person: Trust) -> None:
             continue
         why = _reaches(entry, root, value, run_dir) if isinstance(value, str) else ""
         if why and ("://" in value or not within(_class_of(entry.parent), packages)):
-            _refuse(entry.key, value, why, person)
+            refuse_untyped(entry.key, value, why, person)
 
 
 def check_name(config: DictConfig) -> None:
@@ -98,29 +88,9 @@ def may_reach_out(key: str, value: Any) -> bool:
     )
 
 
-def check_hydra_outside(node: DictConfig, person: Trust) -> None:
-    """Refuse shell lines, addresses and storages that no person has typed."""
-    for name, why in _HYDRAS.items():
-        value = OmegaConf.select(node, name)
-        if value is None or value in ([], {}):
-            continue
-        whole = f"hydra.{name}"
-        for key, one in _texts(value, whole):
-            if whole not in person.keys:  # typed in one piece or in several
-                _refuse(key, one, why, person, override(whole, list(map(str, value))) if "[" in key else "")
-    launcher = OmegaConf.select(node, "launcher")
-    if isinstance(launcher, DictConfig) and within(str(launcher.get("_target_")), person.packages):
-        for entry, value in follow(launcher, "hydra.launcher"):
-            if isinstance(value, str) and value != "auto" and not entry.key.startswith(_NOT_OWN):
-                _refuse(entry.key, value, "a launcher of your own may run what it says", person)
-    for key, one in _texts(launcher, "hydra.launcher") if isinstance(launcher, DictConfig) else ():
-        if _CONTROL.search(one) and not key.startswith("hydra.launcher.setup"):
-            raise ConfigError(f"{one!r} holds a line break or another control character", key=key)
-
-
 def check_place(key: str, path: str | Path, person: Trust) -> None:
     """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed."""
-    if not str(path) or _CONTROL.search(str(path)):
+    if not str(path) or CONTROL.search(str(path)):
         why = f"{str(path)!r} holds a line break or another control character" if path else "it is empty"
         raise ConfigError(f"{why}; a folder was expected", key=key, hint=f"{key}=outputs/my_folder")
     here = Path.cwd()
@@ -129,7 +99,7 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
     if inside and not any(part.startswith(".") for part in whole.relative_to(here).parts):
         return
     if not _is_said(key, str(path), person):
-        _refuse(key, str(path), "runs are written below the current directory", person)
+        refuse_untyped(key, str(path), "runs are written below the current directory", person)
 
 
 def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
@@ -173,15 +143,6 @@ def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
     return is_plain and whole.is_relative_to(run_dir) and (by_name or absolute)
 
 
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, DictConfig | ListConfig):
-        yield key, str(value)
-        return
-    for entry, one in follow(value, key):
-        if one is not None and not isinstance(one, DictConfig | ListConfig | dict | list):
-            yield entry.key, str(one)
-
-
 def _is_said(key: str, value: str, person: Trust) -> bool:
     if key in person.keys or (key, value) in person.said:
         return True
@@ -190,7 +151,8 @@ def _is_said(key: str, value: str, person: Trust) -> bool:
     )
 
 
-def _refuse(key: str, value: str, why: str, person: Trust, typed: str = "") -> None:
+def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "") -> None:
+    """Refuse a value that is for the person to say, unless it was typed or named in the project."""
     if _is_said(key, value, person):
         return
     raise ConfigError(
