@@ -13,13 +13,13 @@ from omegaconf.errors import InterpolationKeyError, OmegaConfBaseException
 
 from assay.build.trainer_options import refuse_foreign_ranks
 from assay.check.output_paths import check_data_root, check_output_paths
-from assay.check.values import check_values
+from assay.check.values import SEED, check_values
 from assay.compose.compose import compose_job
 from assay.compose.origin import located
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
-from assay.config.serialize import LARGEST_SEED, fingerprint_of
+from assay.config.serialize import fingerprint_of
 from assay.config.tree import OF_SPEC, walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import AssayError, ConfigError, ProcessError, first_line
@@ -28,7 +28,7 @@ from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
 from assay.record.secrets import STRUCK, holds_secret, note_given
 from assay.targets.allowed_targets import check_targets
-from assay.targets.annotation import check_whole_number
+from assay.targets.annotation import check_value
 from assay.targets.optional_packages import check_installed
 from assay.targets.resolve import check_tasks
 
@@ -110,7 +110,7 @@ class Checker:
                 self._proven[alike] = report
             return report
         with located(job.overrides, self._config_dir):
-            check_whole_number("seed", job.config.get("seed"), 0, LARGEST_SEED)
+            check_value("seed", job.config.get("seed"), SEED)
         return replace(
             self._proven[alike], overrides=job.overrides, name=str(job.config["name"]), seconds=0.0
         )

@@ -28,7 +28,7 @@ WHOLE_BATCH = f"{MICRO_BATCH}=null"
 
 _COUNT = Annotated[int, Meta(ge=1)]
 _NOT_NEGATIVE, _BELOW_ONE = Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0, lt=1)]
-_SEED, _KEPT = Annotated[int, Meta(ge=0, le=LARGEST_SEED)], Annotated[int, Meta(ge=0, le=1000)]
+SEED, _KEPT = Annotated[int, Meta(ge=0, le=LARGEST_SEED)], Annotated[int, Meta(ge=0, le=1000)]
 _TIME = str | dict[Literal["weeks", "days", "hours", "minutes", "seconds"], Annotated[float, Meta(gt=0)]]
 _BATCHES = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=1)]
 _SOME_BATCHES = Annotated[int, Meta(ge=1)] | Annotated[float, Meta(gt=0, le=1)]
@@ -98,13 +98,13 @@ _OTHERS: Mapping[str, Any] = {
     "scheduler.monitor": str,
     "tags": list[str | int | float],
     **dict.fromkeys(("predictions.max_megabytes", "predictions.num_samples"), _KEPT),
-    **dict.fromkeys(("data.seed", "data.split.seed"), _SEED),
+    **dict.fromkeys(("data.seed", "data.split.seed"), SEED),
 }
 
 
 def check_values(config: DictConfig) -> None:
     """Refuse values that no run can use, whatever else was chosen."""
-    check_value("seed", OmegaConf.select(config, "seed"), _SEED)
+    check_value("seed", OmegaConf.select(config, "seed"), SEED)
     for key, kind in _OTHERS.items():
         if (value := value_of(config, key)) is not None:
             check_value(key, value, kind)

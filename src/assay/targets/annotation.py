@@ -186,11 +186,6 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 
-def check_whole_number(key: str, value: Any, least: int, most: int | None = None) -> None:
-    """Refuse anything but a whole number in a range."""
-    check_value(key, value, typing.Annotated[int, msgspec.Meta(ge=least, le=most)])
-
-
 def expected_by(error: msgspec.ValidationError) -> str:
     """What msgspec expected, without what it got and where."""
     return _ASKED.sub("", str(error)).replace("object", "dict").replace("array", "list")
