@@ -41,8 +41,11 @@ RUNS = (
     ("precision=bf16",),
     ("precision=fp64",),
     ("model=resnet18", "trainer.limit_train_batches=5"),
-    ("model=vit", "trainer.limit_train_batches=5"),
-    ("model=convnext_tiny", "data=synthetic", "data.source.num_samples=400", "data.batch_size=16"),
+    ("model=torchvision", "model.name=mobilenet_v3_small", "trainer.limit_train_batches=5"),
+    (
+        *("model=torchvision", "model.name=convnext_tiny"),
+        *("data=synthetic", "data.source.num_samples=400", "data.batch_size=16"),
+    ),
     ("model=small_cnn", "data=synthetic", "data.source.num_samples=1500", "data.batch_size=128"),
     ("model=resnet18", "data=synthetic", "data.source.num_samples=500", "data.batch_size=32"),
 )
