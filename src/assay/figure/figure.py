@@ -300,28 +300,20 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
     layout["height"] = min(760, max(280, 110 + 30 * len(mark.y_names)))
     values = np.asarray(mark.values, dtype=float)
     row_label, column_label = escaped(figure.y_label or "row"), escaped(figure.x_label or "column")
+    cells = [[cell_text(mark, value) for value in row] for row in values]
     texts = [
         [
-            f"{row_label}: {escaped(row)}<br>{column_label}: {escaped(column)}<br>{cell_text(mark, value)}"
-            for column, value in zip(mark.x_names, row_values, strict=True)
+            f"{row_label}: {escaped(row)}<br>{column_label}: {escaped(column)}<br>{cell}"
+            for column, cell in zip(mark.x_names, row_cells, strict=True)
         ]
-        for row, row_values in zip(mark.y_names, values, strict=True)
+        for row, row_cells in zip(mark.y_names, cells, strict=True)
     ]
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "z": [plain(row) for row in values],
-        "x": list(range(len(mark.x_names))),
-        "y": list(range(len(mark.y_names))),
-        "hovertext": texts,
-        "hoverinfo": "text",
-        "showscale": False,
-        "xgap": 1,
-        "ygap": 1,
-    }
+    trace = {"type": "heatmap", "z": [plain(row) for row in values], "showscale": False, "xgap": 1, "ygap": 1}
+    trace |= {"x": list(range(len(mark.x_names))), "y": list(range(len(mark.y_names)))}
     if mark.shows_values:  # zeros are most of a good matrix; without them the others are seen
-        cells = [[cell_text(mark, value) if value else "" for value in row] for row in values]
+        cells = np.where(values == 0, "", cells).tolist()
         trace |= {"text": cells, "texttemplate": "%{text}"}
-    return trace
+    return trace | {"hovertext": texts, "hoverinfo": "text"}
 
 
 def _xy(name: str, x: Numbers, y: Numbers, **more: Any) -> dict[str, Any]:
@@ -396,13 +388,12 @@ def to_matplotlib(figure: Figure) -> Drawing:
     axes.set(xlabel=_without_tex(figure.x_label), ylabel=_without_tex(figure.y_label))
     axes.set(**{f"{which}scale": "log" for which in figure.log})
     for which in figure.shares:
-        (axes.xaxis if which == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1))
+        getattr(axes, f"{which}axis").set_major_formatter(PercentFormatter(1))
     axes.set(xlim=figure.x_range, ylim=figure.y_range)
-    named = [(handle, name) for handle, name in drawn if name]
-    if 1 < len(named) <= 16:
-        # A label that begins with an underscore would be left out.
-        labels = [f" {_cut(name)}" for _, name in named]
-        axes.legend([handle for handle, _ in named], labels, fontsize=8, frameon=False)
+    # A label that begins with an underscore would be left out.
+    named = [(handle, f" {_cut(name)}") for handle, name in drawn if name]
+    if 1 < len(named) <= _MOST_IN_LEGEND:
+        axes.legend(*zip(*named, strict=True), fontsize=8, frameon=False)
     return drawing
 
 
@@ -441,21 +432,18 @@ def _draw_matrix(mark: Heatmap, axes: Axes) -> None:
     axes.imshow(values, cmap="Blues", aspect="auto")
     _name(axes, "x", mark.x_names)
     _name(axes, "y", mark.y_names)
-    if not mark.shows_values or values.size > 400 or not np.isfinite(values).any():
-        return
-    middle = (np.nanmin(values) + np.nanmax(values)) / 2
-    for (row, column), value in np.ndenumerate(values):
-        colour = "white" if value > middle else "black"
-        centred: Any = {"ha": "center", "va": "center", "fontsize": 7}
-        axes.text(column, row, cell_text(mark, value), color=colour, **centred)
+    if mark.shows_values and values.size <= 400 and np.isfinite(values).any():
+        middle = (np.nanmin(values) + np.nanmax(values)) / 2
+        for (row, column), value in np.ndenumerate(values):
+            colour, text = "white" if value > middle else "black", cell_text(mark, value)
+            axes.text(column, row, text, color=colour, ha="center", va="center", fontsize=7)
 
 
 def _name(axes: Axes, which: str, names: Any) -> None:
     """Names at whole numbers; of many only some."""
     at = list(range(0, len(names), max(1, -(-len(names) // _MOST_NAMES))))
     labels = [_cut(names[index]) for index in at]
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_ticks(at, labels=labels, fontsize=8)
+    getattr(axes, f"{which}axis").set_ticks(at, labels=labels, fontsize=8)
     if which == "x" and sum(map(len, labels)) > 60:
         axes.tick_params(axis="x", rotation=60)
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assay.analysis.comparison import Comparison, Row
-    from assay.analysis.out_of_fold import OutOfFold
     from assay.analysis.read_runs import Curve
     from assay.analysis.run import Run
     from assay.report.page import Block, Tone
@@ -164,11 +163,7 @@ def fold_blocks(contents: Contents) -> list[Block]:
     labels = {id(one): f"{in_one_line(one.values)}: " if one.values else "" for one in every}
     problems = dict.fromkeys(f"{labels[id(one)]}{problem}" for one in every for problem in one.problems)
     notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
-    return [*notes, _out_of_fold(every, contents)]
-
-
-def _out_of_fold(found: Sequence[OutOfFold], contents: Contents) -> Table:
-    together = by_configuration(found)
+    together = by_configuration(every)
     scores = [mean_scores(several) for several in together]
     names, keys = dict.fromkeys(name for of in scores for name in of), contents.comparison.columns
     rows: list[list[Cell | str]] = []
@@ -176,13 +171,9 @@ def _out_of_fold(found: Sequence[OutOfFold], contents: Contents) -> Table:
         samples = len(several[0].predictions.keys)
         cells = [Cell(format_score(name, of[name]), of[name]) if name in of else "" for name in names]
         rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
-    return Table(
-        [*keys, "samples", *names],
-        rows,
-        numeric=frozenset(("samples", *names)),
-        caption="Each prediction is in out_of_fold.parquet." if contents.is_sweep else "",
-        title="Out of fold",
-    )
+    columns, numeric = [*keys, "samples", *names], frozenset(("samples", *names))
+    caption = "Each prediction is in out_of_fold.parquet." if contents.is_sweep else ""
+    return [*notes, Table(columns, rows, caption, numeric=numeric, title="Out of fold")]
 
 
 _TONES: Final[dict[str, Tone]] = {
@@ -203,35 +194,23 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     against = tradeoff(rows, aims)
     repeated = any(len(row.runs) > 1 for row in rows)
     thing = "job" if contents.is_sweep else "run"
+    things = f"{thing.capitalize()}s"
     useless = [
-        f"{thing.capitalize()} {contents.name(run)}: {one}"
-        for run, _ in contents.runs
-        for one in run.warnings
+        f"{things[:-1]} {contents.name(run)}: {one}" for run, _ in contents.runs for one in run.warnings
     ]
     said = comparison.test.verdict
-    board = _table(contents, comparison, folder, thing)
+    warnings = _notes([*contents.notices, *unread, *useless], "warn")
+    board: list[Block] = [_table(contents, comparison, folder, thing)]
+    board += [Note(f"{said[:1].upper()}{said[1:]}.")] if said else []
     sections = [
-        Section(
-            "summary",
-            "Summary",
-            [*_notes([*contents.notices, *unread, *useless], "warn"), _summary(contents, thing)],
-        ),
-        Section(
-            "leaderboard",
-            "Leaderboard",
-            [board, *([Note(f"{said[:1].upper()}{said[1:]}.")] if said else [])],
-            _order(contents, repeated=repeated),
-        ),
+        Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
+        Section("leaderboard", "Leaderboard", board, _order(contents, repeated=repeated)),
         Section("folds", "Folds", fold_blocks(contents), FOLDS),
         Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failures(contents, thing)),
-        Section(
-            "jobs",
-            f"{thing.capitalize()}s",
-            [_table(contents, contents.each, folder, thing)] if repeated else [],
-        ),
+        Section("jobs", things, [_table(contents, contents.each, folder, thing)] if repeated else []),
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
     paths = contents.paths
@@ -288,19 +267,16 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     for place, row in enumerate(comparison.rows):
         tone: Tone = "best" if place == comparison.best else ""
         scores = [(name, row.scores.get(name) if row.finished else None) for name in names]
-        of = f"{row.finished} of {row.repetitions}"
+        of, counted_first = f"{row.finished} of {row.repetitions}", row.counted[0]
+        state_tone = _TONES.get(counted_first.status, "")
         rows.append(
             [
                 Cell(str(place + 1), place + 1),
                 of if repeated else _link(contents, row.runs[0], folder),
                 *_values(row.values, keys),
                 *(Cell(score_text(name, one), one.mean, tone) if one else Cell("") for name, one in scores),
-                Cell(
-                    row.state or "finished",
-                    tone=_TONES.get(row.counted[0].status, ""),
-                    title=row.counted[0].reason,
-                ),
-                _time(row.seconds),
+                Cell(row.state or "finished", tone=state_tone, title=counted_first.reason),
+                Cell("" if row.seconds is None else duration(row.seconds), row.seconds),
             ]
         )
     head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
@@ -353,10 +329,6 @@ def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]
     short, whole = in_short(values), {key: values.get(key) or "" for key in keys}
     texts = [(short.get(key, ""), whole[key]) for key in keys]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
-
-
-def _time(seconds: float | None) -> Cell:
-    return Cell("" if seconds is None else duration(seconds), seconds)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
