@@ -23,24 +23,23 @@ _SHOWN = 6
 
 def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> list[str]:
     """What is not the same in two runs, the first step that differs before all else."""
-    lines = []
-    row = first_value(run_dir, again)
-    if row:
-        lines.append(row)
+    names = sorted(record.metrics.keys() | made.metrics.keys())
+    pairs = {name: (record.metrics.get(name), made.metrics.get(name)) for name in names}
     scores = [
-        f"{name} {record.metrics.get(name)} then, {made.metrics.get(name)} now"
-        for name in sorted(record.metrics.keys() | made.metrics.keys())
-        if not name.startswith(_OF_THE_MACHINE)
-        and not _same(record.metrics.get(name), made.metrics.get(name))
+        f"{name} {then} then, {now} now"
+        for name, (then, now) in pairs.items()
+        if not name.startswith(_OF_THE_MACHINE) and not _same(then, now)
     ]
-    if scores:
-        lines.append("final scores: " + "; ".join(scores[:_SHOWN]))
-    if other := _other_predictions(run_dir, again):
-        lines.append(other)
-    if record.weights_sha256 and record.weights_sha256 != made.weights_sha256:
-        then, now = record.weights_sha256[:12], made.weights_sha256[:12]
-        lines.append(f"weights: SHA-256 {then} then, {now or 'none'} now")
-    return lines
+    weights = record.weights_sha256[:12], made.weights_sha256[:12]
+    lines = [
+        first_value(run_dir, again),
+        f"final scores: {'; '.join(scores[:_SHOWN])}" if scores else "",
+        _other_predictions(run_dir, again),
+        f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
+        if weights[0] and record.weights_sha256 != made.weights_sha256
+        else "",
+    ]
+    return [line for line in lines if line]
 
 
 def _other_predictions(run_dir: Path, again: Path) -> str:

@@ -139,15 +139,13 @@ def show(found: Difference) -> None:
     if not any(blocks.values()):
         console.print("no difference")
         return
-    titles = tuple(shortened(side or "the default config") for side in (found.first, found.second))
+    titles = (found.first or "the default config", found.second or "the default config")
     for name, rows in blocks.items():
         if rows:
             console.print(name, style="bold")
-            cells = [
-                [_ABSENT if one is None else shortened(one) for one in values] for values in rows.values()
-            ]
-            table = [("", *titles), *((shortened(key), *row) for key, row in zip(rows, cells, strict=True))]
-            print_rows(console, table, ("", "red", "green"))
+            table = [("", *titles), *((key, *values) for key, values in rows.items())]
+            shown = [[_ABSENT if cell is None else shortened(cell) for cell in row] for row in table]
+            print_rows(console, shown, ("", "red", "green"))
 
 
 def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:

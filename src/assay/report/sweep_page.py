@@ -194,10 +194,9 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     against = tradeoff(rows, aims)
     repeated = any(len(row.runs) > 1 for row in rows)
     thing = "job" if contents.is_sweep else "run"
-    things = f"{thing.capitalize()}s"
-    useless = [
-        f"{things[:-1]} {contents.name(run)}: {one}" for run, _ in contents.runs for one in run.warnings
-    ]
+    title = thing.capitalize()
+    warned = ((contents.name(run), one) for run, _ in contents.runs for one in run.warnings)
+    useless = [f"{title} {name}: {warning}" for name, warning in warned]
     said = comparison.test.verdict
     warnings = _notes([*contents.notices, *unread, *useless], "warn")
     board: list[Block] = [_table(contents, comparison, folder, thing)]
@@ -210,7 +209,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failures(contents, thing)),
-        Section("jobs", things, [_table(contents, contents.each, folder, thing)] if repeated else []),
+        Section("jobs", f"{title}s", [_table(contents, contents.each, folder, thing)] if repeated else []),
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
     paths = contents.paths

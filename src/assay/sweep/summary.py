@@ -98,9 +98,7 @@ def say_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold
     _say_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     left = result.total - sum(counts.values())
-    ended = ", ".join(
-        f"{count} {status}" for status, count in counts.items() if count or status == "finished"
-    )
+    ended = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "finished")
     console.print(
         f"[bold]sweep[/bold]  {ended} of {result.total}{f', {left} not run' if left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
@@ -129,9 +127,8 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
     for row in order[:_ROWS]:
         short = in_short(row.values)
         which = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
-        table.add_row(
-            which, *(escape(short.get(key, "")) for key in keys), score_text(name, row.scores[name])
-        )
+        values = (escape(short.get(key, "")) for key in keys)
+        table.add_row(which, *values, score_text(name, row.scores[name]))
     console.print(table)
     _say_more(console, len(order) - _ROWS)
     console.print()
@@ -144,12 +141,8 @@ def _say_more(console: Console, number: int, where: str = "") -> None:
 
 def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     """Jobs that have finished with a model that is of no use."""
-    warned = [
-        (job.number, warning)
-        for job in jobs
-        if job.status == "finished" and job.outcome is not None
-        for warning in job.outcome.warnings
-    ]
+    finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
+    warned = [(number, warning) for number, outcome in finished if outcome for warning in outcome.warnings]
     for number, warning in warned[:_WARNINGS]:
         console.print(f"[yellow]warning[/yellow] job {number}: {escape(warning)}")
     _say_more(console, len(warned) - _WARNINGS, " warnings, see the report")
