@@ -123,12 +123,8 @@ def _ending(record: RunRecord, status: str) -> list[Block]:
     if status == "finished":
         return [Note(told, "warn") for told in (outcome.reason, *outcome.warnings) if told]
     cause = f" ({outcome.cause.replace('_', ' ')})" if outcome.cause else ""
-    return [
-        Note(
-            f"The run has {_ENDED.get(status, status)}{cause}: {outcome.reason or 'no reason is known'}",
-            "bad",
-        )
-    ]
+    reason = outcome.reason or "no reason is known"
+    return [Note(f"The run has {_ENDED.get(status, status)}{cause}: {reason}", "bad")]
 
 
 def _scores(
@@ -138,12 +134,12 @@ def _scores(
     title: Callable[[str], str],
 ) -> list[Block]:
     blocks: list[Block] = []
+    if record.baseline:
+        told = f"Baseline: {baseline_in_words(record.baseline)}."
+        blocks.append(Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
     if predictions is not None:
         blocks += _drawn(lambda: _judged_scores(predictions))
     blocks += _logged(record, at_best, title)
-    if record.baseline:
-        told = f"Baseline: {baseline_in_words(record.baseline)}."
-        blocks.insert(0, Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
     return blocks or [Note("The run has logged no metrics.", "warn")]
 
 
@@ -209,13 +205,11 @@ def _interval(score: Score) -> str:
 def _judged_figures(predictions: StoredPredictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
-        return [
-            Note("What is right of these samples is not known: there is nothing to compare with.", "warn")
-        ]
+        unknown = "What is right of these samples is not known: there is nothing to compare with."
+        return [Note(unknown, "warn")]
+    labels = {"x_label": f"predicted {target}", "y_label": f"true {target}"}  # as the user calls it
     figures = [
-        replace(one, x_label=f"predicted {target}", y_label=f"true {target}")  # as the user calls it
-        if target and one.y_label == TRUE_CLASS
-        else one
+        replace(one, **labels) if target and one.y_label == TRUE_CLASS else one
         for one in task.figures(predictions)
     ]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
@@ -313,23 +307,23 @@ def curve_figures(
         subset, metric = subset_and_metric(name)
         if subset == "test" or name.startswith((_LR, _STATS)):
             continue
-        told, metric = (
-            (f"{subset}, each batch", metric[:-5]) if metric.endswith("_step") else (subset, metric)
-        )
-        metrics.setdefault(metric, []).append(_line(told or metric, curve))
+        if metric.endswith("_step"):
+            subset, metric = f"{subset}, each batch", metric.removesuffix("_step")
+        metrics.setdefault(metric, []).append(_line(subset or metric, curve))
+    figures = []
     order = sorted(metrics, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
-    figures = [
-        Figure(
-            f"curve_{index}",
-            titles(metric),
-            (*metrics[metric], *_upright(kept, metrics[metric])),
-            "step",
-            titles(metric),
-            shares="y" * is_share(metric),
-            caption=_not_finite(metrics[metric]),
-        )
-        for index, metric in enumerate(order)
-    ]
+    for index, metric in enumerate(order):
+        lines, title = metrics[metric], titles(metric)
+        values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
+        finite = values[np.isfinite(values)]
+        gaps = f"{len(values) - len(finite):,} of {len(values):,} values are not finite: gaps."
+        caption = gaps if len(finite) < len(values) else ""
+        if kept is not None and len(finite):  # where the checkpoint that was tested stands
+            ends = [finite.min(), finite.max()]
+            lines.append(Line(kept[0], [kept[1]] * 2, ends, is_reference=True))
+        share = "y" * is_share(metric)
+        name = f"curve_{index}"
+        figures.append(Figure(name, title, tuple(lines), "step", title, shares=share, caption=caption))
     rates = [_line(name.removeprefix(_LR), curve) for name, curve in curves.items() if name.startswith(_LR)]
     if rates:
         log = "y" * is_logarithmic(np.concatenate([line.y for line in rates]).tolist())
@@ -337,16 +331,6 @@ def curve_figures(
             Figure("learning_rate", "Learning rate", tuple(rates), "step", "learning rate", log=log)
         )
     return figures
-
-
-def _upright(kept: tuple[str, int] | None, lines: Sequence[Line]) -> list[Line]:
-    """A line where the checkpoint that was tested stands, as high as the others."""
-    values = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
-    values = values[np.isfinite(values)]
-    if kept is None or not len(values):
-        return []
-    name, step = kept
-    return [Line(name, [step, step], [values.min(), values.max()], is_reference=True)]
 
 
 def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
@@ -358,11 +342,8 @@ def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int,
     step = monitor.steps[min(places, key=lambda at: abs(monitor.values[at] - value))]
     found: dict[str, float] = {}
     for name, curve in curves.items():
-        logged = [
-            (at_step, one)
-            for epoch, at_step, one in zip(curve.epochs, curve.steps, curve.values, strict=True)
-            if epoch == best["epoch"]
-        ]
+        rows = zip(curve.epochs, curve.steps, curve.values, strict=True)
+        logged = [(at_step, one) for epoch, at_step, one in rows if epoch == best["epoch"]]
         before = [one for at_step, one in logged if at_step <= step]
         if logged:  # of training after it, where validation came within the epoch
             found[name] = before[-1] if before else logged[0][1]
@@ -371,12 +352,6 @@ def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int,
 
 def _line(name: str, curve: Curve) -> Line:
     return Line(name, np.asarray(curve.steps), np.asarray(curve.values, dtype=float))
-
-
-def _not_finite(lines: Sequence[Line]) -> str:
-    values: Any = np.concatenate([np.asarray(line.y, dtype=float) for line in lines])
-    missing = int((~np.isfinite(values)).sum())
-    return f"{missing:,} of {len(values):,} values are not finite: gaps." if missing else ""
 
 
 _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics", "hydra-core", "numpy")

@@ -8,7 +8,6 @@ import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
@@ -325,8 +324,8 @@ def _link(contents: Contents, run: Run, folder: Path) -> Cell:
 
 def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]:
     """A cell per key, in short; the pointer tells all."""
-    short, whole = in_short(values), {key: values.get(key) or "" for key in keys}
-    texts = [(short.get(key, ""), whole[key]) for key in keys]
+    short = in_short(values)
+    texts = [(short.get(key, ""), values.get(key) or "") for key in keys]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
 
 
@@ -354,16 +353,13 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
         few = f"Fewer than two configurations have finished with a {aim.name}."
         return [], [few] if len(rows) > 1 else []
     shares, message = importance([row.values for row, _ in scored], [mean for _, mean in scored])
-    notes = [] if shares else [f"Importance: {message}"]
-    figures = []
+    notes, figures = [] if shares else [f"Importance: {message}"], []
     if shares:
         order = [key for key, _ in shares]
         keys.sort(key=order.index)
         bars = Bars("", order[:_MOST], [share for _, share in shares[:_MOST]])
-        label = "share of the importance"
-        figures.append(
-            Figure("importance", "Importance of parameters", (bars,), "", label, shares="y", caption=message)
-        )
+        title, label = "Importance of parameters", "share of the importance"
+        figures = [Figure("importance", title, (bars,), "", label, shares="y", caption=message)]
     if len(keys) > _MOST:
         notes.append(f"The first {_MOST} of {len(keys)} parameters.")
     figures += [_slice(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)]
@@ -379,20 +375,13 @@ def tradeoff(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | N
         return None
     x, y = np.array([[row.scores[name].mean for name in names] for row in both]).T
     front = pareto_front(x, y, aims[0].direction, aims[1].direction)
-    better = ["higher" if aim.direction == "maximize" else "lower" for aim in aims]
-    labels = [f"{aim.name} ({word} is better)" for aim, word in zip(aims, better, strict=True)]
-    return Figure(
-        "tradeoff",
-        f"{aims[0].name} against {aims[1].name}",
-        (
-            Line("Pareto front", x[front], y[front], is_reference=True),
-            Points("", x, y, [row.label for row in both]),
-        ),
-        labels[0],
-        labels[1],
-        shares="x" * is_share(aims[0].name) + "y" * is_share(aims[1].name),
-        is_wide=True,
-    )
+    ways = ("higher" if aim.direction == "maximize" else "lower" for aim in aims)
+    labels = [f"{name} ({word} is better)" for name, word in zip(names, ways, strict=True)]
+    line = Line("Pareto front", x[front], y[front], is_reference=True)
+    points = Points("", x, y, [row.label for row in both])
+    shares = "".join(axis * is_share(name) for axis, name in zip("xy", names, strict=True))
+    title = " against ".join(names)
+    return Figure("tradeoff", title, (line, points), *labels, shares=shares, is_wide=True)
 
 
 def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
@@ -415,18 +404,20 @@ def _slice(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: 
         labels = [f"{row.label}\n{aim.name} {format_score(aim.name, mean)}" for row, mean in scored]
         mark = Points("", x, means, labels)
     else:
-        together: dict[str, list[float]] = {}
-        for text, mean in zip(texts, means, strict=True):
-            together.setdefault(text, []).append(mean)  # the best configuration first
-        words = list(together)[:_MOST_BARS]
-        low, high, middle = ([end(together[word]) for word in words] for end in (min, max, fmean))
+        import pandas as pd
+
+        # In the order of the configurations: the best first.
+        groups = pd.Series(means, texts).groupby(level=0, sort=False)
+        table = groups.agg(["mean", "min", "max", "size"])
+        words = table.index.tolist()[:_MOST_BARS]
+        middle, low, high, sizes = table.iloc[:_MOST_BARS].to_numpy().T
         labels = [
-            f"{word}: mean {format_score(aim.name, mean)} of {len(together[word])}"
-            for word, mean in zip(words, middle, strict=True)
+            f"{word}: mean {format_score(aim.name, mean)} of {size:.0f}"
+            for word, mean, size in zip(words, middle, sizes, strict=True)
         ]
         mark = Bars("", words, middle, low, high, labels)
         caption = "Mean of the configurations with each value; from the lowest to the highest."
-        caption += f" The best {len(words)} of {len(together)} values." if len(words) < len(together) else ""
+        caption += f" The best {len(words)} of {len(table)} values." if len(words) < len(table) else ""
     shares = "y" * is_share(aim.name)
     return Figure(name, key, (mark,), key, aim.name, log=log, shares=shares, caption=caption)
 
