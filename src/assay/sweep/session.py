@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from assay.check.report import Report
     from assay.compose.compose import Job
     from assay.sweep.launcher.launcher import Launcher
+    from assay.sweep.search.search import Search
 
 _SEARCH_PATH: Final = "hydra.searchpath"
 
@@ -116,7 +117,6 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
     """Run a new sweep."""
     with ExitStack() as stack:
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
-        _refuse_place(sweep)
         checker = stack.enter_context(_checker(sweep))
         jobs, tokens, launcher = _first_look(sweep, checker)
         reports = _checked(checker, jobs, sweep.search.total)
@@ -185,18 +185,14 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
     """Compose the jobs that a sweep begins with, each with its `hydra` node."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
-        proposals = iter(sweep.search.next, None)
-        every = (
-            sweep.search.samples() if sweep.search.learns else [proposal.overrides for proposal in proposals]
-        )
-        return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(every)]
+        _, first = _first_proposals(sweep.search)
+        return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(first)]
 
 
 def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
     """Refuse what `start` would refuse, and run nothing."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
-        _refuse_place(sweep)
         checker = Checker(config_dir, accept=sweep.check_scores)
         jobs, _, _ = _first_look(sweep, checker)
         reports = checker.all(jobs)
@@ -204,21 +200,20 @@ def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Repo
     return list(reports.values())
 
 
-def _refuse_place(sweep: SweepDefinition) -> None:
-    with located(sweep.overrides, sweep.config_dir):
-        check_folder("hydra.sweep.dir", str(sweep.directory))
-    refuse_existing(sweep.directory)
+def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
+    """Tokens and overrides of the first jobs; of a search that learns, jobs that stand for all others."""
+    proposals = [] if search.learns else list(iter(search.next, None))
+    tokens = {number: proposal.token for number, proposal in enumerate(proposals)}
+    return tokens, [proposal.overrides for proposal in proposals] or search.samples()
 
 
 def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job], dict[int, str], Launcher]:
     """Refuse what can be seen of a new sweep without torch."""
-    jobs: dict[int, Job] = {}
-    tokens: dict[int, str] = {}
-    while not sweep.search.learns and (proposal := sweep.search.next()):
-        number = len(jobs)
-        tokens[number], jobs[number] = proposal.token, sweep.composer.job(proposal.overrides, number)
-    if not jobs:
-        jobs = {n: sweep.composer.job(sample, n) for n, sample in enumerate(sweep.search.samples())}
+    with located(sweep.overrides, sweep.config_dir):
+        check_folder("hydra.sweep.dir", str(sweep.directory))
+    refuse_existing(sweep.directory)
+    tokens, first = _first_proposals(sweep.search)
+    jobs = {number: sweep.composer.job(overrides, number) for number, overrides in enumerate(first)}
     checker.names(jobs)
     if any(job.config.get("enforce_clean_git") for job in jobs.values()):
         check_clean(Path.cwd())
