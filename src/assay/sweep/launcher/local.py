@@ -101,10 +101,6 @@ class LocalLauncher(Launcher):
         self._running: dict[int, _Running] = {}
 
     @property
-    def _fork_server(self) -> ForkServer:
-        return ForkServer.shared()
-
-    @property
     @override
     def slots(self) -> int:
         if self._jobs_at_once != "auto":
@@ -141,13 +137,13 @@ class LocalLauncher(Launcher):
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
         cores = 0 if job_spec.gpus else self._threads * job_spec.processes
-        self._running[self._fork_server.start(ready)] = _Running(ready, leased, cores)
+        self._running[ForkServer.shared().start(ready)] = _Running(ready, leased, cores)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         if not self._running:
             return {}
-        ended = self._fork_server.wait(self._running, seconds)
+        ended = ForkServer.shared().wait(self._running, seconds)
         return dict(self._end(key, exit_status) for key, exit_status in ended.items())
 
     @override
@@ -155,7 +151,7 @@ class LocalLauncher(Launcher):
         for key, running in self._running.items():
             if running.job_spec.number == number:
                 running.signal_sent = "SIGKILL" if now else running.signal_sent or "SIGTERM"
-                self._fork_server.stop(key, now=now)
+                ForkServer.shared().stop(key, now=now)
 
     @override
     def close(self) -> None:
@@ -177,7 +173,7 @@ class LocalLauncher(Launcher):
     def _ids(self) -> Sequence[str]:
         if isinstance(self._asked_gpus, list):
             return [str(gpu) for gpu in self._asked_gpus]
-        process = CheckProcess(self._fork_server.connect)
+        process = CheckProcess(ForkServer.shared().connect)
         try:
             count = process.gpus()
         finally:

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from typing_extensions import override
 
@@ -188,8 +188,7 @@ class OptunaSearch(Search):
             given["seed"] = _derived(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
-        sampler: optuna.samplers.BaseSampler = _build("sampler", self._sampler, **given)
-        return sampler
+        return cast("optuna.samplers.BaseSampler", _build("sampler", self._sampler, **given))
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
@@ -246,6 +245,8 @@ class OptunaSearch(Search):
 
     @override
     def restore(self, known: Sequence[Known]) -> None:
+        from optuna.trial import TrialState
+
         stored = {trial.number: trial for trial in self.study.get_trials(deepcopy=False)}
         for token, _, _ in known:
             number, seed = _parsed(token)
@@ -260,18 +261,14 @@ class OptunaSearch(Search):
         for token, outcome, scores in known:
             if outcome is not None:
                 self.tell(token, outcome, scores)
+        # What was asked for right before the sweep was killed is proposed, or ended where it is not whole.
         for number, left in stored.items():
-            if number not in self._trials and not left.state.is_finished():
-                self._take_up(left)
-
-    def _take_up(self, left: optuna.trial.FrozenTrial) -> None:
-        """Propose what was asked for right before the sweep was killed, or end it where it is not whole."""
-        from optuna.trial import TrialState
-
-        if len(left.params) == len(self._space.dimensions):
-            self._left.append(_Trial(left.number, dict(left.params)))
-        else:
-            self.study.tell(left.number, state=TrialState.FAIL)
+            if number in self._trials or left.state.is_finished():
+                continue
+            if len(left.params) == len(self._space.dimensions):
+                self._left.append(_Trial(number, dict(left.params)))
+            else:
+                self.study.tell(number, state=TrialState.FAIL)
 
 
 def _build(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
