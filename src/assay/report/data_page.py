@@ -301,11 +301,12 @@ def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) ->
             told.append(f"{conflicting.sum():,} training samples have equal inputs and different classes")
     counts = first.class_counts
     few = [name for name, count in zip(found.class_names, counts, strict=False) if count < _FEW]
+    if few:
+        told.append(f"fewer than {_FEW} training samples: {_listed(few)}")
     if counts and min(counts) and max(counts) >= _UNEVEN * min(counts):
         times = max(counts) / min(counts)
         told.append(f"the largest class has {times:,.0f} times the samples of the smallest")
     named = {
-        f"fewer than {_FEW} training samples": few,
         "a single value in all training rows": [one.name for one in found.columns if one.num_different <= 1],
         "more than half of the training rows have no value": [
             one.name for one in found.columns if 2 * one.num_missing > first.num_samples
@@ -407,6 +408,7 @@ def _in_words(datamodule: DataModule, target: Any) -> str:
     return ", ".join(number_text(value, 5) for value in target.flatten()[:5].tolist())
 
 
+_INTROS: Final = {"columns": "Of the training rows, as they stand in the file."}
 _LARGEST_PICTURES: Final = 800_000
 """Bytes of all pictures on a page."""
 _MOST_CLASSES: Final = 1000
@@ -420,7 +422,7 @@ def data_page(
     sections = [
         Section("warnings", "What to look at", notes or [Note("Nothing stands out.", "good")]),
         *(
-            Section(name, name.capitalize(), [table] if table.rows else [])
+            Section(name, name.capitalize(), [table] if table.rows else [], _INTROS.get(name, ""))
             for name, table in _tables(survey).items()
         ),
         Section("samples", "Samples", [block for title in samples for block in _samples(title, samples)]),
@@ -498,7 +500,6 @@ def _tables(survey: Survey) -> dict[str, Table]:
         "columns": Table(
             ("column", "kind", "missing", "different", *_VALUES),
             columns,
-            "Of the training rows, as they stand in the file.",
             numeric=frozenset(("missing", "different")),
             filtered=len(columns) > 20,
         ),

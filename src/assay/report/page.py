@@ -288,7 +288,7 @@ def thinned(figure: Figure) -> Figure:
     marks: list[Mark] = []
     captions = [figure.caption] if figure.caption else []
     for mark in figure.marks:
-        kept: Any = slice(None)
+        kept: Any = None
         if isinstance(mark, Line) and len(mark.x) > _LINE:
             y = np.nan_to_num(np.asarray(mark.y, dtype=float), posinf=0, neginf=0)
             stretches = np.array_split(np.arange(len(y)), _LINE // 2)
@@ -298,14 +298,10 @@ def thinned(figure: Figure) -> Figure:
         elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
             kept = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
             captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
-        if isinstance(mark, Line | Points):
+        if kept is not None:
             values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
-            few: Any = {
-                name: np.asarray(of)[kept].tolist()
-                for name, of in values.items()
-                if of is not None and len(of)
-            }
-            marks.append(replace(mark, **few))
-        else:
-            marks.append(mark)
+            present = {name: of for name, of in values.items() if of is not None and len(of)}
+            few: Any = {name: np.asarray(of)[kept].tolist() for name, of in present.items()}
+            mark = replace(mark, **few)  # noqa: PLW2901 - the same mark, with fewer points
+        marks.append(mark)
     return replace(figure, marks=tuple(marks), caption=" ".join(dict.fromkeys(captions)))

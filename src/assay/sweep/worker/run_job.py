@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
+
 from assay.errors import AssayError
 from assay.files.symlinks import appending
 from assay.record.run_record import TRIAL, Outcome, of_exception, reason_of, stopped_by
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 _GIGABYTE: Final = 1 << 30
 _GRACE: Final = 10.0
 """Seconds that a run has to save."""
-_STATUS: Final = Path("/proc/self/status")
 _INTERRUPTED: Final = Outcome("interrupted", reason=stopped_by("SIGINT"), signal="SIGINT")
 
 
@@ -106,10 +107,7 @@ def limit_memory(gigabytes: float) -> None:
     """
     import resource
 
-    held = 0
-    with suppress(OSError):
-        lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
-        held = next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:")), 0)
+    held = getattr(psutil.Process().memory_info(), "data", 0)  # where the system tells it: on Linux
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = held + int(gigabytes * _GIGABYTE)
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
