@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from assay.config.serialize import MOST_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
     from assay.record.run_record import Outcome
     from assay.sweep.job_spec import JobSpec
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 NumJobs = Count | Literal["auto"]
+LEAVE = 20.0
+"""Seconds for processes that were killed to be gone."""
 Threads = Annotated[int, msgspec.Meta(ge=1, le=MOST_THREADS)]
 
 
@@ -81,6 +84,14 @@ class Launcher(ABC):
             number: Of its job.
             now: At once.
         """
+
+    def end_at_once(self, running: Mapping[Any, Any], numbers: Iterable[int]) -> None:
+        """Have jobs end at once, and wait until none of them runs any more."""
+        for number in list(numbers):
+            self.stop(number, now=True)
+        deadline = time.monotonic() + LEAVE
+        while running and time.monotonic() < deadline:
+            self.wait(deadline - time.monotonic())
 
     @abstractmethod
     def close(self) -> None:

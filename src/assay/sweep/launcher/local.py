@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final, Literal, final
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from assay.sweep.job_spec import JobSpec
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
-_LEAVE: Final = 20.0
-"""Seconds for processes that were killed to be gone."""
 
 
 @final
@@ -155,11 +152,7 @@ class LocalLauncher(Launcher):
 
     @override
     def close(self) -> None:
-        for running in list(self._running.values()):
-            self.stop(running.job_spec.number, now=True)
-        deadline = time.monotonic() + _LEAVE
-        while self._running and time.monotonic() < deadline:
-            self.wait(deadline - time.monotonic())
+        self.end_at_once(self._running, (running.job_spec.number for running in self._running.values()))
 
     # -- what jobs take ------------------------------------------------------------------------------------
 

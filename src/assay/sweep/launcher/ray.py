@@ -17,7 +17,7 @@ from assay.errors import AssayError, ProcessError, first_line
 from assay.process import handlers_kept
 from assay.record.run_lock import is_written
 from assay.sweep.job_spec import outcome_of_lost
-from assay.sweep.launcher.launcher import Count, Launcher, NumJobs, Threads
+from assay.sweep.launcher.launcher import LEAVE, Count, Launcher, NumJobs, Threads
 from assay.sweep.worker.fork_client import ClusterWorker
 from assay.targets.optional_packages import require
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from assay.record.run_record import Cause, Outcome
     from assay.sweep.job_spec import JobSpec
 
-_LEAVE: Final = 20.0
-"""Seconds for jobs whose cluster worker died, or that were killed, to save and end."""
 _PATIENCE: Final = 5.0
 """Seconds for a cluster to answer."""
 _AT_IMPORT: Final = {
@@ -151,11 +149,7 @@ class RayLauncher(Launcher):
 
     @override
     def close(self) -> None:
-        for place in list(self._running.values()):
-            self.stop(place.job_spec.number, now=True)
-        deadline = time.monotonic() + _LEAVE
-        while self._running and time.monotonic() < deadline:
-            self.wait(deadline - time.monotonic())
+        self.end_at_once(self._running, (place.job_spec.number for place in self._running.values()))
         self._idle += self._running.values()
         self._retire_idle()
         self._running = {}
@@ -219,7 +213,7 @@ class RayLauncher(Launcher):
     def _lost(self, place: _Place, error: Exception) -> Outcome:
         """How a job ended whose cluster worker died, once nobody writes its run any more."""
         job_spec = place.job_spec
-        deadline = time.monotonic() + _LEAVE
+        deadline = time.monotonic() + LEAVE
         while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
             time.sleep(0.1)
         cause: Cause = "killed"

@@ -119,7 +119,6 @@ _ASK_EVERY: Final = 20.0
 """Seconds between two questions to the scheduler."""
 _LATE: Final = 10.0
 """Seconds by which another machine's files may be late here."""
-_LEAVE: Final = 20.0
 _JOB_ID: Final = re.compile(r"\d+(_\d+)?", re.ASCII)
 _NOT_IN_SCRIPT: Final = re.compile(r"[%\\\x00-\x1f\x7f\ud800-\udfff]")
 """In a path: what sbatch replaces, what ends a line of its options, and what has no encoding."""
@@ -312,16 +311,12 @@ class SlurmLauncher(Launcher):
 
     @override
     def close(self) -> None:
-        for number in list(self._running):
-            self.stop(number, now=True)
         for name, job_id in self._left.items():
             if self._is_alive(job_id, self._folder / name):
                 _slurm("scancel", job_id)
             self._forget(self._folder / name)
         self._left = {}
-        deadline = time.monotonic() + _LEAVE
-        while self._running and time.monotonic() < deadline:
-            self.wait(deadline - time.monotonic())
+        self.end_at_once(self._running, self._running)
 
     # -- the scheduler -------------------------------------------------------------------------------------
 
