@@ -129,8 +129,7 @@ def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResu
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             **_compared_by(sweep.objectives),
         )
-        stack.enter_context(_write_errors_told(sweep.directory))
-        stack.enter_context(writing(sweep.directory))
+        stack.enter_context(_hold(sweep.directory))
         journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
         return _drive(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
 
@@ -150,8 +149,7 @@ def go_on(
         if not cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(cwd))
-        stack.enter_context(_write_errors_told(directory))
-        stack.enter_context(writing(directory))
+        stack.enter_context(_hold(directory))
         journal = Journal.open(directory)
         # Whom it trusts is said anew each time.
         before = ([word for word in words if KEY not in _keys([word])] for words in journal.commands)
@@ -325,10 +323,11 @@ def _drive(
 
 
 @contextmanager
-def _write_errors_told(directory: Path) -> Iterator[None]:
-    """Tell in a line what cannot be written in this block, and how the sweep goes on."""
+def _hold(directory: Path) -> Iterator[None]:
+    """Be the one who writes a sweep; tell in a line what cannot be written, and how the sweep goes on."""
     try:
-        yield
+        with writing(directory):
+            yield
     except OSError as error:
         raise AssayError(
             f"the sweep cannot write {error.filename or directory}: {error.strerror}",
