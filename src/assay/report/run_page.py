@@ -207,11 +207,13 @@ def _judged_figures(predictions: StoredPredictions, target: str) -> list[Block]:
     if predictions.targets is None and not task.learns_from_inputs:
         unknown = "What is right of these samples is not known: there is nothing to compare with."
         return [Note(unknown, "warn")]
-    labels = {"x_label": f"predicted {target}", "y_label": f"true {target}"}  # as the user calls it
-    figures = [
-        replace(one, **labels) if target and one.y_label == TRUE_CLASS else one
-        for one in task.figures(predictions)
-    ]
+    figures = task.figures(predictions)
+    if target:  # as the user calls it
+        predicted, true = f"predicted {target}", f"true {target}"
+        figures = [
+            replace(one, x_label=predicted, y_label=true) if one.y_label == TRUE_CLASS else one
+            for one in figures
+        ]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     return [Figures(figures)] if figures else [Note(none, "warn")]
 

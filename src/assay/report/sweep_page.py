@@ -376,12 +376,12 @@ def tradeoff(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | N
     x, y = np.array([[row.scores[name].mean for name in names] for row in both]).T
     front = pareto_front(x, y, aims[0].direction, aims[1].direction)
     ways = ("higher" if aim.direction == "maximize" else "lower" for aim in aims)
-    labels = [f"{name} ({word} is better)" for name, word in zip(names, ways, strict=True)]
+    label_x, label_y = (f"{name} ({word} is better)" for name, word in zip(names, ways, strict=True))
     line = Line("Pareto front", x[front], y[front], is_reference=True)
     points = Points("", x, y, [row.label for row in both])
     shares = "".join(axis * is_share(name) for axis, name in zip("xy", names, strict=True))
     title = " against ".join(names)
-    return Figure("tradeoff", title, (line, points), *labels, shares=shares, is_wide=True)
+    return Figure("tradeoff", title, (line, points), label_x, label_y, shares=shares, is_wide=True)
 
 
 def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, second: str) -> list[int]:
