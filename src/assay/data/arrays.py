@@ -11,8 +11,7 @@ import torch
 
 from assay.data.array_file import NoArrayError, read_array
 from assay.data.samples import Samples
-from assay.data.source_info import info_of
-from assay.data.source_paths import check_path
+from assay.data.source_info import check_path, info_of
 from assay.errors import DataError
 from assay.task.task_of import task_of
 

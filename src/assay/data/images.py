@@ -23,7 +23,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
-from assay.data.source_paths import check_path
+from assay.data.source_info import check_path
 from assay.errors import DataError
 from assay.files.atomic import write_text
 

@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
-from assay.data.source_paths import TABLE_FILE, SourcePath, check_path
+from assay.data.source_info import TABLE_FILE, SourcePath, check_path
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
