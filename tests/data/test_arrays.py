@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 RNG = np.random.default_rng(0)
-
-
 LABELS = np.arange(40) % 3
 
 
@@ -173,21 +171,6 @@ def test_a_damaged_archive_and_arguments_out_of_range(tmp_path: Path) -> None:
     for wrong in ({"task": "ranking"}, {"test_inputs": "x"}):
         with pytest.raises(ValueError, match=r"expected|go together"):
             Arrays("somewhere", **wrong)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"inputs": INPUTS[:39], "targets": LABELS}, "39 inputs and 40 targets"),
-        ({"inputs": INPUTS, "targets": LABELS * 2}, "no training sample of class: 1, 3"),
-        ({"inputs": INPUTS * [1, np.nan], "targets": LABELS}, "hold NaN or infinity, first in sample 0"),
-    ],
-)
-def test_arrays_that_cannot_be_trained_on(
-    tmp_path: Path, data_module: Callable[..., DataModule], arrays: Any, message: str
-) -> None:
-    with pytest.raises(DataError, match=re.escape(message)):
-        data_module(Arrays(folder(tmp_path, **arrays))).setup()
 
 
 def test_integers_become_numbers_when_asked(tmp_path: Path) -> None:

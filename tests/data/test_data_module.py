@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import math
-import re
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
@@ -21,9 +19,8 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.data.data_module import DataModule
 from assay.data.digits import Digits
 from assay.data.loaders import MemoryLoader, StreamLoader
-from assay.data.normalize import IMAGENET_MEAN
 from assay.data.samples import Samples, Stream
-from assay.errors import ConfigError, DataError
+from assay.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 
 # Lightning 2.6 with torch 2.15
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
-
-
 Build = Callable[..., DataModule]
 
 
@@ -213,19 +208,6 @@ def test_random_transforms_of_data_in_memory_are_left_to_workers(
         assert torch.equal(targets, other_targets)
 
 
-def test_given_statistics(data_module: Build, given_source: Any) -> None:
-    source = given_source({"all": images()}, "multiclass", ("even", "odd"))
-    datamodule = data_module(source, transform={"normalize": "imagenet"})
-    datamodule.setup()
-    assert datamodule.spec.mean == IMAGENET_MEAN
-    datamodule = data_module(source, transform={"normalize": {"mean": [0.5], "std": [0.25]}})
-    datamodule.setup()
-    inputs, _ = datamodule.on_after_batch_transfer(
-        (torch.full((2, 3, 8, 8), 255, dtype=torch.uint8), LABELS), 0
-    )
-    torch.testing.assert_close(inputs, torch.full((2, 3, 8, 8), 2.0))
-
-
 def loading() -> set[psutil.Process]:
     """Forks of this process; other tests may have started other programs."""
     own = psutil.Process()
@@ -318,29 +300,6 @@ def test_targets_have_the_form_of_their_task(data_module: Build, given_source: A
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size": 0}, "data.batch_size: expected int >= 1, got 0"),
-        ({"split": {"val": 1.5}}, "data.split.val: expected float < 1.0, got 1.5"),
-        ({"transform": {"normalize": "mnist"}}, "data.transform.normalize: "),
-        ({"transform": {"normalize": {"mean": [1, 2], "std": [1]}}}, "data.transform.normalize: "),
-    ],
-)
-def test_arguments_out_of_range(data_module: Build, options: dict[str, Any], message: str) -> None:
-    with pytest.raises((ConfigError, DataError), match=re.escape(message)):
-        data_module(Digits(), **options)
-
-
-def test_fewer_samples_than_a_batch(data_module: Build, given_source: Any) -> None:
-    source = given_source({"all": numbered(20)}, "multiclass", ("even", "odd"))
-    with pytest.raises(DataError, match=r"data\.batch_size=64: there are only 14 training samples"):
-        data_module(source, batch_size=64, drop_last=True).setup()
-    datamodule = data_module(source, batch_size=64, drop_last=False)
-    datamodule.setup()
-    assert len(datamodule.train_dataloader()) == 1
-
-
-@pytest.mark.parametrize(
     ("drop_last", "number", "trained"),
     [
         *(("auto", 84, 84), ("auto", 128, 128), ("auto", 40, 40), ("auto", 65, 64), ("auto", 1300, 1280)),
@@ -361,13 +320,3 @@ def test_what_the_last_batch_leaves_out_is_said(
     assert sum(len(inputs) for inputs, _ in datamodule.train_dataloader()) == trained
     told = [note for note in datamodule.notes if f"{number - trained} of {number:,} training samples" in note]
     assert len(told) == (trained < number)
-
-
-def shaped(*shape: int, dtype: torch.dtype = torch.float32) -> Samples:
-    return Samples(torch.arange(20 * math.prod(shape)).view(20, *shape).to(dtype), torch.arange(20) % 2)
-
-
-def test_a_single_class_is_refused(data_module: Build, given_source: Any) -> None:
-    source = given_source({"all": Samples(torch.rand(20, 2), torch.zeros(20).long())}, "multiclass", ("a",))
-    with pytest.raises(DataError, match="the targets have a single class, a"):
-        data_module(source).setup()

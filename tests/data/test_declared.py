@@ -22,11 +22,7 @@ from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
 
 CONF = Path(__file__).parents[2] / "conf" / "data"
-
-
 DOWNLOADED = {"cifar10", "cifar100", "fashion_mnist", "mnist"}
-
-
 HERE = sorted({one.stem for one in CONF.glob("*.yaml") if "\nspec:" in one.read_text("utf-8")} - DOWNLOADED)
 
 

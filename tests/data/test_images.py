@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.conftest import unchanged_process
 from torchvision.datasets import ImageFolder as Reference  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-import assay
 from assay.data import images
 from assay.data.image_folder import ImageFolder
 from assay.data.images import (
@@ -41,11 +38,7 @@ if TYPE_CHECKING:
 
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 14, 3), dtype=np.uint8)
-
-
 PICTURE = Image.fromarray(PIXELS)
-
-
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "PPM", "TIFF", "WEBP")
 
 
@@ -439,11 +432,6 @@ def test_a_home_that_cannot_be_written(paths: list[str], tmp_path: Path, home: P
     check(survey(tmp_path / "pictures", paths), paths)
 
 
-def typed(root: Path) -> list[str]:
-    folder = ["data=image_folder", f"data.source.root={root}", "data.num_workers=0"]
-    return [*folder, "device=cpu", "baseline=none"]
-
-
 def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     noise = np.random.default_rng(level).normal(level, 20, (*size, 3)).clip(0, 255).astype(np.uint8)
@@ -454,33 +442,6 @@ def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90)
         picture = picture.convert(mode)
     picture.save(path)
     return path
-
-
-@pytest.fixture
-def mess(tmp_path: Path) -> Path:
-    sizes = [(30, 40), (33, 44), (36, 48), (31, 40)]
-    for number in range(40):
-        mode = {3: "L", 5: "RGBA", 7: "I;16", 9: "P"}.get(number, "RGB")
-        for name, level in (("dark", 40), ("light", 190)):
-            paint(tmp_path / "pictures" / name / f"{number}.png", sizes[number % 4], mode, level + number)
-    turned = Image.fromarray(np.full((40, 30, 3), 40, np.uint8))
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    turned.save(tmp_path / "pictures" / "dark" / "turned.jpg", exif=exif)
-    (tmp_path / "pictures" / "light" / "damaged.png").write_bytes(b"\x89PNG, or not")
-    return tmp_path / "pictures"
-
-
-def test_all_of_it_trains_as_typed_and_is_said(mess: Path, tmp_path: Path) -> None:
-    with chdir(tmp_path), unchanged_process():
-        result: Any = assay.train([*typed(mess), "trainer.max_epochs=2"])
-        told = "\n".join(result.notes)
-        assert "pictures of 4 sizes are scaled to 32×40 (height × width)" in told
-        assert "1 of 82 pictures cannot be used: light/damaged.png (it is not an image); left out" in told
-        data: Any = result.trainer.datamodule
-        assert data.spec.input_shape == (3, 32, 40)
-        predicted = result.predictor(mess / "dark" / "0.png")
-    assert predicted.label == "dark"
 
 
 @pytest.mark.parametrize(

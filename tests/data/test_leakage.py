@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from assay.data.data_module import DataModule
 
 ROWS = {"train": np.array([0, 1, 2]), "val": np.array([3]), "test": np.array([4, 5])}
-
-
 TARGETS = torch.tensor([0, 1, 0, 1, 0, 0])
-
-
 VALUES = torch.tensor([[1.0, 2], [3, 4], [5, 6], [3, 4], [1, 2], [3, 4]])
 
 
@@ -46,10 +42,7 @@ TOLD = (
     "2 of 2 in test (1 with the same target; such as {4}, like {0})"
 )
 
-
 ROW_NAMES = [f"row {row}" for row in range(6)]
-
-
 FILES = [f"f{row}.png" for row in range(6)]
 
 
@@ -144,8 +137,6 @@ def visits(count: int = 900) -> pd.DataFrame:
 
 
 CUSTOMERS = np.random.default_rng(1).integers(10_000, 10_300, 900)
-
-
 DAYS = pd.date_range("2019-01-01", periods=300, freq="3D").repeat(3)
 
 

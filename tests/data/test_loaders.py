@@ -48,7 +48,6 @@ SIZES = {
     "of_lengths": st.booleans(),
 }
 
-
 ORDERS = st.fixed_dictionaries(SIZES)
 
 
@@ -130,14 +129,8 @@ def test_evaluation_goes_from_short_to_long_and_training_without_shuffling_as_th
 
 
 SAMPLES = Samples(torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), torch.arange(10))
-
-
 ROWS = torch.tensor([1, 3, 5, 7, 9])
-
-
 ORDER = BatchOrder(5, batch_size=2, seed=1, shuffle=True)
-
-
 CPU = torch.device("cpu")
 
 
@@ -219,8 +212,6 @@ def test_a_data_error_in_a_worker_stays_short(num_workers: int) -> None:
 
 
 SAMPLES_PREVIEW = Samples(torch.arange(100.0).view(100, 1), torch.zeros(100, dtype=torch.int64))
-
-
 ROWS_PREVIEW = torch.arange(0, 100, 2)
 
 
@@ -253,8 +244,6 @@ def test_what_is_not_a_tensor() -> None:
 
 
 META = torch.device("meta")
-
-
 ROWS_PLACEMENT = torch.tensor([2, 0])
 
 
@@ -299,14 +288,8 @@ def test_cuda(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 
 
 PICTURES = torch.randint(0, 256, (67, 3, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-
-
 TABLE = torch.randn(67, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-
 TOKENS = torch.arange(67 * 4).view(67, 4)
-
-
 REAL = TABLE[:, 0].float()
 
 

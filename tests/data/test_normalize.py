@@ -77,8 +77,6 @@ def test_statistics_survive_a_large_offset() -> None:
 
 
 TARGETS = np.random.default_rng(0).normal([3e5, -2e-6, 1e6], [1e5, 1e-6, 1.0], (500, 3))
-
-
 SCALER = StandardScaler().fit(TARGETS)
 
 
@@ -96,8 +94,6 @@ def test_there_and_back_as_scikit_learn(dtype: torch.dtype) -> None:
 
 
 INPUTS = torch.randn(50, 3, 4, 4, generator=torch.Generator().manual_seed(0)) * 7 + 2
-
-
 ROWS = torch.arange(5, 45)
 
 

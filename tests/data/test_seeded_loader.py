@@ -133,7 +133,6 @@ def test_a_sample_is_the_same_in_any_order() -> None:
 
 PROJECT = Path(__file__).parents[1] / "training" / "project"
 
-
 EXACT = {
     "shuffle": 6,
     "drop_last": 5,
@@ -151,8 +150,6 @@ EXACT = {
 
 
 USUAL = ("shuffle", "one_by_one")
-
-
 WHOLE_EPOCHS = {"stream": 6, "remembering": 6, "batches": 6}
 
 

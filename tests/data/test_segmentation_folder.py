@@ -10,7 +10,6 @@ import pytest
 import torch
 from PIL import Image
 
-from assay.data.data_module import DataModule
 from assay.data.digits_segmentation import DigitsSegmentation
 from assay.data.images import read_image
 from assay.data.samples import Samples, Stream
@@ -39,7 +38,6 @@ def with_palette() -> Image.Image:
 
 
 GREY = Image.fromarray(VALUES, "L")
-
 
 FORMS = {
     "grey": GREY,
@@ -127,8 +125,6 @@ def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
 
 
 SUFFIXES = ("png", "jpg", "webp", "PNG")
-
-
 SIZE = (6, 8)
 
 
@@ -261,32 +257,6 @@ def test_another_folder(tmp_path: Path, make: str) -> None:
         SegmentationFolder(str(tmp_path)).read()
     with pytest.raises(ConfigError, match="there is no such folder"):
         SegmentationFolder(str(tmp_path / "nowhere")).read()
-
-
-def test_black_and_white_masks_have_two_classes(root: Path) -> None:
-    for path in (root / "masks").rglob("*.png"):
-        Image.fromarray(255 * (np.asarray(Image.open(path)) == 1).astype(np.uint8)).save(path)
-    source = SegmentationFolder(str(root))
-    [samples] = source.read().values()
-    assert set(samples.targets.flatten().tolist()) == {0, 1}
-    assert "these are the two classes" in source.notes[0]
-
-
-def test_the_whole_way_to_a_batch(root: Path) -> None:
-    module = DataModule(
-        SegmentationFolder(str(root)),
-        batch_size=2,
-        eval_batch_size=2,
-        split={"val": 0.25, "test": 0.25, "seed": 0},
-        transform={"train": [], "eval": [], "normalize": "data"},
-    )
-    module.setup()
-    inputs, targets = module.on_after_batch_transfer(next(iter(module.train_dataloader())), 0)
-    assert inputs.shape == (2, 3, *SIZE)
-    assert targets.shape == (2, *SIZE)
-    assert targets.dtype == torch.int64
-    assert module.spec.ignore_index == IGNORED
-    assert len(module.spec.class_counts) == module.spec.num_classes == 3
 
 
 def test_scenes_follow_from_the_seed() -> None:

@@ -178,8 +178,6 @@ def test_what_scikit_learn_has(name: str) -> None:
 
 
 INPUTS, TARGETS = torch.arange(24.0).reshape(4, 6), torch.tensor([0, 1, 1, 0])
-
-
 SAMPLES = Samples(INPUTS, TARGETS)
 
 

@@ -37,29 +37,17 @@ from assay.data.subset import (
 from assay.errors import DataError
 
 RNG = np.random.default_rng(0)
-
-
 N = 120
-
-
 LABELS = RNG.integers(0, 3, N)
-
-
 PATIENTS = [f"p{number}" for number in RNG.integers(0, 15, N)]
-
-
 DAYS = RNG.permutation(np.repeat(np.arange(60), 2))
-
-
 WORDS = RNG.choice(["train", "val", "test"], N, p=[0.7, 0.1, 0.2])
-
 
 WHOLE = Samples(
     torch.zeros(N, 2),
     torch.as_tensor(LABELS),
     split_values={"patient": PATIENTS, "day": DAYS, "split": WORDS, "halves": ["train", "test"] * (N // 2)},
 )
-
 
 OWN = {
     "test": Samples(
@@ -135,14 +123,8 @@ def test_parts_of_the_sources_own() -> None:
 
 
 DRAW = np.random.default_rng(0)
-
-
 CLASSES = DRAW.choice(4, 200, p=[0.4, 0.3, 0.2, 0.1])
-
-
 GROUPS = DRAW.integers(0, 25, 200)
-
-
 INDICES = np.arange(3, 200)
 
 
@@ -239,11 +221,7 @@ def test_long_tail_as_published_for_cifar10() -> None:
 
 
 PATHS = ("a/p1_x.png", "b/p2_x.png", "b/p1_y.png")
-
-
 FILES = Samples(torch.zeros(3, 1), torch.zeros(3), names=PATHS)
-
-
 GROUP, INPUTS = "data.split.group", torch.zeros(2, 1)
 
 
@@ -290,11 +268,7 @@ def test_parts() -> None:
 
 
 PLAIN = Split(val=0.1, test=0.2)
-
-
 HALVES = torch.arange(100) % 2
-
-
 AB = ("a", "b")
 
 
@@ -421,8 +395,6 @@ def test_samples_of_another_form_are_refused_before_training(
 
 
 SPEC = Spec(task="regression", input_shape=(2,), num_targets=1)
-
-
 FOLDS = Split(0.1, 0.0, folds=4, fold=1)
 
 

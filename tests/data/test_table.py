@@ -304,22 +304,6 @@ def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataMod
     assert data.inputs[:, 0].tolist() == pd.read_csv(path)["customer_id"].tolist()
 
 
-def test_rows_that_cannot_be_encoded(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
-    for column, row, value, message in (
-        ("age", 7, np.nan, "'age' has no value"),
-        ("height", 3, np.inf, "'height' is 'inf', which is too large"),
-        ("signed", 5, "31st of May", "'signed' is '31st of May', not a date such as 31.12.2024"),
-    ):
-        table = messy(40)
-        other = table.astype({column: object if isinstance(value, str) else float})
-        other.loc[row, column] = value
-        test_path = save(other, tmp_path, "test.csv")
-        source = Table(save(table, tmp_path), "kind", test_path=test_path, missing="error")
-        with pytest.raises(DataError, match=re.escape(f"row {row} (rows count from 0): {message}")) as caught:
-            data_module(source).setup()
-        assert "data.source.missing=impute" in caught.value.hint
-
-
 LEAKS: list[tuple[str, Any, str]] = [
     ("kind", lambda table: table["kind"].map({"no": 3, "yes": 8}), "each of its 2 values stands for one"),
     ("height", lambda table: table["height"] / 2.54 + 1, "the target is it times a number, plus a constant"),

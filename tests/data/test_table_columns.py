@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 MANY = range(1, 41)
 
-
 COLUMNS: list[tuple[str, str, Any]] = [
     ("number", "height", [n / 7 for n in MANY]),
     ("number", "customer_id", [1, 2, 3] * 9),  # few values: perhaps a kind of customer
@@ -87,7 +86,6 @@ def test_decimals_become_floats() -> None:
 
 
 DATES = pd.Series(pd.date_range("2023-11-03 07:30", periods=60, freq="53h"), name="day")
-
 
 FORMS = [
     *("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%d %b %Y", "%d %B %Y"),
@@ -170,8 +168,6 @@ def test_what_is_decided_of_each_column() -> None:
 
 
 PRICES = [f"{price:,}.50" for price in range(100_000, 140_000, 1_000)]
-
-
 AREAS = [*map(str, range(38)), "unknown", "n/k"]
 
 
@@ -199,8 +195,6 @@ def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) ->
 
 
 DRAW = np.random.default_rng(0)
-
-
 PRICE, KIND = pd.Series(DRAW.normal(300, 50, 200)), pd.Series(DRAW.choice(["a", "b", "c"], 200))
 
 

@@ -129,7 +129,6 @@ TRAINING = pd.DataFrame(
     }
 )
 
-
 GOOD: dict[str, Any] = {"size": 3.0, "rooms": 2, "garden": True, "code": "01", "since": "2021-02-03"}
 
 

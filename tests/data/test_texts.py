@@ -40,7 +40,6 @@ LINES = [
     "Zürich 中文 fox",
 ] * 3
 
-
 TRAINED = {
     (kind, lowercase): Tokenizer.train(LINES, kind=kind, vocab_size=300, lowercase=lowercase)
     for kind in KINDS
@@ -125,7 +124,6 @@ FRAME = pd.DataFrame(
     {"text": ["one two three", "two two four five", "six seven eight nine", "only in the test"]}
 )
 
-
 TRAIN = np.array([0, 1, 2])
 
 
@@ -169,8 +167,6 @@ def test_what_is_kept_gives_the_same_ids_and_remembers_no_lengths() -> None:
 
 
 SHARES = {"val": 0.1, "test": 0.2}
-
-
 FILES = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]
 
 
@@ -202,8 +198,6 @@ def test_the_standard_library_is_python_alone() -> None:
 
 
 SPLIT = {"val": 0.1, "test": 0.1, "seed": 0}
-
-
 TRANSFORM: dict[str, Any] = {"train": [], "eval": [], "normalize": None}
 
 

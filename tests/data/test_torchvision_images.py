@@ -20,10 +20,8 @@ from assay.data.torchvision_images import TorchvisionImages
 from assay.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from assay.data.data_module import DataModule
 
 RNG = np.random.default_rng(0)
 SIZES = {"train": 60, "t10k": 20}
@@ -114,17 +112,6 @@ def test_cifar_batches(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert parts["test"].inputs.shape == (20, 3, 32, 32)
     assert parts["test"].targets.tolist() == list(range(10)) * 2
     assert source.class_names[:2] == ("kind 0", "kind 1")
-
-
-def test_official_parts_make_the_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data_module: Callable[..., DataModule]
-) -> None:
-    write_mnist(tmp_path, "MNIST", monkeypatch)
-    datamodule = data_module(TorchvisionImages(datasets.MNIST, str(tmp_path)), split={"val": 0.5})
-    datamodule.prepare_data()
-    datamodule.setup()
-    spec = datamodule.spec
-    assert (spec.num_train, spec.num_val, spec.num_test) == (30, 30, 20)
 
 
 @pytest.mark.parametrize("name", ["MNIST", "CIFAR10"])

@@ -22,8 +22,6 @@ from assay.errors import DataError
 from assay.task.segmentation import IGNORED
 
 IMAGES = torch.randint(0, 256, (6, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-
-
 KEYS = torch.arange(6)
 
 
@@ -74,16 +72,9 @@ def test_an_input_that_a_transform_cannot_take() -> None:
 
 
 GENERATOR = torch.Generator().manual_seed(0)
-
-
 PICTURES = torch.randint(0, 256, (3, 3, 12, 16), dtype=torch.uint8, generator=GENERATOR)
-
-
 MASKS = torch.randint(0, 5, (3, 12, 16), dtype=torch.uint8, generator=GENERATOR)
-
-
 FILLED = {tv_tensors.Image: 7, tv_tensors.Mask: IGNORED}
-
 
 PAIRS: dict[str, tuple[Any, Any]] = {
     "flip": (v2.RandomHorizontalFlip(), v2.RandomHorizontalFlip()),
@@ -114,8 +105,6 @@ def test_what_loses_the_mask_is_refused() -> None:
 
 
 IMAGENET = {"mean": (0.4, 0.5, 0.6), "std": (0.2, 0.2, 0.2), "size": (224, 224), "source": "timm's resnet18"}
-
-
 BYTES, ONES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.ones(2, 3, 224, 224)
 
 
