@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay.data.array_file import header_of
 from assay.data.arrays import Arrays
+from assay.data.source_files import header_of
 from assay.errors import DataError
 
 if TYPE_CHECKING:

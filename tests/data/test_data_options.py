@@ -12,7 +12,6 @@ from assay.compose.compose import compose
 from assay.paths import CONF_DIR
 
 if TYPE_CHECKING:
-
     from omegaconf import DictConfig
 
     from assay.data.data_module import DataModule

@@ -15,7 +15,8 @@ import yaml
 from assay.build.assembly import describe, open_data, open_declared
 from assay.build.model import check_declared
 from assay.compose.compose import compose, job_config
-from assay.data.source_info import SourceInfo, SourcePath, check_path, info_of
+from assay.data.source_files import SourcePath, check_path
+from assay.data.source_info import SourceInfo, info_of
 from assay.data.spec import Declared
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve

@@ -352,12 +352,6 @@ def test_folders_that_are_not_classes(tmp_path: Path, folders: dict[str, Any], m
         ImageFolder(str(tmp_path)).read()
 
 
-@pytest.mark.parametrize("size", [[8], [0, 8], "large"])
-def test_sizes_that_are_none(size: Any) -> None:
-    with pytest.raises(ValueError, match="expected auto, null or"):
-        ImageFolder("somewhere", image_size=size)
-
-
 @pytest.fixture
 def paths(tmp_path: Path) -> list[str]:
     folder = tmp_path / "pictures"

@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -115,7 +116,7 @@ def test_what_is_learned_is_plain_and_comes_back_to_the_bit(impute: bool) -> Non
     "wrong", [{"kind": "formula"}, {"name": 3}, {"span": [1.0]}, {"parts": ["__class__"]}]
 )
 def test_what_no_encoder_has_written_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="not what a table's encoder has learned"):
+    with pytest.raises(msgspec.ValidationError):
         TableEncoder.from_plain({"columns": [{"name": "x", "kind": "number", **wrong}]})
 
 

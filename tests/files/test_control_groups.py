@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.files.control_groups import kills, memory_limits
+from assay.process import kills, memory_limits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import called_nodes, walk
-from assay.data.source_info import SourcePath, check_path, info_of, missing
+from assay.data.source_files import SourcePath, check_path, missing
+from assay.data.source_info import info_of
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import TEXTS
 from assay.targets.external_values import WRITING, is_path

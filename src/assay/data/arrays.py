@@ -9,9 +9,9 @@ from zipfile import BadZipFile
 import numpy as np
 import torch
 
-from assay.data.array_file import NoArrayError, read_array
 from assay.data.samples import Samples
-from assay.data.source_info import check_path, info_of
+from assay.data.source_files import NoArrayError, check_path, read_array
+from assay.data.source_info import info_of
 from assay.errors import DataError
 from assay.task.task_of import task_of
 

@@ -23,7 +23,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
-from assay.data.source_info import check_path
+from assay.data.source_files import check_path
 from assay.errors import DataError
 from assay.files.atomic import write_text
 
@@ -45,15 +45,6 @@ _MOST_LOOKED_AT, _LARGE, _LONGEST = 1000, 512, 224
 """Headers, and pixels: a side from which on pictures are scaled, and what it is scaled to."""
 _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
-
-
-def check_size(image_size: Sequence[int] | str | None) -> tuple[int, int] | None:
-    """Height and width; None where pictures stay as they are, or `auto` chooses."""
-    if image_size is None or image_size == "auto":
-        return None
-    if isinstance(image_size, str) or len(image_size) != 2 or min(image_size) < 1:
-        raise ValueError(f"image_size: expected auto, null or [height, width], got {image_size!r}")
-    return int(image_size[0]), int(image_size[1])
 
 
 def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
@@ -281,7 +272,10 @@ class PictureFolder(ABC):
     def __init__(
         self, root: str, image_size: ImageSize, mode: str, in_memory: bool | str, on_bad: str
     ) -> None:
-        self.auto_size, self.image_size = image_size == "auto", check_size(image_size)
+        self.auto_size, self.image_size = image_size == "auto", None
+        if image_size is not None and image_size != "auto":
+            height, width = image_size
+            self.image_size = int(height), int(width)
         self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
         self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad
 

@@ -128,17 +128,14 @@ def statistics(blocks: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float
     mean = squares = torch.zeros((), dtype=torch.float64)
     for block in blocks:
         size = block.numel() // block.shape[1]
-        block_mean, block_squares = _byte_moments(block) if _is_image(block) else _moments(block)
+        is_image = block.dtype == torch.uint8 and block.ndim > 2 and block.shape[1] <= _HISTOGRAM_CHANNELS
+        block_mean, block_squares = _byte_moments(block) if is_image else _moments(block)
         delta = block_mean - mean
         total = count + size
         mean = mean + delta * (size / total)
         squares = squares + block_squares + delta.square() * (count * size / total)
         count = total
     return tuple(mean.tolist()), tuple((squares / count).sqrt().tolist())
-
-
-def _is_image(block: Tensor) -> bool:
-    return block.dtype == torch.uint8 and block.ndim > 2 and block.shape[1] <= _HISTOGRAM_CHANNELS
 
 
 def _moments(block: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from assay.files.control_groups import memory_limits
+from assay.process import memory_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -3,71 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 from zipfile import BadZipFile
 
-from assay.config.did_you_mean import did_you_mean
-from assay.errors import AssayError, ConfigError
-from assay.targets.objects import take_from
+import numpy as np
+
+from assay.data.source_files import TABLE_FILE, NoArrayError, SourcePath, header_of, read_array
+from assay.errors import AssayError
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@final
-@dataclass(frozen=True)
-class SourcePath:
-    """What an argument of a source has to name."""
-
-    argument: str
-    expected: str
-    may_be: str = "folder"
-    name: re.Pattern[str] | None = None
-    downloads: bool = False
-
-
-TABLE_FILE: Final = (
-    "a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file",
-    "file",
-    re.compile(r"\.[ct]sv|\.(jsonl|ndjson|parquet|pq|feather|xlsx)$", re.IGNORECASE),
-)
-
-
-def check_path(path: Path, source: SourcePath, key: str) -> None:
-    """Refuse a path of nothing, or of something else than what is read from it."""
-    if take_from(path) is not None:
-        return
-    if source.name is not None and not source.name.search(path.name):
-        raise ConfigError(f"{path}: {source.expected} was expected", key=key, hint="convert it to one")
-    if not path.exists():
-        raise missing(key, path, source.may_be, source.expected)
-    if source.may_be == "file" and not path.is_file():  # reading a pipe or a device may never end
-        what = "is a folder" if path.is_dir() else "is not a regular file"
-        raise ConfigError(f"{path.absolute()} {what}", key=key, hint=f"{source.expected} was expected")
-    if source.may_be == "folder" and not path.is_dir():
-        raise ConfigError(f"{path.absolute()} is not a folder", key=key, hint=f"{key}=FOLDER")
-
-
-def missing(key: str, path: Path, what: str, expected: str) -> ConfigError:
-    """There is nothing: which part of the path is the first that is not there, and what there is instead."""
-    whole = path.absolute()
-    first = next(one for one in (*reversed(whole.parents), whole) if not one.exists())
-    try:
-        names = sorted(one.name for one in first.parent.iterdir())
-    except OSError:
-        names = []
-    there = "" if first == whole else f"; {first.parent} has no {first.name!r}"
-    return ConfigError(
-        f"there is no such {what}: {whole}{there}{did_you_mean(first.name, names, '; ')}",
-        key=key,
-        hint=expected,
-    )
 
 
 @final
@@ -144,8 +94,6 @@ def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], 
     root, name = source.get("root"), source.get(argument)
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return None
-    from assay.data.array_file import NoArrayError, header_of
-
     try:
         shape, dtype = header_of(Path(root), name)
     except (NoArrayError, OSError, ValueError, BadZipFile):
@@ -161,12 +109,8 @@ def _find_arrays_task(source: dict[str, Any]) -> str:
     shape, dtype = header
     num_columns, num_classes = math.prod(shape[1:]), 0
     if dtype.kind != "f" and num_columns == 1:
-        from numpy import unique  # torch is not needed, but numpy takes a tenth of a second to import
-
-        from assay.data.array_file import NoArrayError, read_array
-
         try:
-            num_classes = len(unique(read_array(Path(source["root"]), source["targets"])))
+            num_classes = len(np.unique(read_array(Path(source["root"]), source["targets"])))
         except (NoArrayError, OSError, ValueError, BadZipFile):
             return ""
     return infer_task(is_real=dtype.kind == "f", num_columns=num_columns, num_classes=num_classes)

@@ -243,7 +243,8 @@ def read_splits(
     # A baseline is fitted to texts; of other data only the test is shown.
     wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
     shown = rows if wants_all else ("test",)
-    raw = {name: _raw_rows(every.get(name, whole), rows[name]) for name in shown}
+    frames: dict[str, Any] = {name: getattr(every.get(name, whole), "raw", None) for name in shown}
+    raw = {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")}
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
     return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names)
@@ -280,11 +281,6 @@ def _encode(given: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[
             inputs, data.targets, names=data.names, vocab_size=vocab_size, lengths=lengths
         )
     return encoded
-
-
-def _raw_rows(data: Data, rows: NDArray[np.int64]) -> Any:
-    frame: Any = getattr(data, "raw", None)
-    return frame.iloc[rows] if hasattr(frame, "iloc") else None
 
 
 def _check_subsets(given: Mapping[str, Data]) -> None:

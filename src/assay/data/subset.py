@@ -402,19 +402,23 @@ def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str
     pools = {subset: subset if subset in every else "train" for subset in rows}
     inputs = {subset: hashes[pools[subset]][own] for subset, own in rows.items()}
     equal, near = [], []
+
+    def pairs(subset: str, places: Rows) -> list[tuple[int, int]]:
+        targets = every[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
+        return list(zip(inputs[subset][places].tolist(), row_numbers(targets).tolist(), strict=True))
+
     for subset in ("val", "test"):
-        data = every[pools[subset]]
-        if len(shared := np.flatnonzero(np.isin(inputs[subset], inputs["train"]))):
-            there = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
-            pairs = set(
-                zip(inputs["train"][there], _targets(every["train"], rows["train"][there]), strict=True)
-            )
-            own = zip(inputs[subset][shared], _targets(data, rows[subset][shared]), strict=True)
-            twin = rows["train"][np.flatnonzero(inputs["train"] == inputs[subset][shared[0]])[0]]
+        shared = np.flatnonzero(np.isin(inputs[subset], inputs["train"]))
+        there = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
+        if len(shared):
+            known = set(pairs("train", there))
+            own = pairs(subset, shared)
+            twin = there[np.flatnonzero(inputs["train"][there] == own[0][0])[0]]
             equal.append(
                 f"{len(shared):,} of {len(inputs[subset]):,} in {subset} "
-                f"({sum(pair in pairs for pair in own):,} with the same target; such as "
-                f"{_name(data, rows[subset][shared[0]])}, like {_name(every['train'], twin)})"
+                f"({sum(pair in known for pair in own):,} with the same target; such as "
+                f"{_name(every[pools[subset]], rows[subset][shared[0]])}, "
+                f"like {_name(every['train'], rows['train'][twin])})"
             )
     looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
     if all(look is not None for look in looks.values()):
@@ -534,10 +538,6 @@ def row_numbers(tensor: Tensor) -> Rows:
         plain = block.reshape(len(block), -1).contiguous().view(torch.uint8).numpy()
         numbers += [hash(row.tobytes()) for row in plain]
     return np.array(numbers, dtype=np.int64)
-
-
-def _targets(data: Data, rows: Rows) -> Rows:
-    return row_numbers(data.targets[torch.as_tensor(rows)])
 
 
 def _name(data: Data, row: int) -> str:

@@ -56,7 +56,11 @@ class TableTargets:
             columns = self._names[:1]
         elif self._task.has_heads:
             columns = [name for name in self._names if not is_real(every[name], name)[0]]
-        self._classes = {name: self._find_classes(every[name]) for name in columns}
+        self._classes: dict[str, list[Any]] = {}
+        for name in columns:
+            values = every[name].unique().tolist()
+            is_mixed = len({type(value) for value in values}) > 1
+            self._classes[name] = sorted(values, key=str if is_mixed else None)
         self.class_names = self._output_names()
 
     def _output_names(self) -> tuple[str, ...]:
@@ -79,10 +83,6 @@ class TableTargets:
             outputs += output_names(name, classes)
         self.notes.append(f"predicted side by side: {', '.join(kinds)}")
         return tuple(outputs)
-
-    def _find_classes(self, column: pd.Series[Any]) -> list[Any]:
-        values: list[Any] = column.unique().tolist()
-        return sorted(values, key=str if len({type(value) for value in values}) > 1 else None)
 
     def encode(self, frame: pd.DataFrame) -> Tensor:
         """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else."""

@@ -14,7 +14,8 @@ import torch
 from typing_extensions import override
 
 from assay.data.samples import Samples
-from assay.data.source_info import check_path, info_of
+from assay.data.source_files import check_path
+from assay.data.source_info import info_of
 from assay.data.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted

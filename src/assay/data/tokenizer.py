@@ -254,7 +254,8 @@ class TextEncoder:
         lowercase: bool = True,
     ) -> None:
         check_tokenizer("bpe" if tokenizer == "auto" else tokenizer, vocab_size)
-        check_length(max_length)
+        if not 1 <= max_length <= LONGEST:
+            raise ValueError(f"max_length={max_length}: 1 to {LONGEST:,} tokens were expected")
         self.columns: tuple[Column, ...] = (Column(column, "text"),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
@@ -381,16 +382,7 @@ class TextEncoder:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:
         """An encoder that has learned already."""
-        column, length = plain.get("column"), plain.get("max_length")
-        if not isinstance(column, str) or type(length) is not int:
-            raise ValueError("not what a text's encoder has learned")
-        encoder = cls(column, max_length=length)
+        encoder = cls(plain["column"], max_length=plain["max_length"])
         encoder._tokenizer = tokenizer
         encoder._pretrained = tokenizer if plain.get("pretrained") else None
         return encoder
-
-
-def check_length(max_length: int) -> None:
-    """Refuse a number of tokens that no text is cut to."""
-    if not 1 <= max_length <= LONGEST:
-        raise ValueError(f"max_length={max_length}: 1 to {LONGEST:,} tokens were expected")

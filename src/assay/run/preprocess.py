@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torchvision.datasets.folder import IMG_EXTENSIONS  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvision ships no types
 
-from assay.data.array_file import read_inputs
 from assay.data.arrays import as_tensor
 from assay.data.images import as_tensor as picture_as_tensor
 from assay.data.images import images_below, read_image, size_of, upright_size
 from assay.data.normalize import Normalize
 from assay.data.placement import padded_length
+from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import describe_odd, judge_rows
 from assay.data.tabular.table_file import AUTO, columns_of, found_options, is_texts, table_chunks

@@ -17,7 +17,7 @@ from zipfile import BadZipFile
 import pandas as pd
 from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its stubs lack it
 
-from assay.data.source_info import TABLE_FILE, SourcePath, check_path
+from assay.data.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
@@ -60,7 +60,9 @@ def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
     found = dict(options)
     if is_csv(path) and AUTO in (found.get("separator"), found.get("decimal")):
-        lines = _first_lines(path, found.get("encoding", "utf-8"))
+        encoding = found.get("encoding", "utf-8")
+        with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
+            lines = [line for line in islice(opened.handle, _LINES) if line.strip(" \r\n")]
         if found["separator"] == AUTO:
             found["separator"] = _find_separator(lines)
         if found["decimal"] == AUTO:
@@ -81,11 +83,6 @@ def is_csv(path: str | Path) -> bool:
 def is_json_lines(path: str | Path) -> bool:
     """Whether each line of a file is a JSON object, by its name."""
     return str(path).lower().endswith((".jsonl", ".ndjson"))
-
-
-def _first_lines(path: str | Path, encoding: str) -> list[str]:
-    with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
-        return [line for line in islice(opened.handle, _LINES) if line.strip(" \r\n")]
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:

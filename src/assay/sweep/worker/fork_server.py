@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.config.serialize import from_text
 from assay.errors import AssayError, one_line_of
-from assay.files.control_groups import kills
-from assay.process import adopt, children, end_with, kill_process
+from assay.process import adopt, children, end_with, kill_process, kills
 from assay.record.run_record import Outcome
 from assay.sweep.job_spec import ExitStatus
 from assay.sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
