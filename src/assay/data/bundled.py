@@ -6,8 +6,8 @@ import torch
 from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn ships no types
 
 from assay.data.samples import Samples
-from assay.task.heads import output_names
 from assay.task.multitask import Multitask
+from assay.task.predictions import output_names
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import torch
 from assay.data.normalize import stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.errors import DataError
-from assay.task.heads import heads_of
 from assay.task.language_modelling import run_lengths
+from assay.task.predictions import heads_of
 from assay.task.task import subset_in_words
 from assay.task.task_of import task_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Source, Stream
-    from assay.task.heads import Head
+    from assay.task.predictions import Head
 
     _Data = Samples | Stream | Unfitted
 

@@ -31,7 +31,7 @@ from assay.data.tabular.table_encoder import TableEncoder, category_texts
 from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolved
 from assay.errors import DataError
 from assay.quoting import counted, override
-from assay.task.heads import SIGN, output_names
+from assay.task.predictions import SIGN, output_names
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import task_of
 

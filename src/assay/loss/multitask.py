@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.targets import at_least_float32, is_mean_over_samples
 from assay.task.classification import Multiclass
-from assay.task.heads import heads_of
+from assay.task.predictions import heads_of
 from assay.task.task import LOGIT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.task.heads import Head
+    from assay.task.predictions import Head
 
 
 @final

@@ -7,7 +7,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from assay.metrics.per_target import ByHead
 from assay.metrics.r2 import R2
-from assay.task.heads import heads_of, metric_keys
+from assay.task.predictions import heads_of, metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

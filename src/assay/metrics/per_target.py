@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from torchmetrics import Metric, MetricCollection
 from typing_extensions import override
 
-from assay.task.heads import Head, metric_keys
+from assay.task.predictions import Head, metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -56,9 +56,8 @@ class Tracker:
     ) -> None:
         self.stage, self._predict = stage, predict
         self.metrics = metrics.clone(prefix=f"{stage}/")
-        self._pending: list[tuple[Tensor, Tensor]] = []
-        self._losses: list[Tensor] = []
-        self._sizes: list[int] = []
+        self._pending: list[tuple[Tensor, Tensor, Tensor]] = []
+        """Loss, predictions and targets of each batch."""
         self._loss_sum: Tensor | None = None
         self._count = self._bytes = 0
         self._most_steps = _MOST_STEPS if stage == "train" else math.inf
@@ -66,9 +65,7 @@ class Tracker:
 
     def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
         """Take in one batch."""
-        self._losses.append(loss)
-        self._sizes.append(targets.shape[0])
-        self._pending.append((predictions, targets))
+        self._pending.append((loss, predictions, targets))
         self._bytes += predictions.nbytes + targets.nbytes
         if self._bytes >= _MOST_BYTES or len(self._pending) >= self._most_steps:
             self.flush()
@@ -78,18 +75,19 @@ class Tracker:
         """Hand what is pending to the metrics."""
         if not self._pending:
             return
-        losses = torch.stack(self._losses).to(
-            torch.float64 if self._losses[0].device.type != "mps" else torch.float32
-        )
-        total = (losses * torch.tensor(self._sizes, device=losses.device)).sum()
+        each_loss, *columns = zip(*self._pending, strict=True)
+        losses = torch.stack(each_loss)
+        losses = losses.to(torch.float64 if losses.device.type != "mps" else torch.float32)
+        sizes = [len(targets) for targets in columns[1]]
+        total = (losses * torch.tensor(sizes, device=losses.device)).sum()
         self._loss_sum = total if self._loss_sum is None else self._loss_sum + total
-        self._count += sum(self._sizes)
+        self._count += sum(sizes)
         if len(self.metrics):
             self._move_metrics(losses.device)
-            predictions, targets = (torch.cat(column) for column in zip(*self._pending, strict=True))
+            predictions, targets = map(torch.cat, columns)
             predictions = predictions.float() if predictions.dtype != torch.float64 else predictions
             self.metrics.update(predictions if self._predict is None else self._predict(predictions), targets)
-        self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
+        self._pending, self._bytes = [], 0
 
     def compute(self, device: torch.device | None = None) -> dict[str, Any]:
         """Loss and metrics over everything since the last reset, on all ranks together."""
@@ -115,28 +113,26 @@ class Tracker:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._pending, self._losses, self._sizes, self._bytes = [], [], [], 0
+        self._pending, self._bytes = [], 0
         self._loss_sum, self._count = None, 0
         self.metrics.reset()
 
     def state(self) -> dict[str, Any]:
         """Sums, metric states and what is pending, as plain containers and tensors, for a checkpoint."""
-        states = {
-            str(name): {key: getattr(metric, key) for key in metric._defaults}
-            for name, metric in self.metrics.items(keep_base=True, copy_state=False)
-        }
-        updates = {
-            str(name): metric._update_count
-            for name, metric in self.metrics.items(keep_base=True, copy_state=False)
-        }
-        pending = [list(pair) for pair in self._pending]
+        metrics = {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
         return {
             "loss_sum": self._loss_sum,
             "count": self._count,
-            "metrics": states,
-            "updates": updates,
+            "metrics": {
+                name: {key: getattr(metric, key) for key in metric._defaults}
+                for name, metric in metrics.items()
+            },
+            "updates": {name: metric._update_count for name, metric in metrics.items()},
             # Not handed over for this: sums in other blocks would differ in the last bits.
-            "pending": {"batches": pending, "losses": list(self._losses), "sizes": list(self._sizes)},
+            "pending": {
+                "batches": [list(pair) for _, *pair in self._pending],
+                "losses": [loss for loss, *_ in self._pending],
+            },
         }
 
     def restore(self, state: dict[str, Any], device: torch.device | None = None) -> None:
@@ -144,10 +140,11 @@ class Tracker:
         self.reset()
         self._loss_sum, self._count = state["loss_sum"], state["count"]
         pending = state["pending"]
-        self._pending = [(one.to(device), two.to(device)) for one, two in pending["batches"]]
-        self._losses = [loss.to(device) for loss in pending["losses"]]
-        self._sizes = list(pending["sizes"])
-        self._bytes = sum(one.nbytes + two.nbytes for one, two in self._pending)
+        self._pending = [
+            (loss.to(device), predictions.to(device), targets.to(device))
+            for loss, (predictions, targets) in zip(pending["losses"], pending["batches"], strict=True)
+        ]
+        self._bytes = sum(predictions.nbytes + targets.nbytes for _, predictions, targets in self._pending)
         self._device = None  # the metrics' states may come from another one
         for name, metric in self.metrics.items(keep_base=True, copy_state=False):
             saved = state["metrics"].get(str(name), {})

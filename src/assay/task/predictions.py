@@ -14,7 +14,6 @@ from PIL import Image
 from typing_extensions import override
 
 from assay.quoting import number_text
-from assay.task.heads import heads_of
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -385,6 +384,63 @@ class ReconstructionPredictions(Predictions):
         return {"reconstruction_error": self.errors} | latents
 
 
+SIGN: Final = "="
+"""Between the name of a head and that of a class, such as `species=setosa`; no head's name holds it."""
+
+
+@final
+@dataclass(frozen=True)
+class Head:
+    """What predicts one target."""
+
+    name: str
+    column: int
+    start: int
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def num_outputs(self) -> int:
+        """One for each class, or a single one."""
+        return len(self.class_names) or 1
+
+    def of(self, outputs: Any) -> Any:
+        """Its part of all outputs."""
+        return outputs[..., self.start : self.start + self.num_outputs]
+
+    def targets_of(self, targets: Any) -> Any:
+        """Its part of all targets, in the form of a task of its own."""
+        column = targets[:, self.column]
+        return column.long() if self.class_names else column[:, None]
+
+
+def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
+    """The heads, in the order of their outputs and targets."""
+    heads: list[Head] = []
+    for index, output_name in enumerate(output_names):
+        name, sign, class_name = output_name.partition(SIGN)
+        if sign and heads and heads[-1].name == name:
+            last = heads[-1]
+            heads[-1] = Head(name, last.column, last.start, (*last.class_names, class_name))
+        else:
+            heads.append(Head(name, len(heads), index, (class_name,) if sign else ()))
+    return tuple(heads)
+
+
+def output_names(name: str, class_names: Sequence[str] = ()) -> list[str]:
+    """Names of the outputs of a head, from which `heads_of` makes it again."""
+    return [f"{name}{SIGN}{one}" for one in class_names] or [name]
+
+
+def metric_keys(names: Sequence[str]) -> list[str]:
+    """Names of targets as those of metrics begin: torch takes no dot there, and each is another.
+
+    >>> metric_keys(["price.eur", "rent", "price_eur"])
+    ['price_eur_0', 'rent', 'price_eur_2']
+    """
+    keys = [name.replace(".", "_") for name in names]
+    return [key if keys.count(key) == 1 else f"{key}_{at}" for at, key in enumerate(keys)]
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class MultitaskPredictions(Predictions):
@@ -512,12 +568,9 @@ class MaskPredictions(Scored):
     @property
     def mask(self) -> NDArray[np.uint8]:
         """Class of each pixel of one picture, in its size: the nearest that was predicted."""
-        found: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
-        rows, columns = (
-            np.minimum(((np.arange(wanted) + 0.5) * there / wanted).astype(int), there - 1)
-            for wanted, there in zip(self.sizes[0] if self.sizes else found.shape, found.shape, strict=True)
-        )
-        return found[np.ix_(rows, columns)]
+        mask = Image.fromarray(self.scores.argmax(0).astype(np.uint8), "L")
+        height, width = self.sizes[0] if self.sizes else mask.size[::-1]
+        return np.array(mask.resize((width, height), Image.Resampling.NEAREST))
 
     @property
     def shares(self) -> dict[str, float]:

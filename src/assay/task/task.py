@@ -48,7 +48,7 @@ class Task(ABC):
         ignore_index: Class of what neither loss nor metrics see; torch's own, which no class has, by default.
         file_column: What files of predictions hold, one beside a table for each; empty where there are none.
         kept_kind: Of the outputs that `kept` makes; None where they stay what they are.
-        has_heads: Each of several targets is a class or a number of its own, see `assay.task.heads`.
+        has_heads: Each of several targets is a class or a number of its own, see `assay.task.predictions`.
         num_classes: Where only one number of classes is possible.
         takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
             probabilities the loss says.

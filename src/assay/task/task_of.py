@@ -10,10 +10,9 @@ from typing_extensions import override
 from assay.errors import ConfigError
 from assay.task.classification import Multiclass, Multilabel, SingleLabel
 from assay.task.language_modelling import LanguageModelling
-from assay.task.multitask import Multitask
+from assay.task.multitask import Multitask, Regression
 from assay.task.predictions import KINDS
 from assay.task.reconstruction import FromInputs, Reconstruction
-from assay.task.regression import Regression
 from assay.task.segmentation import Segmentation
 from assay.task.task import LOGIT_KINDS, Task
 
