@@ -79,10 +79,6 @@ def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
     assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 23, "the step was not taken"
 
 
-DIVERGES = ("optimizer=sgd", "optimizer.lr=100", "optimizer.weight_decay=100")
-"""Each step makes the weights ten thousand times as large."""
-
-
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_gradient_is_named_before_the_weights_take_it_in(train: Train, accumulate: int) -> None:
     run = failure(train, Spoil("gradient", 4), f"trainer.accumulate_grad_batches={accumulate}")

@@ -79,12 +79,6 @@ class Batches:
             yield torch.ones(2, 3)
 
 
-class Endless:
-    def __iter__(self) -> Iterator[Tensor]:
-        while True:
-            yield torch.ones(2, 3)
-
-
 class Net(L.LightningModule):
     """Its loss is 0.25 for ever."""
 

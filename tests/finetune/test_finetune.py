@@ -144,25 +144,6 @@ def test_layer_by_layer_from_the_head_down() -> None:
     assert gradual.last_change(model) == 10
 
 
-def test_an_optimizer_leaves_alone_what_is_frozen_for_now() -> None:
-    torch.manual_seed(0)
-    model: Any = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
-    gradual = Gradual()
-    gradual.prepare(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
-    before = model[0].weight.detach().clone()
-    gradual.begin_epoch(model, 0)
-    model(torch.randn(3, 4)).sum().backward()
-    optimizer.step()
-    assert torch.equal(model[0].weight, before), "no weight decay either"
-    assert model[0].weight not in optimizer.state
-    optimizer.zero_grad()
-    gradual.begin_epoch(model, 1)
-    model(torch.randn(3, 4)).sum().backward()
-    optimizer.step()
-    assert not torch.equal(model[0].weight, before)
-
-
 def test_says_what_is_wrong() -> None:
     with pytest.raises(ValueError, match=r"finetune\.every_n_epochs must be 1 or more, got 0"):
         Gradual(0)
@@ -244,17 +225,6 @@ def test_attention_is_adapted_and_merged(kdim: int | None) -> None:
         assert set(merged.state_dict()) == set(names)
     assert not torch.allclose(plain(inputs), outputs, atol=1e-3)
     assert all(merged.get_parameter(name).requires_grad for name in matrices)
-
-
-def test_the_weights_of_a_run_go_into_a_model_that_is_adapted_alike() -> None:
-    trained, fresh = Attention(), Attention()
-    LoRA(rank=2, match=["attention"]).prepare(trained)
-    state = moved(trained).state_dict()
-    LoRA(rank=2, match=["attention"]).insert(fresh, adapted_in(state))
-    fresh.load_state_dict(state)
-    merge(fresh)
-    inputs = torch.randn(4, 7, 16)
-    assert torch.equal(fresh(inputs), trained(inputs))
 
 
 def test_says_what_is_wrong_of_lora() -> None:

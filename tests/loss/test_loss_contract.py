@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import OmegaConf
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 from assay.loss.bce_with_logits import BCEWithLogits
@@ -133,23 +129,6 @@ def test_half_precision_is_widened(name: str) -> None:
             torch.testing.assert_close(value, loss(half.float(), targets))
 
 
-@pytest.mark.parametrize("inside", [True, False], ids=["built inside", "built outside"])
-@pytest.mark.parametrize("name", EVERY)
-def test_fake_tensors_pass_forwards_and_backwards(name: str, inside: bool) -> None:
-    loss = EVERY[name]()
-    shapes = [(t.shape, t.dtype) for t in targets_for(loss, torch.Generator().manual_seed(0))]
-    with FakeTensorMode(allow_non_fake_inputs=not inside):
-        if inside:
-            loss = EVERY[name]()
-        for shape, dtype in shapes:
-            outputs = torch.empty(B, C, requires_grad=True)
-            value = loss(outputs, torch.empty(shape, dtype=dtype))
-            value.backward()
-            assert value.shape == ()
-            assert outputs.grad is not None
-            assert loss.probabilities(outputs).shape == (B, C)
-
-
 @pytest.mark.parametrize("name", MULTICLASS)
 @pytest.mark.parametrize(
     ("outputs", "targets", "message"),
@@ -223,59 +202,3 @@ def test_pieces_add_up_where_the_loss_says_so(name: str) -> None:
     pieces = sum(loss(outputs[part], targets[part]) * share for part, share in parts)
     adds_up = torch.isclose(torch.as_tensor(pieces), loss(outputs, targets), rtol=1e-5)
     assert bool(adds_up) is is_mean_over_samples(loss)
-
-
-CONF = Path(__file__).parents[2] / "conf" / "loss"
-
-
-BATCH = {
-    "multiclass": (torch.randn(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])),
-    "binary": (torch.rand(6, 1), torch.tensor([0, 1, 1, 0, 1, 0])),
-    "views": (torch.randn(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])),
-    "embedding": (torch.randn(6, 2), torch.tensor([0, 1, 1, 0, 1, 0])),
-    "multitask": (torch.randn(6, 3), torch.tensor([[0, 0.1], [1, 0.2]] * 3)),
-    None: (torch.randn(6, 2), torch.randn(6, 2)),
-}
-
-
-MASKS_LOSS_OPTIONS = (torch.randn(2, 3, 4, 4), torch.arange(32).view(2, 4, 4) % 3)
-
-
-def load(option: str, spec: dict[str, Any] | None = None, **overrides: object) -> Any:
-    """Build an option as a run does: below a node `spec` that knows the data."""
-    config = OmegaConf.load(CONF / f"{option}.yaml")
-    known = {"task": "multiclass", "num_classes": 3, "class_counts": [20, 5, 10], "num_train": 35}
-    known |= {"class_names": ["kind=a", "kind=b", "size"], "target_mean": [], "target_std": []}
-    known |= {"ignore_index": -100}
-    root = OmegaConf.create({"spec": known | (spec or {}), "loss": OmegaConf.merge(config, overrides)})
-    return instantiate(root.loss)
-
-
-@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
-def test_an_option_builds_and_gives_a_slope(path: Path) -> None:
-    loss = load(path.stem)
-    outputs, targets = (
-        MASKS_LOSS_OPTIONS if path.stem.startswith("dice") else BATCH[getattr(loss, "kind", None)]
-    )
-    outputs = outputs.clone().requires_grad_()
-    value = loss(outputs, targets)
-    (slope,) = torch.autograd.grad(value, outputs)
-    assert value.shape == ()
-    assert slope.abs().sum() > 0
-
-
-@pytest.mark.parametrize("option", ["cross_entropy", "focal", "ldam"])
-def test_class_weight_is_typed_on_the_command_line(option: str) -> None:
-    balanced = load(option, class_weight="balanced").class_weight
-    torch.testing.assert_close(balanced, torch.tensor([35 / 60, 35 / 15, 35 / 30]))
-    assert load(option, class_weight=[1, 2, 3]).class_weight.tolist() == [1, 2, 3]
-
-
-def test_pos_weight_is_typed_on_the_command_line() -> None:
-    binary = {"task": "binary", "num_classes": 2, "class_counts": [30, 10], "num_train": 40}
-    several = {"task": "multilabel", "num_classes": 2, "class_counts": [30, 10], "num_train": 40}
-    assert load("bce_with_logits", binary, pos_weight="balanced").pos_weight.tolist() == [3.0]
-    expected = torch.tensor([1 / 3, 3.0])
-    torch.testing.assert_close(load("bce_with_logits", several, pos_weight="balanced").pos_weight, expected)
-    assert load("bce_with_logits", several, pos_weight=[1, 2]).pos_weight.tolist() == [1.0, 2.0]
-    assert load("bce_with_logits", several, pos_weight=2).pos_weight.tolist() == [2.0]

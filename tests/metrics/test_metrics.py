@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from sklearn import metrics as sk  # type: ignore[import-untyped]  # scikit-learn ships no types
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no stubs
 from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # scikit-learn ships no types
 from torch import Tensor
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, Metric, MetricCollection
@@ -248,9 +247,6 @@ def test_a_target_that_never_varies(value: float) -> None:
     assert measured(constant + 1, constant, 7) == 0
 
 
-SIZES = [1, 20, 32, 7]
-
-
 LABELS = torch.randint(5, (60,), generator=torch.Generator().manual_seed(0))
 
 
@@ -295,12 +291,6 @@ def test_millions_of_tokens_cost_no_digits() -> None:
     for _ in range(100):
         metric.update(logits, targets)
     assert float(metric.compute()) == pytest.approx(expected, rel=1e-7)
-
-
-@pytest.fixture(scope="module")
-def digits() -> tuple[Any, Any]:
-    points, labels = load_digits(return_X_y=True)
-    return torch.tensor(points).float(), torch.tensor(labels).long()
 
 
 def computed(
@@ -384,18 +374,6 @@ def test_each_metric_sees_its_own_head(said: tuple[torch.Tensor, torch.Tensor]) 
         assert values[name] == pytest.approx(float(value), abs=1e-5), name
 
 
-def test_the_state_of_an_epoch_comes_back(said: tuple[torch.Tensor, torch.Tensor]) -> None:
-    outputs, targets = said
-    whole, first, second = (Tracker(Multitask(NAMES), "train") for _ in range(3))
-    for tracker, rows in ((whole, slice(0, 40)), (first, slice(0, 40))):
-        tracker.update(torch.tensor(1.0), outputs[rows], targets[rows])
-        tracker.flush()
-    second.restore(first.state())
-    for tracker in (whole, second):
-        tracker.update(torch.tensor(2.0), outputs[40:], targets[40:])
-    assert whole.compute() == second.compute()
-
-
 UNFIT: list[tuple[Metric, Any, Any, str]] = [
     (R2(), (4, 1), torch.zeros(4), r"\[B, 1\]"),
     (R2(), (4, 2), torch.zeros(4, 2), r"\[B, 1\]"),
@@ -410,13 +388,6 @@ UNFIT: list[tuple[Metric, Any, Any, str]] = [
 def test_batches_that_do_not_fit(metric: Metric, shape: Any, targets: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         metric.update(torch.zeros(shape), targets)
-
-
-REFUSED: list[tuple[Any, dict[str, Any], str]] = [
-    (R2, {"num_targets": 0}, "num_targets"),
-    (RecallAtK, {"k": 0}, "k must be at least 1"),
-    (Multitask, {"output_names": NAMES, "metrics": {"Size": {}}}, "'Size' is not a target; they are kind"),
-]
 
 
 def test_too_few_samples_have_no_score() -> None:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from assay.compose.recipe import settle_recipe
 
@@ -25,7 +23,6 @@ OF_INPUTS = {"autoencoder", "conv_autoencoder", "simclr"}
 MASKS = ("deeplab", "unet")
 """A class for each pixel; see below."""
 OPTIONS = sorted({path.stem for path in CONF.glob("*.yaml")} - {*MASKS} - OF_TEXTS - OF_INPUTS)
-IMAGES = [option for option in (*OPTIONS, *MASKS) if option not in {"linear", "mlp", "table_mlp"}]
 DISTINCT = [option for option in OPTIONS if option != "torchvision"]
 NAMES = {"timm": "test_efficientnet", "torchvision": "resnet18"}
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
@@ -86,48 +83,6 @@ def test_trains_a_step(option: str, input_shape: tuple[int, ...], num_outputs: i
     assert not torch.equal(model(inputs), outputs)
 
 
-@pytest.mark.always(
-    "small_cnn-(1, 8, 8)-1",
-    "mlp-(3, 224, 224)-10",
-    "timm-(1, 8, 8)-1",
-)
-@pytest.mark.parametrize(
-    ("input_shape", "num_outputs"),
-    [
-        ((1, 8, 8), 1),
-        *(pytest.param(*one, marks=pytest.mark.long) for one in [((1, 28, 28), 10), ((3, 32, 32), 10)]),
-        pytest.param((3, 224, 224), 1, marks=pytest.mark.long),
-        ((3, 224, 224), 10),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("option", OPTIONS)
-def test_trains_a_step_without_data(option: str, input_shape: tuple[int, ...], num_outputs: int) -> None:
-    # By way of the meta device: torch's trunc_normal_ draws until it is content, which fake tensors cannot.
-    with torch.device("meta"):
-        model = build(option, input_shape, num_outputs)
-    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        model.to_empty(device="cpu")
-        outputs = train_a_step(model, torch.randn(2, *input_shape), num_outputs)
-    assert outputs.shape == (2, num_outputs)
-    assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("option", ["linear", "mlp", "table_mlp"])
-def test_takes_tabular_features(option: str) -> None:
-    model = build(option, (13,), 3)
-    assert train_a_step(model, torch.randn(4, 13), 3).shape == (4, 3)
-
-
-@pytest.mark.parametrize("option", IMAGES)
-def test_refuses_what_is_no_image(option: str) -> None:
-    with pytest.raises(
-        InstantiationException, match=r"takes images \[C,H,W\], the data has \[13\]; use model=mlp"
-    ):
-        build(option, (13,), 3)
-
-
 @pytest.mark.parametrize("option", DISTINCT)
 def test_float64_and_channels_last_change_nothing_but_rounding(option: str) -> None:
     torch.manual_seed(1)
@@ -143,16 +98,3 @@ def test_float64_and_channels_last_change_nothing_but_rounding(option: str) -> N
     double = model.double()(inputs.double())
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), outputs, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("option", MASKS)
-def test_a_class_for_each_pixel(option: str) -> None:
-    shape = (1, 33, 40) if option == "unet" else (1, 40, 48)
-    with torch.device("meta"):
-        model = build(option, shape, 5)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        model.to_empty(device="cpu")
-        outputs = model(torch.randn(2, *shape))
-        nn.functional.cross_entropy(outputs, torch.zeros(2, *shape[1:], dtype=torch.long)).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    assert outputs.shape == (2, 5, *shape[1:])
-    assert all(parameter.grad is not None for parameter in model.parameters())

@@ -58,13 +58,6 @@ def test_pictures_of_any_size_get_masks_of_their_size(run: Trained, root: Path, 
         np.testing.assert_array_equal(drawn, predictor(path).mask)
 
 
-JOB = (
-    *("experiment=digits_segmentation", "+data.source.num_samples=[64,16,25]", "~data.spec"),
-    *("model.widths=[4,8]", "data.batch_size=8", "data.eval_batch_size=4", "trainer.max_epochs=2"),
-    *("callbacks=[checkpoint]", "optimizer=sgd", "optimizer.lr=0.05"),
-)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("loss", ["cross_entropy", "focal", "dice", "dice_cross_entropy"])
 def test_pieces_of_a_batch_add_up_to_it_however_many_pixels_are_left_out(

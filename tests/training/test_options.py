@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -121,15 +121,6 @@ def test_fp16_scales_the_gradients(train: Train) -> None:
     assert run.watch.falls(0.95)
 
 
-def names_by_group(run: Any) -> dict[str, set[str]]:
-    names = {id(p): name for name, p in run.module.model.named_parameters()}
-    groups = run.trainer.optimizers[0].param_groups
-    found = {group["name"]: {names[id(p)] for p in group["params"]} for group in groups}
-    every = [name for group in found.values() for name in group]
-    assert sorted(every) == sorted(names.values()), "each parameter in exactly one group"
-    return found
-
-
 def test_no_decay_decays_only_the_matrices(train: Train) -> None:
     """The first step of plain SGD: p - lr * (g + weight_decay * p), with weight_decay for matrices alone."""
     plain, decayed = (
@@ -144,35 +135,6 @@ def test_no_decay_decays_only_the_matrices(train: Train) -> None:
     assert torch.equal(plain.weights["model.1.bias"], decayed.weights["model.1.bias"])
     difference = plain.weights["model.1.weight"] - decayed.weights["model.1.weight"]
     torch.testing.assert_close(difference, 0.1 * 0.5 * before["model.1.weight"], rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_layer_decay_lowers_lr_towards_the_input(train: Train, optimizer: str) -> None:
-    run = train(
-        *("data=digits", "model=mlp", "model.hidden=[32,16]", "param_groups=layer_decay", "scheduler=cosine"),
-        *(f"optimizer={optimizer}", "optimizer.lr=0.01", "callbacks=[lr_monitor]"),
-        "trainer.limit_train_batches=4",
-    )
-    half = ("/muon", "/adamw") if optimizer == "muon" else ("",)
-    parameters = [name for name, _ in run.module.model.named_parameters()]
-    layers = list(dict.fromkeys(name.rpartition(".")[0] for name in parameters))
-    assert len(layers) == 3
-    found = names_by_group(run)
-    for distance, layer in enumerate(reversed(layers)):
-        members = {name for suffix in half for name in found[f"default/{distance}_from_head{suffix}"]}
-        assert members == {f"{layer}.weight", f"{layer}.bias"}
-    # The schedule multiplies every group's own lr by the same factor.
-    factors = [
-        (1 + torch.cos(torch.tensor(torch.pi * step / 4, dtype=torch.float64)).item()) / 2
-        for step in range(4)
-    ]
-    groups = run.trainer.optimizers[0].param_groups
-    for index, group in enumerate(groups):
-        distance = int(group["name"].partition("/")[2].partition("_")[0])
-        expected = [0.01 * 0.75**distance * factor for factor in factors]
-        assert [lrs[index] for lrs in run.watch.lrs] == pytest.approx(expected)
-        column = next(name for name in run.rows[0] if name.startswith("lr-") and name.endswith(group["name"]))
-        assert run.column(column) == pytest.approx(expected, rel=1e-6)
 
 
 DIGITS = ("data=digits", "model=mlp")

@@ -93,11 +93,6 @@ def test_targets_of_very_different_units(train: Train, houses: str) -> None:
     assert {"r2 (mean)", "mae of price", "rmse of rent"} <= {name for name, _, _ in cards.cards}
 
 
-@pytest.fixture(scope="module")
-def diabetes() -> list[str]:
-    return ["data=diabetes", "callbacks=[default]", "device=cpu", "optimizer.lr=0.003"]
-
-
 # -- the check -----------------------------------------------------------------------------------------------
 
 
