@@ -119,17 +119,6 @@ def test_all_windows_are_drawn_alike_and_for_each_sample_anew() -> None:
     assert stats.chi2_contingency(table).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("flip", [0.0, 0.25, 1.0])
-def test_flip_is_a_probability(flip: float) -> None:
-    torch.manual_seed(1)
-    images = distinct_images(4_000, 1, 3, 4)
-    outputs, _ = FlipCrop(padding=0, flip=flip)(images, torch.zeros(len(images)))
-    flipped = int((outputs == images.flip(-1)).all(dim=(1, 2, 3)).sum())
-    kept = int((outputs == images).all(dim=(1, 2, 3)).sum())
-    assert flipped + kept == len(images)
-    assert stats.binomtest(flipped, len(images), flip).pvalue > 1e-3
-
-
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_keeps_shape_dtype_and_memory_format_and_leaves_its_input_alone(

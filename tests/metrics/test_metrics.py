@@ -25,7 +25,6 @@ from assay.metrics.per_target import PerTarget
 from assay.metrics.r2 import R2
 from assay.metrics.recall_at_k import RecallAtK
 from assay.metrics.tracker import Tracker
-from assay.task.language_modelling import run_lengths
 
 CONF = Path(__file__).parents[2] / "conf" / "metrics"
 
@@ -265,21 +264,6 @@ def test_autocast_does_not_blur_neighbours() -> None:
     metric.update(POINTS, LABELS)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert metric.compute().item() == pytest.approx(recall(POINTS, LABELS, 1))
-
-
-def test_bits_of_all_tokens_by_the_bytes_they_stand_for() -> None:
-    """By hand, with tokens of 0, 1, 2 and 7 bytes, in uneven batches."""
-    generator = np.random.default_rng(0)
-    num_bytes = [0, 1, 2, 7, 1]
-    logits = generator.normal(size=(6, 9, 5))
-    targets = generator.integers(0, 5, (6, 9))
-    shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    bits = -np.log2(np.take_along_axis(shares, targets[..., None], -1)).sum()
-    expected = bits / np.array(num_bytes)[targets].sum()
-    metric = BitsPerByte(run_lengths(num_bytes))
-    for rows in (slice(0, 1), slice(1, 5), slice(5, 6)):
-        metric.update(torch.from_numpy(logits[rows]), torch.from_numpy(targets[rows]))
-    assert float(metric.compute()) == pytest.approx(expected, rel=1e-6)
 
 
 def test_millions_of_tokens_cost_no_digits() -> None:

@@ -77,10 +77,6 @@ def checked(*words: str) -> Report:
     return checker.check(checker.job([*words, "device=cpu"])).report
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
-    return "".join(capsys.readouterr())
-
-
 def test_it_learns_and_says_what_became_of_the_texts(text_run: Trained) -> None:
     assert text_run.record["metrics"]["test/accuracy"] > 0.9
     log = (text_run.run_dir / "log.txt").read_text(encoding="utf-8")

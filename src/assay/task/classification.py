@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.task.figures.class_figures import Classes, Labels
+from assay.task.figures.value_figures import Embeddings
+from assay.task.predictions import ClassPredictions, EmbeddingPredictions, LabelPredictions
 from assay.task.task import Task, check_range, check_trained_classes, shorten, wrong_form
 
 if TYPE_CHECKING:
@@ -106,8 +109,6 @@ class SingleLabel(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.predictions import ClassPredictions, EmbeddingPredictions
-
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
         return ClassPredictions(outputs, names, kind)
@@ -119,9 +120,6 @@ class SingleLabel(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.class_figures import Classes
-        from assay.task.figures.value_figures import Embeddings
-
         named = predictions.outputs.shape[1] == len(predictions.class_names)
         if predictions.kind == "probabilities" or (predictions.kind == "scores" and named):
             return Classes()
@@ -179,8 +177,6 @@ class Multilabel(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.predictions import EmbeddingPredictions, LabelPredictions
-
         if kind == "embeddings" or outputs.shape[1] != len(names):
             return EmbeddingPredictions(outputs)
         return LabelPredictions(outputs, names, kind)
@@ -194,6 +190,4 @@ class Multilabel(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.class_figures import Labels
-
         return Labels() if predictions.kind == "probabilities" else super().evaluator(predictions)

@@ -10,6 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from assay.errors import ConfigError
+from assay.task.figures.value_figures import Tokens
 from assay.task.predictions import Predictions
 from assay.task.task import Task, wrong_form
 from assay.terminal import printable
@@ -261,6 +262,4 @@ class LanguageModelling(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.value_figures import Tokens
-
         return Tokens() if predictions.kind == "surprisals" else super().evaluator(predictions)

@@ -11,7 +11,8 @@ from assay.errors import DataError
 from assay.quoting import number_text
 from assay.task.classification import Multiclass
 from assay.task.evaluator import Evaluator
-from assay.task.predictions import heads_of
+from assay.task.figures.value_figures import Values
+from assay.task.predictions import EmbeddingPredictions, MultitaskPredictions, ValuePredictions, heads_of
 from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
@@ -77,8 +78,6 @@ class Regression(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.predictions import EmbeddingPredictions, ValuePredictions
-
         return EmbeddingPredictions(outputs) if kind == "embeddings" else ValuePredictions(outputs, names)
 
     @override
@@ -88,8 +87,6 @@ class Regression(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.value_figures import Values
-
         return Values() if predictions.kind == "values" else super().evaluator(predictions)
 
 
@@ -168,8 +165,6 @@ class Multitask(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.predictions import MultitaskPredictions
-
         return MultitaskPredictions(outputs, names)
 
     @override

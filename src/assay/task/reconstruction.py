@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from typing_extensions import override
 
+from assay.task.figures.value_figures import Reconstructions
+from assay.task.predictions import EmbeddingPredictions
 from assay.task.task import Task, check_range
 
 if TYPE_CHECKING:
@@ -57,8 +59,6 @@ class FromInputs(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.predictions import EmbeddingPredictions
-
         return EmbeddingPredictions(outputs)
 
 
@@ -126,6 +126,4 @@ class Reconstruction(FromInputs):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.value_figures import Reconstructions
-
         return Reconstructions()

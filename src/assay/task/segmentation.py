@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.task.figures.class_figures import Masks
+from assay.task.predictions import MaskPredictions, side_by_side, swatch
 from assay.task.task import Task, check_trained_classes, subset_in_words, wrong_form
 
 if TYPE_CHECKING:
@@ -131,8 +133,6 @@ class Segmentation(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        from assay.task.predictions import MaskPredictions
-
         return MaskPredictions(outputs, names, kind)
 
     @override
@@ -155,20 +155,14 @@ class Segmentation(Task):
     def picture(
         self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
-        from assay.task.predictions import side_by_side
-
         return None if picture is None else side_by_side(picture, targets, labels)
 
     @override
     def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
-        from assay.task.predictions import swatch
-
         return [(name, swatch(label)) for label, name in enumerate(predictions.class_names)]
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.class_figures import Masks
-
         return Masks()
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from assay.errors import DataError
+from assay.task.evaluator import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -304,8 +305,6 @@ class Task(ABC):
 
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         """What judges predictions; the methods that follow ask it."""
-        from assay.task.evaluator import Unknown
-
         return Unknown()
 
     def scores(self, predictions: StoredPredictions) -> list[Score]:

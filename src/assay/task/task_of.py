@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from assay.errors import ConfigError
 from assay.task.classification import Multiclass, Multilabel, SingleLabel
+from assay.task.figures.value_figures import Embeddings
 from assay.task.language_modelling import LanguageModelling
 from assay.task.multitask import Multitask, Regression
 from assay.task.predictions import KINDS
@@ -96,8 +97,6 @@ class SelfSupervised(FromInputs):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        from assay.task.figures.value_figures import Embeddings
-
         return Embeddings()
 
 
