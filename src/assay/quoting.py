@@ -67,6 +67,16 @@ def counted(number: int, thing: str, things: str = "") -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
+def first_of(things: Sequence[Any], most: int = 5) -> str:
+    """The first of many, and how many more there are.
+
+    >>> first_of(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(map(str, things[:most]))
+    return f"{shown} and {len(things) - most:,} more" if len(things) > most else shown
+
+
 def number_text(value: float, digits: int = 4) -> str:
     """A number as people write it: all digits before the point, and after it as many as are significant."""
     if not math.isfinite(value) or not 1e-4 <= abs(value) < 1e15:

@@ -118,7 +118,7 @@ def test_what_are_not_classes() -> None:
         ([0, 0], [0], "a", "a single class, a"),
         ([0, 0, 2], [1], "abcd", "the test or validation subset has classes that training lacks: b"),
         ([0, 0, 2], [2], "abcd", "no training sample of class: b, d"),
-        ([0], [], "abcdefgh", "no training sample of class: b, c, d, e, f, …"),
+        ([0], [], "abcdefgh", "no training sample of class: b, c, d, e, f and 2 more"),
     ],
 )
 def test_nothing_to_learn(train: list[int], test: list[int], names: str, message: str) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from assay.errors import NonFiniteError
+from assay.quoting import first_of
 from assay.torch_internals import mark_non_finite
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def floating(value: Any) -> Iterator[Tensor]:
 
 def is_finite(value: Any) -> bool:
     """Whether all numbers in nested containers are finite; waits for the device."""
-    return all(bool(one.isfinite().all()) for one in floating(value))
+    return all(bool(_dense(one.detach()).isfinite().all()) for one in floating(value))
 
 
 def spoilt_rows(batch: Any) -> list[int]:
@@ -75,17 +76,12 @@ def gradients(module: nn.Module) -> list[str]:
 
 def weights(module: nn.Module) -> list[str]:
     """Names of the parameters and buffers that are not finite."""
-    state = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
-    parts = [_dense(value.detach()) for value in floating(state)]
-    if all(math.isfinite(part.sum().item()) for part in parts):  # a sum overflows before its numbers do
-        return []
-    return [name for name, value in state.items() if not is_finite(value)]
+    return [name for name, value in module.state_dict().items() if not is_finite(value)]
 
 
 log = logging.getLogger("assay")
 
 _ON_ACCELERATOR: Final = 16
-_SHOWN: Final = 8
 
 
 class _Step(NamedTuple):
@@ -222,7 +218,7 @@ class NonFinite(Callback):
         _look_at_metrics(trainer)
         spoilt = weights(pl_module)
         if spoilt:
-            raise _error(f"the weights are no longer finite: {_few(spoilt)}")
+            raise _error(f"the weights are no longer finite: {first_of(spoilt)}")
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -246,7 +242,7 @@ class NonFinite(Callback):
         step = _Step(number, trainer.current_epoch, batch_idx)
         if not what:
             names = gradients(module)
-            raise _error(f"the gradient of {_few(names)} is not finite in {_where(trainer, step)}")
+            raise _error(f"the gradient of {first_of(names)} is not finite in {_where(trainer, step)}")
         spoilt = spoilt_rows(batch)
         first = "; the inputs are not finite already" if spoilt else ""
         raise _error(f"{what} in {_where(trainer, step, spoilt)}{first}")
@@ -261,14 +257,8 @@ def _where(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
         return text
     log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
     if spoilt and spoilt[-1] < len(samples):
-        return f"{text}, sample{'s' * (len(spoilt) > 1)} {_few([samples[row] for row in spoilt])}"
-    return f"{text}, samples {_few(samples)}"
-
-
-def _few(things: Sequence[Any]) -> str:
-    """The first of many, and how many more there are."""
-    shown = ", ".join(str(one) for one in things[:_SHOWN])
-    return f"{shown} and {len(things) - _SHOWN} more" if len(things) > _SHOWN else shown
+        return f"{text}, sample{'s' * (len(spoilt) > 1)} {first_of([samples[row] for row in spoilt])}"
+    return f"{text}, samples {first_of(samples)}"
 
 
 def _look_at_metrics(trainer: L.Trainer) -> None:

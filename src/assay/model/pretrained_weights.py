@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import first_line
+from assay.quoting import first_of
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def load_pretrained_weights(
     left_out += sorted(skipped & entries.keys())
     _log.info(
         "%s: %d tensors loaded, left out: %s",
-        *(file, len(entries.keys() - skipped), _listed(left_out) if left_out else "nothing"),
+        *(file, len(entries.keys() - skipped), first_of(left_out, 8) or "nothing"),
     )
     return tuple(f"{within}{layer}" for layer in dropped)
 
@@ -193,7 +194,7 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
                 loaded, wrapped = inside, True
                 break
     if others := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
-        raise ValueError(f"the weights hold entries that are no tensors: {_listed(others)}")
+        raise ValueError(f"the weights hold entries that are no tensors: {first_of(others)}")
     return dict(loaded), left_out
 
 
@@ -204,7 +205,3 @@ def head_of(network: nn.Module) -> str:
         if names:
             return str(names[-1])
     return ""
-
-
-def _listed(keys: list[str]) -> str:
-    return ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")

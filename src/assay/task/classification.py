@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.errors import DataError
+from assay.quoting import first_of
 from assay.task.figures.class_figures import Classes, Labels
 from assay.task.figures.value_figures import Embeddings
 from assay.task.predictions import ClassPredictions, EmbeddingPredictions, LabelPredictions
-from assay.task.task import Task, check_range, check_trained_classes, shorten, wrong_form
+from assay.task.task import Task, check_range, check_trained_classes, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,7 +67,7 @@ class SingleLabel(Task):
         check_trained_classes(counts, class_names)
         if empty := [name for name, count in zip(class_names, counts["train"], strict=True) if not count]:
             raise DataError(
-                f"data: no training sample of class: {shorten(empty)}",
+                f"data: no training sample of class: {first_of(empty)}",
                 hint="remove the empty class, or add samples (data.source)",
             )
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from assay.errors import DataError
+from assay.quoting import first_of
 from assay.task.evaluator import Unknown
 
 if TYPE_CHECKING:
@@ -370,11 +371,6 @@ def check_trained_classes(counts: Mapping[str, Sequence[int]], class_names: Sequ
     rows = zip(class_names, anywhere, counts["train"], strict=True)
     if lacking := [name for name, there, count in rows if there and not count]:
         raise DataError(
-            f"data: the test or validation subset has classes that training lacks: {shorten(lacking)}",
+            f"data: the test or validation subset has classes that training lacks: {first_of(lacking)}",
             hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",
         )
-
-
-def shorten(names: Sequence[str]) -> str:
-    """The first five."""
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
