@@ -192,20 +192,20 @@ _MOST_CURVES: Final = 10
 _MOST_CONFUSIONS: Final = 10
 
 
-def _rates(hits: NDArray[Any], are: NDArray[Any], claimed: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Of each class or label, from counts of samples; NaN where it is not defined."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {"precision": hits / claimed, "recall": hits / are, "F1": 2 * hits / (are + claimed)}
+        return {"precision": hits / predicted, "recall": hits / actual, "F1": 2 * hits / (actual + predicted)}
 
 
 def _rate_bars(
-    what: str, hits: NDArray[Any], are: NDArray[Any], claimed: NDArray[Any], names: Sequence[str]
+    what: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
 ) -> tuple[Figure, NDArray[Any]]:
     """The rates of each class or label, and the order of these from the lowest F1 on."""
-    scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, are, claimed).items()}
-    worst = np.argsort(np.where(are > 0, scores["F1"], np.inf), kind="stable")
+    scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, actual, predicted).items()}
+    worst = np.argsort(np.where(actual > 0, scores["F1"], np.inf), kind="stable")
     title = f"Precision, recall and F1 per {what}"
-    return score_bars(f"per_{what}", title, scores, names, worst, support=are), worst
+    return score_bars(f"per_{what}", title, scores, names, worst, support=actual), worst
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
