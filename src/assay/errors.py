@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import functools
 import inspect
+import math
 import re
 import sqlite3
 import sysconfig
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,6 +91,23 @@ class NonFiniteError(AssayError):
 
 class ProcessError(AssayError):
     """A process that everything else needs cannot be started."""
+
+
+def check_numbers(interval: str, **numbers: Any) -> None:
+    """Refuse a number, or one of several, outside of an interval; None passes.
+
+    >>> check_numbers("[0, 1)", decay=1.0)
+    Traceback (most recent call last):
+    ValueError: decay=1.0: expected a number in [0, 1)
+    """
+    low, high = map(float, interval[1:-1].split(","))
+    ends = [end for end, bracket in ((low, interval[0]), (high, interval[-1])) if bracket in "[]"]
+    limit = f"in {interval}" if high < math.inf else f"{'>=' if ends else '>'} {low:g}"
+    for name, value in numbers.items():
+        for number in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
+            inside = isinstance(number, int | float) and (low < number < high or number in ends)
+            if number is not None and not inside:
+                raise ValueError(f"{name}={value}: expected a number {limit}")
 
 
 def cannot_write(error: BaseException) -> str:

@@ -141,8 +141,8 @@ def test_other_weights_would_count_for_nothing() -> None:
     ("settings", "message"),
     [
         ({"class_counts": []}, "class counts of a classification task"),
-        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5 is not in"),
-        ({"class_counts": COUNTS, "beta": 1.0}, "beta=1.0 is not in"),
+        ({"class_counts": COUNTS, "start_fraction": 1.5}, "start_fraction=1.5: expected"),
+        ({"class_counts": COUNTS, "beta": 1.0}, "beta=1.0: expected"),
     ],
 )
 def test_refuses_settings_that_mean_nothing(settings: dict[str, Any], message: str) -> None:

@@ -406,8 +406,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (NTXent, {"temperature": 0.0}, "temperature must be above 0"),
     (Triplet, {"margin": -0.1}, "margin"),
     (Triplet, {"margin": "hard"}, "margin"),
-    (Dice, {"smooth": 0.0}, "smooth must be above 0"),
-    (Dice, {"cross_entropy": -1.0}, "cross_entropy must be at least 0"),
+    (Dice, {"smooth": 0.0}, "smooth=0.0: expected a number > 0"),
+    (Dice, {"cross_entropy": -1.0}, "cross_entropy=-1.0"),
     (BCEWithLogits, {"pos_weight": [1.0, -2.0]}, "above 0"),
     (BCEWithLogits, {"pos_weight": []}, "above 0"),
     (BCEWithLogits, {"pos_weight": "balanced"}, "needs class_counts"),
@@ -427,7 +427,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (
         Multitask,
         {"output_names": HEADS, "weights": {"kind": -1.0}},
-        "weights.kind must be a number of at least 0",
+        "weights.kind=-1.0",
     ),
     (
         Multitask,

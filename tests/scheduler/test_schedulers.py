@@ -119,10 +119,10 @@ def test_follows_its_formula_everywhere(schedule: tuple[int, int, float]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"total_steps": 0}, "total_steps must be at least 1"),
-        ({"total_steps": -1}, "total_steps must be at least 1"),
-        ({"total_steps": 10, "warmup_steps": 10}, "below the 10 steps"),
-        ({"total_steps": 10, "warmup_steps": -1}, "0 or more"),
+        ({"total_steps": 0}, "total_steps=.* >= 1"),
+        ({"total_steps": -1}, "total_steps=.* >= 1"),
+        ({"total_steps": 10, "warmup_steps": 10}, r"in \[0, 10\)"),
+        ({"total_steps": 10, "warmup_steps": -1}, "warmup_steps=-1"),
         ({"total_steps": 10, "warmup_fraction": 1.0}, r"\[0, 1\)"),
         ({"total_steps": 10, "min_factor": 1.5}, r"\[0, 1\]"),
     ],

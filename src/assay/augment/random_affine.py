@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,17 +39,13 @@ class RandomAffine(nn.Module):
         shear: float = 10.0,
     ) -> None:
         super().__init__()
-        if min(degrees, translate, shear) < 0 or shear >= 90:
-            raise ValueError(
-                f"degrees={degrees}, translate={translate}, shear={shear}: numbers of at least 0 were "
-                "expected, and a shear below 90"
-            )
-        if len(scale) != 2 or not 0 < scale[0] <= scale[1]:
-            raise ValueError(
-                f"scale={list(scale)}: the lowest factor, above 0, and the highest were expected"
-            )
+        check_numbers("[0, inf)", degrees=degrees, translate=translate)
+        check_numbers("[0, 90)", shear=shear)
+        low, high = scale
+        check_numbers("(0, inf)", scale=scale)
+        check_numbers(f"[{low}, inf)", scale=high)
         self.degrees, self.translate, self.shear = degrees, translate, shear
-        self.scale = float(scale[0]), float(scale[1])
+        self.scale = float(low), float(high)
 
     def forward(self, images: Tensor) -> Tensor:
         """Resample each image in its own way."""

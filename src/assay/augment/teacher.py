@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Self, final
 import torch
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -44,12 +46,8 @@ class Teacher:
         mean: Sequence[float] = (),
         std: Sequence[float] = (),
     ) -> None:
-        if temperature <= 0.0:
-            raise ValueError(f"temperature={temperature} is not positive; give such as temperature=2.0")
-        if not 0.0 <= hard_weight <= 1.0:
-            raise ValueError(
-                f"hard_weight={hard_weight} is not a share; give a number from 0 to 1, such as 0.1"
-            )
+        check_numbers("(0, inf)", temperature=temperature)
+        check_numbers("[0, 1]", hard_weight=hard_weight)
         self._rescale: tuple[Tensor, Tensor] | None = None
         inside, preprocess = getattr(model, "model", None), getattr(model, "preprocess", None)
         if isinstance(inside, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it

@@ -11,6 +11,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
 from assay.callbacks.swa import first_epoch
+from assay.errors import check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,10 +47,8 @@ class DeferredReweighting(Callback):
     ) -> None:
         if len(class_counts) == 0:
             raise ValueError("callbacks=drw needs the class counts of a classification task, got none")
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"beta={beta} is not in [0, 1); give such as beta=0.9999")
-        if not 0.0 <= start_fraction <= 1.0:
-            raise ValueError(f"start_fraction={start_fraction} is not in [0, 1]; give such as 0.8")
+        check_numbers("[0, 1)", beta=beta)
+        check_numbers("[0, 1]", start_fraction=start_fraction)
         self.weight, self.start_fraction = effective_number_weight(class_counts, beta), start_fraction
 
     @override

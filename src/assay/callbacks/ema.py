@@ -6,6 +6,8 @@ from lightning.pytorch.callbacks import WeightAveraging
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from typing_extensions import override
 
+from assay.errors import check_numbers
+
 
 @final
 class EMA(WeightAveraging):
@@ -42,12 +44,9 @@ class EMA(WeightAveraging):
         update_every_n_steps: int = 1,
         use_buffers: bool = True,
     ) -> None:
-        if not 0.0 <= decay < 1.0:
-            raise ValueError(f"decay={decay} is not in [0, 1); give such as 0.999")
-        if warmup_fraction is not None and not 0.0 < warmup_fraction <= 1.0:
-            raise ValueError(f"warmup_fraction={warmup_fraction} is not in (0, 1]; give such as 0.1, or null")
-        if update_every_n_steps < 1:
-            raise ValueError(f"update_every_n_steps={update_every_n_steps} must be 1 or more")
+        check_numbers("[0, 1)", decay=decay)
+        check_numbers("(0, 1]", warmup_fraction=warmup_fraction)
+        check_numbers("[1, inf)", update_every_n_steps=update_every_n_steps)
         super().__init__(use_buffers=use_buffers, multi_avg_fn=averaging_but_counters(self._average))
         self.decay, self.warmup_fraction = decay, warmup_fraction
         self.update_every_n_steps = update_every_n_steps

@@ -13,7 +13,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import override
 
-from assay.errors import NonFiniteError
+from assay.errors import NonFiniteError, check_numbers
 from assay.quoting import first_of
 from assay.torch_internals import mark_non_finite
 
@@ -117,8 +117,7 @@ class NonFinite(Callback):
     """
 
     def __init__(self, every_n_steps: int | None = None) -> None:
-        if every_n_steps is not None and every_n_steps < 1:
-            raise ValueError(f"every_n_steps={every_n_steps}: at least 1 was expected")
+        check_numbers("[1, inf)", every_n_steps=every_n_steps)
         self.every_n_steps = every_n_steps
         self._every = 1
         self._one, self._mark = torch.ones(()), torch.zeros(())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from typing_extensions import override
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, check_numbers
 from assay.finetune.interface import FineTuning, freezable, freeze, names_that_match
 
 if TYPE_CHECKING:
@@ -41,10 +41,8 @@ class LoRA(FineTuning):
     """
 
     def __init__(self, rank: int = 8, alpha: float = 16.0, match: Sequence[str] = ()) -> None:
-        if rank < 1:
-            raise ValueError(f"finetune.rank must be 1 or more, got {rank}; use 8")
-        if not (math.isfinite(alpha) and alpha > 0):
-            raise ValueError(f"finetune.alpha must be above 0, got {alpha}; use 16")
+        check_numbers("[1, inf)", rank=rank)
+        check_numbers("(0, inf)", alpha=alpha)
         self._rank, self._scale, self._match = rank, alpha / rank, tuple(match)
 
     @override

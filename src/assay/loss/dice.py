@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from assay.errors import check_numbers
 from assay.loss.targets import class_targets, softmax
 
 
@@ -33,10 +34,8 @@ class Dice(nn.Module):
 
     def __init__(self, smooth: float = 1.0, ignore_index: int = -100, *, cross_entropy: float = 0.0) -> None:
         super().__init__()
-        if not smooth > 0:
-            raise ValueError(f"smooth must be above 0, got {smooth}; use loss.smooth=1.0")
-        if not cross_entropy >= 0:
-            raise ValueError(f"cross_entropy must be at least 0, got {cross_entropy}")
+        check_numbers("(0, inf)", smooth=smooth)
+        check_numbers("[0, inf)", cross_entropy=cross_entropy)
         self.smooth, self.ignore_index, self.cross_entropy = smooth, ignore_index, cross_entropy
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -7,13 +7,11 @@ from torch import Tensor
 from torch.nn import functional as F
 from typing_extensions import override
 
+from assay.errors import check_numbers
 from assay.loss.targets import WeightedLoss, class_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-_LARGEST_GAMMA = 20
 
 
 @final
@@ -41,8 +39,7 @@ class Focal(WeightedLoss):
         ignore_index: int = -100,
     ) -> None:
         super().__init__(class_weight, class_counts)
-        if not 0 <= gamma <= _LARGEST_GAMMA:
-            raise ValueError(f"gamma must be from 0 to {_LARGEST_GAMMA}, got {gamma}; use loss.gamma=2.0")
+        check_numbers("[0, 20]", gamma=gamma)
         self.gamma, self.ignore_index = gamma, ignore_index
 
     @override

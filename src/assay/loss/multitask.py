@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
 from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.targets import at_least_float32, is_mean_over_samples
 from assay.task.classification import Multiclass
@@ -52,10 +53,7 @@ class Multitask(nn.Module):
             if unknown := [name for name in given if name not in names]:
                 raise ValueError(f"{option}: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
         self.weights = {name: float((weights or {}).get(name, 1.0)) for name in names}
-        if wrong := [name for name, weight in self.weights.items() if not 0 <= weight < float("inf")]:
-            raise ValueError(
-                f"weights.{wrong[0]} must be a number of at least 0, got {self.weights[wrong[0]]}."
-            )
+        check_numbers("[0, inf)", **{f"weights.{name}": weight for name, weight in self.weights.items()})
         self.losses = nn.ModuleList(_loss(head, (losses or {}).get(head.name)) for head in self.heads)
         self.mean, self.std = ([float(value) for value in given] for given in (target_mean, target_std))
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
 from assay.model.autoencoder import check_latent
 from assay.model.checks import image_shape
 
@@ -35,11 +36,7 @@ class ConvAutoencoder(nn.Module):
         self, input_shape: Sequence[int], latent_size: int = 32, *, widths: Sequence[int] = (32, 64)
     ) -> None:
         super().__init__()
-        if min(widths, default=0) < 1:
-            raise ValueError(
-                f"model.widths must hold at least one width, each 1 or more, got {list(widths)}; "
-                "use model.widths=[32,64]"
-            )
+        check_numbers("[1, inf)", widths=widths or [0])
         channels, *size = image_shape(input_shape, "model=conv_autoencoder")
         check_latent(latent_size, input_shape)
         encoder: list[nn.Module] = []

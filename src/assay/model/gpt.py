@@ -5,6 +5,7 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from assay.errors import check_numbers
 from assay.model.checks import check_vocabulary
 
 
@@ -48,11 +49,10 @@ class GPT(nn.Module):
     ) -> None:
         super().__init__()
         check_vocabulary("gpt", vocab_size, "text_files")
-        if min(context_length, num_layers, num_heads, embedding_size) < 1 or embedding_size % num_heads:
-            raise ValueError(
-                f"context_length={context_length}, num_layers={num_layers}, num_heads={num_heads}, "
-                f"embedding_size={embedding_size}: expected at least 1, and a size that num_heads divides"
-            )
+        sizes = {"context_length": context_length, "num_layers": num_layers, "num_heads": num_heads}
+        check_numbers("[1, inf)", **sizes, embedding_size=embedding_size)
+        if embedding_size % num_heads:
+            raise ValueError(f"embedding_size={embedding_size}: expected a multiple of num_heads={num_heads}")
         self.vocab_size, self.context_length = vocab_size, context_length
         self.tokens = nn.Embedding(vocab_size, embedding_size)
         self.positions = nn.Embedding(context_length, embedding_size)

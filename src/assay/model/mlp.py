@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal, final
 import torch
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -75,13 +77,8 @@ class MLP(nn.Module):
         waves: int = 0,
     ) -> None:
         super().__init__()
-        if min(*input_shape, *hidden, num_outputs, 1) < 1:
-            raise ValueError(
-                f"every width of model=mlp must be at least 1, got input_shape={list(input_shape)}, "
-                f"hidden={list(hidden)}, num_outputs={num_outputs}; use model.hidden=[256,256]"
-            )
-        if clip is not None and not clip > 0:
-            raise ValueError(f"model.clip must be above 0, got {clip}; use model.clip=4.0, or null")
+        check_numbers("[1, inf)", input_shape=input_shape, hidden=hidden, num_outputs=num_outputs)
+        check_numbers("(0, inf)", clip=clip)
         self.clip = clip
         short = activation.removeprefix("torch.nn.")
         if short not in nn.modules.activation.__all__:

@@ -4,6 +4,8 @@ from typing import final
 
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
+
 
 @final
 class SimCLR(nn.Module):
@@ -30,11 +32,7 @@ class SimCLR(nn.Module):
         self, encoder: nn.Module, num_features: int, *, hidden: int = 128, projection_size: int = 64
     ) -> None:
         super().__init__()
-        if min(num_features, hidden, projection_size) < 1:
-            raise ValueError(
-                f"every width of model=simclr must be at least 1, got num_features={num_features}, "
-                f"hidden={hidden}, projection_size={projection_size}; use model.projection_size=64"
-            )
+        check_numbers("[1, inf)", num_features=num_features, hidden=hidden, projection_size=projection_size)
         self.encoder = encoder
         self.projection = nn.Sequential(
             nn.Linear(num_features, hidden), nn.ReLU(), nn.Linear(hidden, projection_size)

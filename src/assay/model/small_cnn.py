@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 
+from assay.errors import check_numbers
 from assay.model.checks import image_shape
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ class SmallCNN(nn.Module):
         self, input_shape: Sequence[int], num_outputs: int, *, widths: Sequence[int] = (32, 64, 128)
     ) -> None:
         super().__init__()
-        if min(widths, default=0) < 1:
-            raise ValueError(
-                f"model.widths must hold at least one width, each 1 or more, got {list(widths)}; "
-                "use model.widths=[32,64,128]"
-            )
+        check_numbers("[1, inf)", widths=widths or [0])
         channels, _, _ = image_shape(
             input_shape, f"model=small_cnn with {len(widths)} widths", minimum=2 ** (len(widths) - 1)
         )

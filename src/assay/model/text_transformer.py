@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import nn
 
+from assay.errors import check_numbers
 from assay.model.checks import check_vocabulary
 from assay.model.gpt import Block
 
@@ -48,11 +49,10 @@ class TextTransformer(nn.Module):
     ) -> None:
         super().__init__()
         check_vocabulary("text_transformer", vocab_size)
-        if min(num_outputs, max_length, width, depth, num_heads) < 1 or width % num_heads:
-            raise ValueError(
-                f"width={width}, depth={depth}, num_heads={num_heads}, max_length={max_length}, "
-                f"num_outputs={num_outputs}: at least 1, and a width that num_heads divides, was expected"
-            )
+        sizes = {"max_length": max_length, "width": width, "depth": depth, "num_heads": num_heads}
+        check_numbers("[1, inf)", **sizes, num_outputs=num_outputs)
+        if width % num_heads:
+            raise ValueError(f"width={width}: expected a multiple of num_heads={num_heads}")
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=0)
         self.position = nn.Embedding(max_length, width)
         for embedding in (self.embedding, self.position):

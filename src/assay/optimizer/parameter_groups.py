@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
+from assay.errors import check_numbers
 from assay.layer_depth import distances_from_head
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ class ParameterGroups:
     """
 
     def __init__(self, rules: Sequence[Mapping[str, Any]] = (), layer_decay: float | None = None) -> None:
-        if layer_decay is not None and not 0.0 < layer_decay <= 1.0:
-            raise ValueError(f"param_groups.layer_decay must be in (0, 1], got {layer_decay}; use 0.75")
+        check_numbers("(0, 1]", layer_decay=layer_decay)
         self._rules = [_checked(dict(rule), index) for index, rule in enumerate(rules)]
         self._layer_decay = layer_decay
         names = [*(_name(rule, index) for index, rule in enumerate(self._rules)), "default"]
@@ -95,9 +95,7 @@ def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
         raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")
     if "lr" in rule and "lr_scale" in rule:
         raise ValueError(f"{key} has both lr and lr_scale; keep one")
-    for name in _NUMBERS & rule.keys():
-        if not isinstance(rule[name], int | float) or not 0 <= rule[name] <= 100:
-            raise ValueError(f"{key}.{name}={rule[name]!r}: expected a number from 0 to 100")
+    check_numbers("[0, 100]", **{f"{key}.{name}": rule[name] for name in _NUMBERS & rule.keys()})
     if "match" in rule:
         rule["match"] = re.compile(rule["match"])
     # Lists become tuples: an optimizer's state may hold plain containers only.

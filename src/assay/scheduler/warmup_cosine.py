@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 from typing import final
 
+from assay.errors import check_numbers
+
 
 @final
 class WarmupCosine:
@@ -34,19 +36,12 @@ class WarmupCosine:
         warmup_steps: int | None = None,
         min_factor: float = 0.0,
     ) -> None:
-        if total_steps < 1:
-            raise ValueError(f"total_steps must be at least 1, got {total_steps}; set trainer.max_epochs")
-        if not 0.0 <= warmup_fraction < 1.0:
-            raise ValueError(f"warmup_fraction must be in [0, 1), got {warmup_fraction}; use 0.05")
-        if not 0.0 <= min_factor <= 1.0:
-            raise ValueError(f"min_factor must be in [0, 1], got {min_factor}; use 0.0")
+        check_numbers("[1, inf)", total_steps=total_steps)
+        check_numbers("[0, 1)", warmup_fraction=warmup_fraction)
+        check_numbers("[0, 1]", min_factor=min_factor)
         if warmup_steps is None:
             warmup_steps = math.floor(warmup_fraction * total_steps)
-        if not 0 <= warmup_steps < total_steps:
-            raise ValueError(
-                f"warmup_steps must be 0 or more and below the {total_steps} steps of the training, "
-                f"got {warmup_steps}; use fewer, or warmup_fraction"
-            )
+        check_numbers(f"[0, {total_steps})", warmup_steps=warmup_steps)
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
         self.min_factor = min_factor
