@@ -403,7 +403,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (LDAM, {"class_counts": COUNTS, "max_margin": 0.0}, "above 0"),
     (LDAM, {"class_counts": COUNTS, "scale": -1.0}, "above 0"),
     (KLDiv, {"temperature": float("nan")}, "temperature"),
-    (NTXent, {"temperature": 0.0}, "temperature must be above 0"),
+    (NTXent, {"temperature": 0.0}, "temperature=0.0: expected a number > 0"),
     (Triplet, {"margin": -0.1}, "margin"),
     (Triplet, {"margin": "hard"}, "margin"),
     (Dice, {"smooth": 0.0}, "smooth=0.0: expected a number > 0"),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.errors import ConfigError
+from assay.errors import ConfigError, check_numbers
 from assay.loss.targets import at_least_float32
 
 
@@ -34,8 +34,7 @@ class NTXent(nn.Module):
 
     def __init__(self, temperature: float = 0.5) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be above 0, got {temperature}.")
+        check_numbers("(0, inf)", temperature=temperature)
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
