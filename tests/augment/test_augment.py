@@ -38,6 +38,31 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(8, 3, 10, 12), torch.tensor([0, 1, 2, 3, 3, 2, 1, 0])
 
 
+def test_mixup_blends_each_sample_with_the_one_before() -> None:
+    torch.manual_seed(0)
+    inputs, targets = batch()
+    mixed, soft = option("mixup")(inputs.clone(), targets)
+    # Sample 0 is of class 0 and so is the one before it; sample 1 shows the share.
+    share = float(soft[1, 1])
+    assert 0.0 < share < 1.0
+    onehot = torch.eye(4)[targets]
+    expected_inputs = share * inputs + (1 - share) * inputs.roll(1, 0)
+    torch.testing.assert_close(mixed, expected_inputs)
+    torch.testing.assert_close(soft, share * onehot + (1 - share) * onehot.roll(1, 0))
+
+
+def test_cutmix_mixes_labels_by_area() -> None:
+    torch.manual_seed(0)
+    inputs, targets = batch()
+    mixed, soft = option("cutmix")(inputs.clone(), targets)
+    pasted = (mixed == inputs.roll(1, 0)) & (mixed != inputs)
+    assert 0 < int(pasted[1].sum()) < inputs[1].numel()
+    share = 1.0 - float(pasted[1, 0].float().mean())
+    onehot = torch.eye(4)[targets]
+    torch.testing.assert_close(soft, share * onehot + (1 - share) * onehot.roll(1, 0))
+    assert torch.equal(mixed[~pasted], inputs[~pasted])
+
+
 def test_flip_crop_then_mixup_is_the_two_in_turn() -> None:
     inputs, targets = batch()
     torch.manual_seed(7)
