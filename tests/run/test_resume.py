@@ -19,12 +19,12 @@ from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
 from typer.testing import CliRunner
 
-from assay.analysis.run_differences import causes
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.provenance import differences_within
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord
+from assay.run.reproduce import causes
 from assay.run.resume import resume
 
 if TYPE_CHECKING:

@@ -213,8 +213,8 @@ class SlurmLauncher(Launcher):
         additional_parameters: dict[str, Any] | None = None,
     ) -> None:
         self._folder = (sweep_dir / _FOLDER).absolute()
-        options = {"partition": partition, "account": account, "qos": qos, **(additional_parameters or {})}
-        for name, value in options.items():
+        slurm: dict[str, Any] = {"partition": partition, "account": account, "qos": qos}
+        for name, value in (slurm | (additional_parameters or {})).items():
             if "\n" in f"{name}{value}":
                 raise ConfigError(f"{name!r}={value!r} contains a line break", key="hydra.launcher")
         if _NOT_IN_SCRIPT.search(str(self._folder)):
@@ -228,17 +228,11 @@ class SlurmLauncher(Launcher):
         self._executor = _executor(self._folder / uuid.uuid4().hex[:12], max_num_timeout)
         self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
         self._jobs_at_once = jobs_at_once
-        parameters = {
-            "timeout_min": time,
-            "mem_gb": mem_gb,
-            "slurm_partition": partition,
-            "slurm_account": account,
-            "slurm_qos": qos,
-            "slurm_signal_delay_s": signal_delay_s,
-            # Else a file torch.py in the current directory would be taken for torch.
-            "slurm_setup": ["export PYTHONSAFEPATH=1", *(setup or [])],
-            "slurm_additional_parameters": additional_parameters,
-        }
+        # Else a file torch.py in the current directory would be taken for torch.
+        slurm["setup"] = ["export PYTHONSAFEPATH=1", *(setup or [])]
+        slurm |= {"signal_delay_s": signal_delay_s, "additional_parameters": additional_parameters}
+        parameters = {f"slurm_{name}": value for name, value in slurm.items()}
+        parameters |= {"timeout_min": time, "mem_gb": mem_gb}
         self._parameters = {name: value for name, value in parameters.items() if value not in (None, [], {})}
         self._running: dict[int, _Submitted] = {}
         self._asked = 0.0

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tests.making_runs import make_run
 
-from assay.analysis.run_differences import causes, differences, first_value
 from assay.record import predictions_file
 from assay.record.run_record import RunRecord
+from assay.run.reproduce import causes, differences, first_value
 from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
