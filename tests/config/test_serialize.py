@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from assay.compose.compose import compose, job_config
 from assay.config.serialize import (
-    config_fingerprint,
+    REPETITIONS,
     fingerprint,
     to_yaml,
 )
@@ -63,7 +63,7 @@ def test_changes_with_what_decides_the_outcome(other: str) -> None:
 
 def test_repetitions_are_of_one_configuration() -> None:
     one, other = job("data.split.folds=3", "+fold=0"), job("data.split.folds=3", "+fold=1", "seed=7")
-    assert config_fingerprint(one) == config_fingerprint(other) != config_fingerprint(job())
+    assert fingerprint(one, REPETITIONS) == fingerprint(other, REPETITIONS) != fingerprint(job(), REPETITIONS)
 
 
 def test_every_place_and_what_it_is() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tarfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import msgspec
@@ -14,14 +14,7 @@ from lightning.fabric.utilities.data import sized_len
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.model import (
-    build_model,
-    check_fit,
-    check_model,
-    notes_on_model,
-    num_outputs,
-    pretrained_inputs,
-)
+from assay.build.model import build_model, notes_on_model, num_outputs, pretrained_inputs
 from assay.build.monitor_mode import mode_argument
 from assay.build.node import NOT_ARGUMENTS, build, build_metrics
 from assay.build.recipe import add_recipe, notes_on_length, notes_on_pictures
@@ -36,12 +29,12 @@ from assay.data.normalize import target_scale
 from assay.data.seeded_loader import seed_loaders
 from assay.data.spec import Declared
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
-from assay.targets.allowed_targets import trusted_in
 from assay.targets.annotation import expected_by
-from assay.targets.resolve import resolve
 from assay.task.task_of import kind_of_own_outputs, task_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import nn
 
     from assay.data.spec import Spec
@@ -100,11 +93,11 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     return datamodule
 
 
-def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = None) -> None:
+def describe(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
     """Put what the data tells into the config as node `spec`."""
     if spec is not None:
         with open_dict(config):
-            config.spec = {**spec.as_config(), **(own.as_config() if own is not None else {})}
+            config.spec = {**spec.as_config(), **(own or {})}
             add_recipe(config, spec)
             length = run_length(config, spec.num_train)
             config.spec.steps_per_epoch = length.steps_per_epoch if length.is_known else None
@@ -115,23 +108,10 @@ def describe(config: DictConfig, spec: Spec | None, own: OwnBatches | None = Non
         )
 
 
-@final
-@dataclass(frozen=True)
-class OwnBatches:
-    """What the loaders of training say."""
-
-    count: int | None = None
-    size: int | None = None
-
-    def as_config(self) -> dict[str, int | None]:
-        """For the config node `spec`."""
-        return {"train_batches": self.count, "train_batch_size": self.size}
-
-
-def own_batches(datamodule: L.LightningDataModule) -> OwnBatches | None:
-    """Ask the loaders of a datamodule; nothing is read from them."""
+def own_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
+    """What the loaders of a custom datamodule say of their batches, for node `spec`; nothing is read."""
     if isinstance(datamodule, DataModule):
-        return None
+        return {}
     try:
         with torch.random.fork_rng(devices=[]):
             given: Any = datamodule.train_dataloader()
@@ -142,11 +122,12 @@ def own_batches(datamodule: L.LightningDataModule) -> OwnBatches | None:
                 getattr(first, "batch_sampler", None), "batch_size", None
             )
     except Exception:  # it may need the trainer, or what the run makes first
-        return OwnBatches()
+        return {"train_batches": None, "train_batch_size": None}
     known = [count for count in counts if count is not None]
     least = min if loaders._mode == "min_size" else max
     count = least(known) if known and len(known) == len(counts) else None
-    return OwnBatches(count, size if isinstance(size, int) and size > 0 else None)
+    known_size = size if isinstance(size, int) and size > 0 else None
+    return {"train_batches": count, "train_batch_size": known_size}
 
 
 def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
@@ -160,14 +141,12 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
             own: L.LightningModule = build(config, "module")
         kind_of_own_outputs(own)
         return own
-    check_fit(config, resolve("loss", str(config.loss._target_), trusted_in(config)))
     loss = build(config, "loss")
     with open_dict(config):
         config.spec.num_outputs = num_outputs(config, loss)
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
     augment = build(config, "augment")
-    check_model(config, model)
     module = module_of(
         config,
         *(model, loss),

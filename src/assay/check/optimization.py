@@ -62,20 +62,14 @@ class Curve:
 
 
 def lr_curve(
-    optimizer: Optimizer,
-    scheduler: Any,
-    schedule: Mapping[str, Any],
-    length: RunLength,
-    seconds: float,
-    *,
-    given: float | None = None,
+    optimizer: Optimizer, scheduler: Any, schedule: Mapping[str, Any], length: RunLength, seconds: float
 ) -> Curve:
-    """Step a scheduler as Lightning will."""
+    """Make a scheduler, if there is one, and step it as Lightning will."""
     total = length.total_steps
     notes = [] if total is not None else [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
     steps = total if total is not None else _UNBOUNDED_EPOCHS * length.steps_per_epoch
-    groups = optimizer.param_groups
-    given = max(float(group["lr"]) for group in groups) if given is None else given
+    groups, given = optimizer.param_groups, _highest(optimizer, 1)
+    scheduler = None if scheduler is None else scheduler(optimizer)
     if len({group["lr"] for group in groups}) > 1:
         notes.append(f"the highest of {len(groups)} parameter groups")
     rates = [_highest(optimizer, 1)]
@@ -144,22 +138,12 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
         key = "optimizer"
         optimizer = parts["optimizer"](groups)
         key = "optimizer" if not 0 < peak < math.inf else "param_groups"
-        given = lr_curve(optimizer, None, {}, length, seconds).given
+        given = _highest(optimizer, 1)
+        _check_moves([given], given)
+        key = "scheduler"
+        return lr_curve(optimizer, parts["scheduler"], parts["schedule"], length, seconds)
     except Exception as error:
         raise build_error(error, config, key) from error
-    before = [dict(group) for group in optimizer.param_groups]
-
-    def followed(scheduler: Any) -> Curve:
-        for group, values in zip(optimizer.param_groups, before, strict=True):
-            group.clear()
-            group.update(values)
-        made = None if scheduler is None else scheduler(optimizer)
-        return lr_curve(optimizer, made, parts["schedule"], length, seconds, given=given)
-
-    try:
-        return followed(parts["scheduler"])
-    except Exception as error:
-        raise build_error(error, config, "scheduler") from error
 
 
 def unfinished(config: DictConfig, length: RunLength) -> list[str]:

@@ -79,7 +79,6 @@ if TYPE_CHECKING:
 
     import lightning as L
 
-    from assay.build.assembly import OwnBatches
     from assay.data.spec import Spec
 
     Sizes = Mapping[bool, Sequence[int]]
@@ -133,7 +132,7 @@ class Prover:
 
     def _spec(
         self, config: DictConfig, stated: bool
-    ) -> tuple[tuple[Spec | None, OwnBatches | None, Sequence[str]], L.LightningDataModule | None]:
+    ) -> tuple[tuple[Spec | None, Mapping[str, int | None], Sequence[str]], L.LightningDataModule | None]:
         """Spec, batches and notes; the data, if read."""
         data = {
             key: value for key, value in plain_node(config, "data").items() if key not in ("seed", "source")
@@ -146,7 +145,7 @@ class Prover:
             nonlocal datamodule
             if stated:
                 stand_in: Any = open_declared(copy_of(config))
-                return stand_in.spec, None, stand_in.splits.notes
+                return stand_in.spec, {}, stand_in.splits.notes
             datamodule = open_data(copy_of(config))
             notes = getattr(datamodule, "notes", ())
             return getattr(datamodule, "spec", None), own_batches(datamodule), notes
@@ -157,7 +156,7 @@ class Prover:
     # -- the parts
 
     def _ours(
-        self, config: DictConfig, spec: Spec | None, own: OwnBatches | None, *, curve: bool
+        self, config: DictConfig, spec: Spec | None, own: Mapping[str, int | None], *, curve: bool
     ) -> dict[str, Any]:
         describe(config, spec, own)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
@@ -215,7 +214,7 @@ class Prover:
         self,
         config: DictConfig,
         spec: Spec | None,
-        own: OwnBatches | None,
+        own: Mapping[str, int | None],
         datamodule: L.LightningDataModule | None,
     ) -> dict[str, Any]:
         found: list[str] = []

@@ -21,7 +21,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
 from assay.targets.allowed_targets import slot_of, trusted_in
-from assay.targets.annotation import Made, accepts, as_typed, choices_of, example_of, in_words
+from assay.targets.annotation import Made, accepts, as_typed, as_typed_key, choices_of, example_of, in_words
 from assay.targets.call_signature import call_of, names_of
 from assay.targets.instantiate import WORDS, check_words
 from assay.targets.resolve import import_tasks, resolve, resolve_targets
@@ -63,11 +63,6 @@ _MODULE = {
 _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
 
 
-def is_called_later(key: str, node: DictConfig) -> bool:
-    """Whether a node has to be `_partial_`, because assay calls it with what is not there yet."""
-    return key in _CALLED_WITH or _called_around(key, node) is not None
-
-
 def supplied(config: DictConfig, key: str) -> Supplied | None:
     """What comes later to the call of a node; None where nobody can tell."""
     ours = OmegaConf.select(config, "module._target_", default=OUR_MODULE) == OUR_MODULE
@@ -97,7 +92,6 @@ def _called_around(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] 
 
 _OF_A_LOSS = "; a loss is a class, a torch.nn.Module"
 _USED_AS_THEY_ARE = ("data", "model", "loss", "metrics", "module", "trainer", "callbacks", "logger")
-_INDEX = re.compile(r"\[(\d+)\]")
 _IS_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -163,7 +157,12 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
             message, instead = twice[name]
             hint = f"{instead}\n    {call.in_short([name])}"
             raise ConfigError(message.format(name), key=f"{key}.{name}", hint=hint)
-        _check_name(f"{key}.{name}", name, call)
+        if name not in call.parameters and not call.takes_any:
+            raise ConfigError(
+                f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
+                key=f"{key}.{name}",
+                hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
+            )
     root: Any = root_of(node)
     for name, value in _values(node, names):
         # Which mode suits a monitor: assay.build.monitor_mode.
@@ -183,15 +182,6 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
     _check_missing(key, node, call, {*names, *by_position[:count], *later.names})
 
 
-def _check_name(key: str, name: str, call: Call) -> None:
-    if name not in call.parameters and not call.takes_any:
-        raise ConfigError(
-            f"{call.name} has no argument {name!r}{did_you_mean(name, call.parameters, '; ')}",
-            key=key,
-            hint=f"it takes: {call.in_short([name])}" if call.parameters else "it takes no arguments",
-        )
-
-
 def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
     wanted = parameter.annotation if parameter is not None else call.many
     default = parameter.default if parameter is not None else None
@@ -201,7 +191,7 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
         return  # the annotation says less than the class takes: the default does not fit it either
     shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
     shown = STRUCK if is_secret_key(key) else shown
-    told = _instead(_typed(key), value, wanted, default)
+    told = _instead(as_typed_key(key), value, wanted, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
     raise ConfigError(
         f"expected {in_words(wanted)}, got {shown}",
@@ -231,22 +221,18 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
     return f"for example {key}={example}" if example else ""
 
 
-def _typed(key: str) -> str:
-    """A key as an override names it: `model._args_.1.p` for `model._args_[1].p`."""
-    return _INDEX.sub(r".\1", key)
-
-
 def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> None:
     missing = [name for name in call.required if name not in given]
     if not missing:
         return
-    if is_called_later(key, node) and not node.get("_partial_"):
+    is_called_later = key in _CALLED_WITH or _called_around(key, node) is not None
+    if is_called_later and not node.get("_partial_"):
         raise ConfigError(
             f"{call.name} can only be made later: it waits for {missing[0]!r}, which assay gives",
             key=key,
             hint=f"add to its YAML: _partial_: true (or type +{key}._partial_=true)",
         )
-    typed = " ".join(f"+{_typed(key)}.{name}=…" for name in missing)
+    typed = " ".join(f"+{as_typed_key(key)}.{name}=…" for name in missing)
     raise ConfigError(
         f"{call.name} needs {'this' if len(missing) == 1 else 'each of these'}",
         key=", ".join(f"{key}.{name}" for name in missing),

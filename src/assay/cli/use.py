@@ -46,13 +46,7 @@ def evaluate(
     with loading():
         from assay.run.evaluate import evaluate as test
 
-    found = test(
-        run,
-        changes or [],
-        checkpoint=checkpoint,
-        split=split or "",
-        config_dir=config_dir,
-    )
+    found = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
     _say(found)
     document.say("eval", found)
 
@@ -205,8 +199,7 @@ def export(
     with loading():
         from assay.run.export.export import export as export_run
 
-    options: Any = {"out": out, "checkpoint": checkpoint}
-    exported = export_run(run, file_format, **options)  # type: ignore[arg-type]  # it judges the name
+    exported = export_run(run, file_format, out=out, checkpoint=checkpoint)  # type: ignore[arg-type]  # it judges the name
     _say_exported(exported)
     document.say("export", exported)
 

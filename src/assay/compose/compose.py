@@ -356,9 +356,7 @@ class JobComposer:
         name = hashlib.sha256("\n".join(key).encode()).hexdigest()
         check_replaced(self._hydra, composed, typed)
         bare = _Template(name, composed, "", choices(composed.hydra))
-        if self._directory is None:
-            return bare
-        if not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
+        if self._directory is None or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
         plain = written(job_config(self._completed(options, bare, 0)))
         text = json.dumps(plain)

@@ -103,17 +103,12 @@ REPETITIONS: Final = ("seed", "fold")
 """Jobs that differ in these alone repeat one configuration."""
 
 
-def fingerprint(config: DictConfig) -> str:
+def fingerprint(config: DictConfig, without: Sequence[str] = ()) -> str:
     """SHA-256 of a job's config without what leaves its outcome alone: where it writes, its name and tags."""
-    return fingerprint_of(written(config))
-
-
-def config_fingerprint(config: DictConfig) -> str:
-    """The same of a job without its seed and fold: repetitions of one configuration share it."""
-    return fingerprint_of(written(config), REPETITIONS)
+    return fingerprint_of(written(config), without)
 
 
 def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:
-    """The same of a job as plain data."""
+    """The same of a job as plain data; without `REPETITIONS`, what jobs of one configuration share."""
     identity = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *without)}
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

@@ -34,7 +34,7 @@ from assay.check.callbacks import notes_on
 from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
-from assay.config.serialize import config_fingerprint, fingerprint, known, to_yaml
+from assay.config.serialize import REPETITIONS, fingerprint, known, to_yaml
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.figure.figure import to_matplotlib
 from assay.files.checksum import damage_of, sha256
@@ -184,7 +184,7 @@ def _create_run(
             seed=int(config.seed),
             fold=config.get("fold"),
             fingerprint=fingerprint(config),
-            config_fingerprint=config_fingerprint(config),
+            config_fingerprint=fingerprint(config, REPETITIONS),
             overrides=list(overrides),
             choices=dict(chosen),
             tags=[str(tag) for tag in config.get("tags") or []],

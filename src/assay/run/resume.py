@@ -21,7 +21,7 @@ from assay.check.values import check_trainer
 from assay.checkpoint.checkpoint_file import newest_valid, read
 from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean
-from assay.config.serialize import config_fingerprint, fingerprint
+from assay.config.serialize import REPETITIONS, fingerprint
 from assay.config.tree import walk
 from assay.config.unread_keys import check_read_by_run
 from assay.config.yaml_file import load_yaml
@@ -286,7 +286,7 @@ def _continue(config: DictConfig, record: RunRecord, patch: str, *, raise_errors
     written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
     before = as_written(config, written)
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
-    record.config_fingerprint = config_fingerprint(before)
+    record.config_fingerprint = fingerprint(before, REPETITIONS)
     reattach_loggers(config, record)
     # `code.patch` stays what the run began with.
     earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed[:-1])]

@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import child_node, dereferenced, is_interpolation, is_missing, raw_value
+from assay.config.omegaconf_internals import dereferenced, raw_value
 from assay.config.tree import follow
 from assay.errors import ConfigError, first_line
 from assay.quoting import is_dotted_path
@@ -18,6 +17,8 @@ from assay.targets.trust import KEY, is_library, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from omegaconf import DictConfig, ListConfig
 
 
 LEAVES: Final = tuple(
@@ -239,20 +240,12 @@ def trusted_in(config: DictConfig) -> tuple[str, ...]:
 def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Full key of each node that has a `_target_`, and the target."""
     for entry, _ in follow(config, prefix):
-        if entry.name == "_target_" and isinstance(entry.parent, DictConfig):
-            yield from _target(entry.parent, entry.key)
-
-
-def _target(node: DictConfig, key: str) -> Iterator[tuple[str, Any]]:
-    of = key.removesuffix("_target_").removesuffix(".")
-    written: Any = child_node(node, "_target_")
-    raw = raw_value(written)
-    if raw is None or is_missing(written):
-        return
-    if is_interpolation(written):
-        raw = _behind(written, str(raw), key)
-    check_trust(of, raw, node)
-    yield of, raw
+        if entry.name != "_target_" or entry.raw is None or entry.is_missing:
+            continue
+        key = entry.key.removesuffix("_target_").removesuffix(".")
+        raw = _behind(entry.node, str(entry.raw), entry.key) if entry.is_interpolation else entry.raw
+        check_trust(key, raw, entry.parent)
+        yield key, raw
 
 
 def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:

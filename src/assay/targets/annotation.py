@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from assay.config.did_you_mean import did_you_mean
+from assay.config.tree import split
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -171,6 +172,11 @@ def as_typed(value: Any) -> str:
     return str(value)
 
 
+def as_typed_key(key: str) -> str:
+    """A key as an override names it: `model._args_.1.p` for `model._args_[1].p`."""
+    return ".".join(split(key))
+
+
 def check_value(key: str, value: Any, kind: Any) -> None:
     """Refuse a value that is not of a kind, as msgspec judges it."""
     try:
@@ -181,8 +187,8 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         words = [*choices, *(in_words(getattr(part, "__origin__", part)) for part in others)]
         wanted = f"one of {', '.join(words)}" if choices else expected_by(error)
         guess = did_you_mean(value, choices, "; ") if choices else ""
-        typed, example = key.replace("[", ".").replace("]", ""), example_of(kind, None)
-        hint = f"for example {typed}={example}" if example else ""
+        example = example_of(kind, None)
+        hint = f"for example {as_typed_key(key)}={example}" if example else ""
         raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 
