@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import torch
+from msgspec import Meta
 
 from assay.build.run_length import batches_of, run_length
 from assay.build.trainer_options import may_end_early, world_size
 from assay.compose.recipe import RECIPE, is_chosen
-from assay.config.serialize import is_number, is_whole, value_of
+from assay.config.serialize import is_whole, value_of
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loaders import choose_batch_size
 from assay.errors import ConfigError
 from assay.quoting import counted
+from assay.targets.annotation import check_value
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -38,8 +40,9 @@ _SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
 def add_recipe(config: DictConfig, spec: Spec) -> None:
     """Put what `auto` comes to into node `spec`."""
     _balance_loss(config)
-    steps, least = (_number(config, name, whole=True) for name in ("steps", "epochs"))
-    lr, weight_decay = _number(config, "lr"), _number(config, "weight_decay", least=0)
+    steps, least = (_number(config, name, Annotated[int, Meta(ge=1)]) for name in ("steps", "epochs"))
+    lr = _number(config, "lr", Annotated[float, Meta(gt=0, le=100)])
+    weight_decay = _number(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])
     config.spec.batch_size = choose_batch_size(spec.num_train, task_of(spec.task))
     batches = batches_of(config, spec.num_train)
     accumulated = int(config.trainer.get("accumulate_grad_batches") or 1)
@@ -83,19 +86,11 @@ def _balance_loss(config: DictConfig) -> None:
         loss[name] = "balanced"
 
 
-def _number(config: DictConfig, name: str, *, whole: bool = False, least: float = 1e-8) -> float:
-    key = f"recipe.{name}"
-    value: Any = value_of(config, key)
+def _number(config: DictConfig, name: str, kind: Any) -> float:
+    value = value_of(config, f"recipe.{name}")
     if value is None:  # a model of the user's own
         return _DEFAULTS[name]
-    fine = is_whole(value) and value >= 1 if whole else is_number(value) and least <= value < math.inf
-    if not fine:
-        wanted = "a whole number of at least 1" if whole else "a number above 0" if least else "a number >= 0"
-        message, hint = (
-            f"{value} was given; {wanted} was expected",
-            f"for example model.{key}={_DEFAULTS[name]:g}",
-        )
-        raise ConfigError(message, key=f"model.{key}", hint=hint)
+    check_value(f"model.recipe.{name}", value, kind)
     number: float = value
     return number
 

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.tree import called_nodes, walk
 from assay.data.source_files import SourcePath, check_path, missing
 from assay.data.source_info import info_of
-from assay.errors import ConfigError, first_line
+from assay.errors import ConfigError
 from assay.files.symlinks import TEXTS
 from assay.targets.external_values import WRITING, is_path
 
@@ -32,22 +32,17 @@ def check_data_root(config: DictConfig) -> None:
             if target == "assay.load":
                 _check_run(f"{key}.run", _path(f"{key}.run", node, "run"))
             for source in info_of(target).paths:
-                _check(key, node, source)
+                full = f"{key}.{source.argument}"
+                if source.downloads:
+                    _check_download(key, node, source)
+                elif (path := _path(full, node, source.argument)) is not None:
+                    check_path(path, source, full)
             if target.startswith("torchvision.datasets.") and "root" in node:
                 _check_download(key, node, _TORCHVISION)
         except OSError as error:  # too long, or not to be looked into
             raise ConfigError(
                 f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="another path"
             ) from error
-
-
-def _check(key: str, node: DictConfig, source: SourcePath) -> None:
-    if source.downloads:
-        _check_download(key, node, source)
-        return
-    full = f"{key}.{source.argument}"
-    if (path := _path(full, node, source.argument)) is not None:
-        check_path(path, source, full)
 
 
 def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
@@ -142,10 +137,7 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
         ):
             continue
         key = f"callbacks.{name}.dirpath"
-        try:
-            value = OmegaConf.select(config, key)
-        except OmegaConfBaseException as error:
-            raise ConfigError(first_line(error), key=key) from error
+        value = _given(node, "dirpath")
         if value is None or os.path.normpath(str(value)) != wanted:
             raise ConfigError(
                 f"a run keeps its checkpoints in its own directory, not in {value}",

@@ -60,7 +60,6 @@ from assay.check.step import (
     model_on_meta,
     module_on_meta,
     module_over,
-    new_mode,
     refusal,
     take_step,
     try_sizes,
@@ -73,6 +72,7 @@ from assay.errors import ConfigError
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.objects import name_of
 from assay.targets.resolve import resolve
+from assay.torch_internals import FakeTensorMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +96,7 @@ class Prover:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
         self._trainer: tuple[L.Trainer, Any] | None = None
-        self._mode = new_mode()
+        self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
         """Refuse a job that cannot run, or say what it will take."""

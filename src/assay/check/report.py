@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from assay.errors import AssayError, ConfigError
+from assay.errors import AssayError
 from assay.files.atomic import write_bytes
 from assay.quoting import in_bytes, in_flops
 from assay.task.task_of import known_task
@@ -176,12 +176,8 @@ def save_curve(report: Report, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     image = io.BytesIO()
     try:
-        figure.savefig(image, format=path.suffix.lstrip(".") or "png")
+        figure.savefig(image, format=path.suffix.lstrip("."))
         write_bytes(path, image.getvalue())
-    except ValueError as error:
-        raise ConfigError(
-            f"{path}: {error}", key="--plot", hint="a name that ends in .png, .svg or .pdf"
-        ) from error
     except OSError as error:
         raise AssayError(
             f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"

@@ -313,11 +313,6 @@ class StepError(Exception):
         self.depends_on_data = isinstance(error, _DEPENDS_ON_DATA)
 
 
-def new_mode() -> FakeTensorMode:
-    """A mode of fake tensors; those of different modes do not go together."""
-    return FakeTensorMode(allow_non_fake_inputs=True)
-
-
 def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """Replace each parameter and buffer by a fake one on the CPU; tied ones stay tied."""
     made: dict[int, torch.Tensor] = {}

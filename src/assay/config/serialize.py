@@ -47,7 +47,8 @@ def to_yaml(plain: Any) -> str:
 
 def to_text(plain: Any) -> str:
     """A job as plain data, for another process: a line of JSON; YAML where a key is not text."""
-    return json.dumps(plain) if _has_only_text_keys(plain) else yaml.safe_dump(plain)
+    text = json.dumps(plain)
+    return text if json.loads(text) == plain else yaml.safe_dump(plain)
 
 
 def from_text(text: str) -> DictConfig:
@@ -56,12 +57,6 @@ def from_text(text: str) -> DictConfig:
     config: DictConfig = OmegaConf.create(plain)
     OmegaConf.set_struct(config, True)
     return config
-
-
-def _has_only_text_keys(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _has_only_text_keys(inner) for key, inner in value.items())
-    return not isinstance(value, list) or all(map(_has_only_text_keys, value))
 
 
 LARGEST_SEED = 2**32 - 1

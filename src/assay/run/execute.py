@@ -552,7 +552,11 @@ def _directions(assembly: Assembly) -> dict[str, str]:
     """Which way each score is better: as its metric says, else as the best checkpoint is kept by it."""
     best = _best_checkpoint(assembly.trainer)
     kept_by = {} if best is None else {str(best.monitor): str(best.mode)}
-    return {**kept_by, **known_directions(assembly.config)}
+    module = assembly.module
+    if not isinstance(module, Module):
+        return kept_by
+    metrics = {"train": module.train_tracker.metrics, "eval": module.val_tracker.metrics}
+    return {**kept_by, **known_directions(assembly.config, metrics)}
 
 
 def _parameters(module: torch.nn.Module) -> dict[str, int]:

@@ -79,28 +79,14 @@ def _with_key(error: ConfigError, key: str) -> ConfigError:
 
 def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
     """A class of the user's own that is not called through a node: a task, a launcher, a searcher."""
-    make_importable()
     try:
-        found = _locate(path, tuple(packages))
+        found = _own(path, "", tuple(packages))
     except ConfigError as error:
         raise _with_key(error, key) from error.__cause__
-    interface = f"{base.__module__}.{base.__qualname__}"
-    if not (inspect.isclass(found) and issubclass(found, base) and found is not base):
-        raise ConfigError(
-            f"{path!r} is not a subclass of {interface}", key=key, hint=f"derive it from {interface}"
-        )
-    if not within(found.__module__, packages):
-        raise ConfigError(
-            f"{path!r} is {found.__module__}.{found.__qualname__}, which is not in a package that you trust",
-            key=key,
-            hint="name a class that you wrote",
-        )
-    if lacking := _lacking(found):
-        raise ConfigError(
-            f"{path!r} lacks what {interface} asks for: {lacking}",
-            key=key,
-            hint=f"define that in {found.__qualname__}",
-        )
+    if not (inspect.isclass(found) and issubclass(found, base)):
+        interface = f"{base.__module__}.{base.__qualname__}"
+        message, hint = f"{path!r} is not a subclass of {interface}", f"derive it from {interface}"
+        raise ConfigError(message, key=key, hint=hint)
     return found
 
 
