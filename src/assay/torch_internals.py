@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.optim.optimizer as of_torch
@@ -38,6 +38,10 @@ __all__ = [
     "tree_leaves",
     "tree_map",
 ]
+
+
+MODULE_CALL: Final = torch.nn.Module._call_impl.__code__
+"""What runs whenever a module is called; a frame of it holds the module and its inputs."""
 
 
 def mark_non_finite(tensors: list[Tensor], mark: Tensor, one: Tensor) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear
 
 from assay.check.prove import Prover
-from assay.check.step import LiveMemory, Memory, SameType, batch_sizes, check_capacity, watched
+from assay.check.step import LiveMemory, Memory, SameType, batch_sizes, check_capacity, layer_at_fault
 from assay.compose.compose import compose, job_config
 from assay.data.loaders import BatchOrder
 from assay.errors import ConfigError
@@ -267,8 +267,6 @@ def test_batch_sizes_are_those_of_the_batch_order(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_the_innermost_layer_is_named(model: nn.Module, inputs: Tensor, where: str) -> None:
-    with watched(model) as layers, pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError) as caught:
         model(inputs)
-    assert layers.where() == where
-    assert not model._forward_hooks
-    assert not model._forward_pre_hooks
+    assert layer_at_fault(caught.value, model)[1] == where

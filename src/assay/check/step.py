@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import traceback
 import weakref
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import torch
@@ -27,6 +28,7 @@ from assay.errors import AssayError, ConfigError, first_line, own_frame
 from assay.quoting import in_bytes
 from assay.task.task_of import task_of
 from assay.torch_internals import (
+    MODULE_CALL,
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
@@ -118,63 +120,34 @@ def dense_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 _MOST_TEXT = 60
 
 
-@final
-@dataclass
-class Layers:
-    """The modules that are inside their forward, outermost first."""
-
-    running: list[tuple[str, nn.Module, str]] = field(default_factory=list)
-
-    def where(self) -> str:
-        """The innermost one in words: its name, what it is, and its input's shape; or nothing."""
-        if not self.running:
-            return ""
-        name, module, shapes = self.running[-1]
-        weight = getattr(module, "weight", None)
-        what = f"{type(module).__name__}({module.extra_repr()})"
-        if len(what) > _MOST_TEXT or not module.extra_repr():
-            what = type(module).__name__
-            what += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
-        layer = f"layer {name!r}, {what}," if name else what
-        return f"{layer} was given {shapes}"
-
-    def key(self, node: Any, key: str) -> str:
-        """Full config key of the node that the innermost layer was built from, as far as names tell."""
-        name = self.running[-1][0] if self.running else ""
-        for part in name.split(".") if name else ():
-            arguments = node.get("_args_") if isinstance(node, DictConfig) else None
-            if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
-                node, key = arguments[int(part)], f"{key}._args_[{part}]"
-            elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
-                node, key = node[part], f"{key}.{part}"
-            else:
-                break
-        return key
+def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
+    """The innermost layer that an error came from: its name, and in words what it is and was given."""
+    names = {layer: name for name, layer in model.named_modules()}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is MODULE_CALL]
+    calls = [called for frame in frames if (called := frame.f_locals)["self"] in names]
+    if not calls:
+        return "", ""
+    layer = calls[-1]["self"]
+    name, weight = names[layer], getattr(layer, "weight", None)
+    what = f"{type(layer).__name__}({layer.extra_repr()})"
+    if len(what) > _MOST_TEXT or not layer.extra_repr():
+        what = type(layer).__name__
+        what += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
+    given = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
+    return name, f"layer {name!r}, {what}, was given {given}" if name else f"{what} was given {given}"
 
 
-@contextmanager
-def watched(model: nn.Module) -> Iterator[Layers]:
-    """Follow the forward of a model and of all that is in it."""
-    layers = Layers()
-    handles = []
-
-    def enter(name: str) -> Any:
-        def hook(module: nn.Module, inputs: Any, named: Any) -> None:
-            layers.running.append((name, module, _shapes([*inputs, *named.values()])))
-
-        return hook
-
-    def leave(*_: Any) -> None:
-        layers.running.pop()
-
-    for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(enter(name), with_kwargs=True, prepend=True))
-        handles.append(module.register_forward_hook(leave))
-    try:
-        yield layers
-    finally:
-        for handle in handles:
-            handle.remove()
+def _key_of_layer(name: str, node: Any, key: str) -> str:
+    """Full config key of the node that a layer was built from, as far as names tell."""
+    for part in name.split(".") if name else ():
+        arguments = node.get("_args_") if isinstance(node, DictConfig) else None
+        if part.isdigit() and isinstance(arguments, ListConfig) and int(part) < len(arguments):
+            node, key = arguments[int(part)], f"{key}._args_[{part}]"
+        elif isinstance(node, DictConfig) and isinstance(node.get(part), DictConfig):
+            node, key = node[part], f"{key}.{part}"
+        else:
+            break
+    return key
 
 
 def _shapes(values: list[Any]) -> str:
@@ -388,7 +361,7 @@ def _forward(
 ) -> tuple[torch.Tensor, tuple[int, ...]]:
     """Loss of the batch, and shape of the model's outputs."""
     inputs, targets = batch.zeros()
-    with watched(module.model) as layers, precision.forward_context():
+    with precision.forward_context():
         try:
             outputs = module(inputs)
             if not isinstance(outputs, torch.Tensor):
@@ -396,8 +369,9 @@ def _forward(
             if not outputs.ndim or len(outputs) != len(inputs):
                 raise ValueError(f"the model gives {list(outputs.shape)} for {len(inputs)} samples")
         except Exception as error:
-            where = ", ".join(part for part in (when, layers.where()) if part)
-            raise StepError("model", error, where, layers.key(node, "model")) from error
+            name, layer = layer_at_fault(error, module.model)
+            where = ", ".join(part for part in (when, layer) if part)
+            raise StepError("model", error, where, _key_of_layer(name, node, "model")) from error
         with _guarded("loss", when):
             loss: torch.Tensor = module.compared(outputs, targets)
     return loss, tuple(outputs.shape)
