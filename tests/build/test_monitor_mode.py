@@ -14,7 +14,7 @@ from torchmetrics import Metric, MetricCollection
 from torchmetrics.wrappers import ClasswiseWrapper
 
 from assay.analysis.objective import objectives
-from assay.build.monitor_mode import directions, mode_of
+from assay.build.monitor_mode import directions, mode_argument
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
@@ -82,10 +82,10 @@ def test_a_mode(key: str, monitor: str, mode: str | None, comes_to: str, says: s
     node = config.scheduler if key == "scheduler" else config.callbacks.checkpoint
     node.monitor, node.mode = monitor, mode
     if not says:
-        assert mode_of(config, key, lambda: KNOWN) == comes_to
+        assert mode_argument(config, key, lambda _: KNOWN) == ({"mode": comes_to} if comes_to else {})
         return
     with pytest.raises(ConfigError, match=says) as caught:
-        mode_of(config, key, lambda: KNOWN)
+        mode_argument(config, key, lambda _: KNOWN)
     assert caught.value.key == f"{key}.mode"
 
 

@@ -36,24 +36,6 @@ def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
             yield key, monitor
 
 
-def mode_of(config: DictConfig, key: str, known: Callable[[], Mapping[str, Mode]]) -> Mode | None:
-    """What the `mode` of a node comes to."""
-    metric = dict(monitors(config)).get(key)
-    if metric is None and OmegaConf.select(config, f"{key}.mode") in (AUTO, *FORCED):
-        raise ConfigError(
-            "a metric is followed here; none is named", key=f"{key}.monitor", hint=f"{key}.monitor=val/loss"
-        )
-    if metric is None or not _has_mode(config, key):
-        return None
-    return _mode(config, key, metric, "min" if is_loss(metric) else known().get(metric))
-
-
-def mode_argument(config: DictConfig, key: str) -> dict[str, Mode]:
-    """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
-    mode = mode_of(config, key, lambda: known_directions(config))
-    return {} if mode is None else {"mode": mode}
-
-
 def known_directions(config: DictConfig, metrics: Mapping[str, Any] | None = None) -> dict[str, Mode]:
     """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
@@ -63,28 +45,28 @@ def known_directions(config: DictConfig, metrics: Mapping[str, Any] | None = Non
     return {name: mode for stage, built in stages.items() for name, mode in directions(built, stage).items()}
 
 
-def is_loss(metric: str) -> bool:
-    """Whether a score is a loss, by its name.
-
-    >>> is_loss("val/loss"), is_loss("g_loss"), is_loss("val/accuracy")
-    (True, True, False)
-    """
-    return metric.replace("/", "_").rpartition("_")[2] == "loss"
-
-
-def _has_mode(config: DictConfig, key: str) -> bool:
-    call = call_of(resolve(key, str(OmegaConf.select(config, key)._target_), trusted_in(config)))
-    return call is not None and "mode" in call.parameters
-
-
-def _mode(config: DictConfig, key: str, metric: str, better: Mode | None) -> Mode:
-    written = OmegaConf.select(config, f"{key}.mode")
-    at = f"{key}.mode"
+def mode_argument(
+    config: DictConfig, key: str, known: Callable[[DictConfig], Mapping[str, Mode]] = known_directions
+) -> dict[str, Mode]:
+    """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
+    node, at = OmegaConf.select(config, key), f"{key}.mode"
+    if not isinstance(node, DictConfig):
+        return {}
+    written, metric = node.get("mode"), node.get("monitor")
+    if not isinstance(metric, str):
+        if written in (AUTO, *FORCED):
+            message, monitor = "a metric is followed here; none is named", f"{key}.monitor"
+            raise ConfigError(message, key=monitor, hint=f"{monitor}=val/loss")
+        return {}
+    call = call_of(resolve(key, str(node._target_), trusted_in(config)))
+    if call is None or "mode" not in call.parameters:
+        return {}
     if written not in (None, *WRITTEN):
         raise ConfigError(f"{written!r} is not one of {', '.join(WRITTEN)}", key=at, hint=f"{at}={AUTO}")
+    stated: Mode = "min" if written in ("min", "force_min") else "max"
     if written in FORCED:
-        forced: Mode = "min" if written == "force_min" else "max"
-        return forced
+        return {"mode": stated}
+    better = "min" if is_loss(metric) else known(config).get(metric)
     if written in (None, AUTO):
         if better is None:
             says = "" if config.module._target_ == OUR_MODULE else ", for your own module logs it"
@@ -93,15 +75,23 @@ def _mode(config: DictConfig, key: str, metric: str, better: Mode | None) -> Mod
                 key=at,
                 hint=f"{at}=max, or {at}=min",
             )
-        return better
-    stated: Mode = "min" if written == "min" else "max"
+        return {"mode": better}
     if better is not None and better != stated:
         raise ConfigError(
             f"{metric} is better the {_WORDS[better]} it is, which mode={stated} turns round",
             key=at,
             hint=f"{at}={AUTO}; to have the worst all the same: {at}=force_{stated}",
         )
-    return stated
+    return {"mode": stated}
+
+
+def is_loss(metric: str) -> bool:
+    """Whether a score is a loss, by its name.
+
+    >>> is_loss("val/loss"), is_loss("g_loss"), is_loss("val/accuracy")
+    (True, True, False)
+    """
+    return metric.replace("/", "_").rpartition("_")[2] == "loss"
 
 
 def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:

@@ -22,7 +22,7 @@ from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
 from assay.targets.allowed_targets import slot_of, trusted_in
 from assay.targets.annotation import Made, accepts, as_typed, as_typed_key, choices_of, example_of, in_words
-from assay.targets.call_signature import call_of, names_of
+from assay.targets.call_signature import call_of
 from assay.targets.instantiate import WORDS, check_words
 from assay.targets.resolve import import_tasks, resolve, resolve_targets
 
@@ -137,7 +137,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
     names = [name for name in map(str, node) if name not in others]
     given = node.get("_args_") or []
     count = len(given) + (later.by_position if later else 0)
-    by_position = names_of(call.by_position)
+    by_position = call.by_position
     if given and count > len(by_position) and call.many is None:
         raise ConfigError(
             f"{call.name} takes {len(by_position)} values by position, not {count}",
@@ -169,7 +169,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(written_at(root, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):
-        parameter = call.by_position[index] if index < len(by_position) else None
+        parameter = call.parameters[by_position[index]] if index < len(by_position) else None
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
     if later is None:
         return

@@ -17,7 +17,7 @@ from assay.targets.annotation import as_typed, example_of, look_up
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -62,9 +62,9 @@ class Call:
     many: Any
 
     @property
-    def by_position(self) -> list[inspect.Parameter]:
-        """Those that an unnamed value can stand for, in their order."""
-        return [one for name in self.own if (one := self.parameters[name]).kind in _BY_POSITION]
+    def by_position(self) -> list[str]:
+        """Names of those that an unnamed value can stand for, in their order."""
+        return [name for name in self.own if self.parameters[name].kind in _BY_POSITION]
 
     @property
     def required(self) -> list[str]:
@@ -158,11 +158,6 @@ def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
     is_known = annotation is not parameter.empty
     known = look_up(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
     return parameter.replace(annotation=known)
-
-
-def names_of(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    """Their names."""
-    return [one.name for one in parameters]
 
 
 def example(config: DictConfig, key: str) -> str:
