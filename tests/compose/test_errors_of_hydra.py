@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.compose.compose import compose
-from assay.compose.origin import located
+from assay.compose.origin import name_source
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_own_file(name: str, text: str, where: str, says: str, project: Path) ->
     path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
     typed = [name.replace("/", "=")]
-    with pytest.raises(ConfigError) as caught, located(typed):
+    with pytest.raises(ConfigError) as caught, name_source(typed):
         compose(typed)
     assert caught.value.file == f"conf/{name}.yaml{where}"
     assert says in str(caught.value)

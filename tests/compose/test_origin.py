@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, loader
 from assay.compose.listing import list_options
-from assay.compose.origin import COMMAND_LINE, Origins, explain, explained, locate, replayed, say
+from assay.compose.origin import COMMAND_LINE, Origins, explain, explain_job, locate, say, trace_origins
 from assay.config.tree import split, walk
 from assay.errors import ConfigError
 from assay.terminal import Console
@@ -36,7 +36,7 @@ JOBS = [
 
 def origins(overrides: Sequence[str] = ()) -> Origins:
     with loader() as hydra:
-        return replayed(hydra, overrides)
+        return trace_origins(hydra, overrides)
 
 
 def parsed(text: str) -> object:
@@ -232,7 +232,7 @@ def test_every_key_node_and_group_has_an_answer() -> None:
     groups = [str(group) for group in config.hydra.runtime.choices if not str(group).startswith("hydra/")]
     for key in [*(entry.key for entry in walk(config)), *groups]:
         console = Console(file=io.StringIO(), width=1000)
-        say(console, explained(key, config, found))
+        say(console, explain_job(key, config, found))
         text = console.file.getvalue()
         assert text.startswith(key) or key.replace(".", "/") in groups, key
         assert text.count("\n") > 1 or key.startswith("hydra."), key

@@ -19,7 +19,7 @@ from assay.config.tree import walk
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.targets.allowed_targets import FUNCTIONS, check_targets
-from assay.targets.resolve import ready, resolve, resolve_targets
+from assay.targets.resolve import resolve, resolve_node, resolve_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,13 +213,13 @@ def test_what_the_data_brings_is_judged_right_before_the_call(late: str) -> None
     config = job({"model": {"_target_": "torch.nn.Sequential", "_args_": [late]}})
     config.spec = {"class_names": ["${oc.create:{_target_: os.system, _args_: [x]}}"]}
     with pytest.raises(ConfigError) as caught:
-        ready(config, "model", config.model)
+        resolve_node(config, "model", config.model)
     assert caught.value.key.startswith("model._args_[0]")
 
 
 def test_another_run_is_judged_with_the_trust_of_this_job() -> None:
     config = job({"augment": {"_target_": "assay.load", "run": "x"}}, "my_project")
-    assert ready(config, "augment", config.augment)["trusted_packages"] == ["my_project"]
+    assert resolve_node(config, "augment", config.augment)["trusted_packages"] == ["my_project"]
     assert "trusted_packages" not in config.augment
 
 

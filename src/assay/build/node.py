@@ -16,7 +16,7 @@ from assay.targets.allowed_targets import trusted_in
 from assay.targets.call_signature import example
 from assay.targets.instantiate import CallError, instantiate
 from assay.targets.optional_packages import install
-from assay.targets.resolve import check_made, import_tasks, ready
+from assay.targets.resolve import check_made, import_tasks, resolve_node
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
         if not node:
             return None
         import_tasks(config)
-        tree = ready(config, key, node, NOT_ARGUMENTS.get(key, ()))
+        tree = resolve_node(config, key, node, NOT_ARGUMENTS.get(key, ()))
         made = instantiate(tree, key, trusted_in(config), **objects)
         check_made(key, made)
         return made

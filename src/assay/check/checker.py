@@ -15,7 +15,7 @@ from assay.build.trainer_options import refuse_foreign_ranks
 from assay.check.output_paths import check_data_root, check_output_paths
 from assay.check.values import SEED, check_values
 from assay.compose.compose import compose_job
-from assay.compose.origin import located
+from assay.compose.origin import name_source
 from assay.compose.recipe import check_fused
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import root_of
@@ -82,7 +82,7 @@ class Checker:
             words = (one for one in job.overrides if not reads_as_number(one.partition("=")[2]))
             new = {(job.shared, word) for word in (*words, "")} - self._words
             if new:
-                with located(job.overrides, self._config_dir):
+                with name_source(job.overrides, self._config_dir):
                     self._check_names(job)
                 self._words |= new
 
@@ -109,7 +109,7 @@ class Checker:
             if alike and not report.data_read:
                 self._proven[alike] = report
             return report
-        with located(job.overrides, self._config_dir):
+        with name_source(job.overrides, self._config_dir):
             check_value("seed", job.config.get("seed"), SEED)
         return replace(
             self._proven[alike], overrides=job.overrides, name=str(job.config["name"]), seconds=0.0
@@ -117,7 +117,7 @@ class Checker:
 
     def check(self, job: Job) -> Proof:
         """Check a job whose run gets what was made for that."""
-        with located(job.overrides, self._config_dir):
+        with name_source(job.overrides, self._config_dir):
             self._check_names(job)
             proof = self._prove(job)
             self._accept(proof.report)

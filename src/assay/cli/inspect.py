@@ -89,9 +89,9 @@ def configs(
     config_dir: ConfigDir = None,
 ) -> None:
     """The options of every group, or of one, in a line each."""
-    from assay.compose.listing import listed, show
+    from assay.compose.listing import options_of, show
 
-    options = listed(group, config_dir)
+    options = options_of(group, config_dir)
     if document.as_json:
         document.say("configs", {"options": options})
     else:

@@ -116,7 +116,7 @@ def reported(
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     note_given(overrides or [])
-    with _told(debug), printed_document(as_json, debug) as document, stopped_by_signals(), _interrupts_kept():
+    with _report(debug), printed_document(as_json, debug) as document, stopped_by_signals(), _keep_ctrl_c():
         try:
             yield document
         except ConfigError as error:
@@ -128,7 +128,7 @@ def reported(
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
+def _keep_ctrl_c() -> Iterator[None]:
     """Raise Ctrl-C anew where a library that cleans up after it, as OmegaConf does, fails in its place."""
     try:
         yield
@@ -140,7 +140,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _told(debug: bool) -> Iterator[None]:
+def _report(debug: bool) -> Iterator[None]:
     try:
         yield
     except (typer.Exit, BrokenPipeError):  # of the latter the reader has gone, as in `assay configs | head`

@@ -143,7 +143,7 @@ def check_replaced(hydra: Hydra, config: DictConfig, overrides: Sequence[str]) -
 
 
 @contextmanager
-def explained(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
+def translate_errors(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
     """Turn what Hydra or OmegaConf raises in the block into one `ConfigError`."""
     try:
         yield
@@ -299,7 +299,7 @@ class JobComposer:
 
     def job(self, overrides: Sequence[str], number: int = 0) -> Job:
         """Compose one, as plain data."""
-        with explained(self._hydra, overrides):
+        with translate_errors(self._hydra, overrides):
             parsed, template = self._with_task(overrides)
             config = _with_values(template, self._values(parsed))
             chosen = template.choices
@@ -313,7 +313,7 @@ class JobComposer:
 
     def composed(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""
-        with explained(self._hydra, overrides):
+        with translate_errors(self._hydra, overrides):
             return self._completed(*self._with_task(overrides), number)
 
     def _with_task(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
@@ -398,7 +398,7 @@ def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job
 
 def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
     """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
-    with explained(hydra, overrides):
+    with translate_errors(hydra, overrides):
         composed = compose_raw(hydra, [*overrides, *suited(overrides)], RunMode.MULTIRUN)
         check_hydra(composed.hydra, trusted)
         HydraConfig.instance().set_config(composed)

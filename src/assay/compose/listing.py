@@ -64,7 +64,7 @@ def groups(*folders: Path) -> list[str]:
     return sorted({option.group for option in list_options("", *folders)})
 
 
-def listed(group: str, config_dir: Path | None) -> list[Option]:
+def options_of(group: str, config_dir: Path | None) -> list[Option]:
     """The options of one group and its subgroups, or of all."""
     own = config_dir or project_conf()
     folders = (CONF_DIR, *([own] if own else []))

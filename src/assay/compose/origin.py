@@ -133,7 +133,7 @@ class Origins:
             self.put(layer, at, kind, Setting(joined(at), text, f"{shown(path)}:{line}", path, line))
 
 
-def replayed(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
+def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
     """Where the values of a job come from, with a loader that is already open."""
     merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, [*overrides, *implied])
     found = Origins()
@@ -208,7 +208,7 @@ def plain(value: Any) -> str:
 
 
 @contextmanager
-def located(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
+def name_source(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
     """Say in every `ConfigError` that leaves this block in which file and line its key was written."""
     try:
         yield
@@ -233,7 +233,7 @@ def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
             implied: list[str] = []
             with suppress(ConfigError):
                 implied = implied_overrides(compose_with(hydra, overrides), overrides)
-            setting = replayed(hydra, overrides, implied).nearest(key)
+            setting = trace_origins(hydra, overrides, implied).nearest(key)
     except Exception:  # the overrides do not compose: only what was typed is known
         typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
         return COMMAND_LINE if key in typed else ""
@@ -284,11 +284,11 @@ def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = N
     """A value, or a group with all its keys, and where each comes from."""
     with loader(config_dir) as hydra:
         config = compose_with(hydra, overrides)
-        found = replayed(hydra, overrides, implied_overrides(config, overrides))
-    return explained(key, config, found)
+        found = trace_origins(hydra, overrides, implied_overrides(config, overrides))
+    return explain_job(key, config, found)
 
 
-def explained(key: str, config: DictConfig, found: Origins) -> Explanation:
+def explain_job(key: str, config: DictConfig, found: Origins) -> Explanation:
     """As `explain`, of a job that is composed already."""
     key = key.rstrip("=./")
     parts, choice = split(key), found.choice_of(key)

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.analysis.run import flat
 from assay.compose.compose import compose, job_config
-from assay.compose.origin import located, plain
+from assay.compose.origin import name_source, plain
 from assay.compose.recipe import OF_SPEC, unsettled
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
@@ -84,7 +84,7 @@ def read_side(name: str, config_dir: Path | None = None) -> Side:
             f"{name!r} is neither a run directory, nor a YAML file, nor overrides",
             hint="assay diff outputs/A outputs/B, or assay diff '' 'optimizer=sgd optimizer.lr=0.1'",
         )
-    with located(words, config_dir):
+    with name_source(words, config_dir):
         return Side(name, job_config(compose(words, config_dir)))
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from assay.check.checker import Checker
 from assay.checkpoint.checkpoint_file import weights_sha256
-from assay.compose.origin import located
+from assay.compose.origin import name_source
 from assay.errors import ConfigError
 from assay.run.execute import run_job
 from assay.run.result import RunResult, say_warnings
@@ -71,7 +71,7 @@ def train(
         )
     folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
     whole = _with_objects(objects, overrides)
-    with given(objects), located(whole, folder):
+    with given(objects), name_source(whole, folder):
         checker = Checker(folder)
         job = checker.job(whole)
         proof = checker.check(job)

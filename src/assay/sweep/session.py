@@ -16,7 +16,7 @@ from assay.analysis.objective import scores_of
 from assay.check.checker import Checker
 from assay.check.output_paths import check_folder
 from assay.compose.compose import loader
-from assay.compose.origin import located
+from assay.compose.origin import name_source
 from assay.errors import AssayError
 from assay.files.symlinks import check_links
 from assay.paths import project_conf
@@ -207,7 +207,7 @@ def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ..
 
 def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job], dict[int, str], Launcher]:
     """Refuse what can be seen of a new sweep without torch."""
-    with located(sweep.overrides, sweep.config_dir):
+    with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
     refuse_existing(sweep.directory)
     tokens, first = _first_proposals(sweep.search)

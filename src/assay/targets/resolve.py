@@ -104,7 +104,7 @@ def called(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
         ) from error
 
 
-def ready(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
+def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
     """A node as plain data with nothing left to resolve, every target in it judged."""
     if not OmegaConf.is_config(node):
         raise ConfigError("a mapping was expected", key=key)
