@@ -240,7 +240,8 @@ class Prover:
         check_callbacks(config)
         # The metrics say how what the callbacks follow is better.
         nodes = [plain_node(config, key) for key in ("trainer", "callbacks", "metrics")]
-        nodes = elsewhere(nodes, str(config.run_dir))
+        # Paths in it begin with the run directory, and each job has another one.
+        text = json.dumps(nodes, default=str).replace(json.dumps(str(config.run_dir))[:-1], '"')
 
         def look() -> tuple[L.Trainer, list[str]]:
             with warnings.catch_warnings(record=True) as said:
@@ -250,7 +251,7 @@ class Prover:
             self._trainer = built, trainer_nodes(config)  # of this very job, which may have it
             return built, [" ".join(str(one.message).split()) for one in said]
 
-        found: tuple[L.Trainer, list[str]] = self._once("trainer", nodes, look)
+        found: tuple[L.Trainer, list[str]] = self._once("trainer", [text], look)
         check_processes(config, found[0])
         return found
 
@@ -328,17 +329,6 @@ def _is_zero(value: Any) -> Any:
     if isinstance(value, list):
         return [_is_zero(one) for one in value]
     return value == 0 if isinstance(value, int | float) else value
-
-
-def elsewhere(node: Any, run_dir: str) -> Any:
-    """A node without the run directory that paths in it begin with: each job has another one."""
-    if isinstance(node, dict):
-        return {key: elsewhere(value, run_dir) for key, value in node.items()}
-    if isinstance(node, list):
-        return [elsewhere(value, run_dir) for value in node]
-    if isinstance(node, str) and (node == run_dir or node.startswith(f"{run_dir}/")):
-        return node[len(run_dir) :] or "."
-    return node
 
 
 def chosen_classes(config: DictConfig) -> dict[str, str]:
