@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
 import typer
 
 from assay.cli.documents import Problem, printed_document
-from assay.errors import ConfigError, causes
+from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.process import stopped_by_signals
 from assay.record.secrets import note_given
@@ -133,9 +133,12 @@ def _keep_ctrl_c() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        for one in causes(error, context=True):
+        errors: list[BaseException | None] = [error]
+        for one in errors:
             if isinstance(one, KeyboardInterrupt):
                 raise one from None
+            if one is not None:
+                errors += [one.__cause__, one.__context__]
         raise
 
 
