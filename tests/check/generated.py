@@ -154,7 +154,7 @@ def _added(config: DictConfig, at: str, node: DictConfig) -> Iterator[tuple[str,
     given = supplied(config, at)
     if call is None:
         return  # a built-in does not tell
-    by_position = [one.name for one in call.by_position][: given.by_position] if given else []
+    by_position = call.by_position[: given.by_position] if given else []
     for name in call.parameters:
         if name not in node and name not in by_position and not (given and name in given.names):
             key = f"{_typed(at)}.{name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,9 +62,9 @@ def test_every_schedule_is_followed_as_lightning_steps_it(
 def test_the_highest_group_is_shown_and_a_long_run_is_cut_short() -> None:
     weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     optimizer = torch.optim.SGD([{"params": weights[:1], "lr": 0.1}, {"params": weights[1:], "lr": 0.3}])
-    scheduler = LambdaLR(optimizer, lambda step: 0.5**step)
     length = RunLength(1000, 1000, 1, 10_000, 10_000_000)
-    curve = lr_curve(optimizer, scheduler, {"interval": "step"}, length, seconds=0.05)
+    make = partial(LambdaLR, lr_lambda=lambda step: 0.5**step)
+    curve = lr_curve(optimizer, make, {"interval": "step"}, length, seconds=0.05)
     assert curve.rates[:3] == pytest.approx([0.3, 0.15, 0.075])
     assert 100 < len(curve.rates) < 10_000_000
     assert curve.note.startswith("the highest of 2 parameter groups; the first ")
@@ -72,7 +73,7 @@ def test_the_highest_group_is_shown_and_a_long_run_is_cut_short() -> None:
 
 def curve_of(make: Callable[[Any], Any], lr: float = 0.1) -> Curve:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-    return lr_curve(optimizer, make(optimizer), {"interval": "step"}, STEPS, seconds=60.0, given=lr)
+    return lr_curve(optimizer, make, {"interval": "step"}, STEPS, seconds=60.0)
 
 
 @pytest.mark.parametrize(
