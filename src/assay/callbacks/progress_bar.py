@@ -120,6 +120,7 @@ class ProgressBar(LightningProgressBar):
         self._next_redraw = math.inf  # while nothing is shown
         self._loss: Any = None
         self._last_line = -math.inf
+        self._skipped: Text | None = None  # the line of the last epoch, where it came too soon
 
     @override
     def disable(self) -> None:
@@ -138,7 +139,9 @@ class ProgressBar(LightningProgressBar):
     def write(self, text: Text, *, always: bool) -> None:
         """A line that stays; none where the last one was written too short a time ago."""
         now = perf_counter()
-        if not self._enabled or (not always and now - self._last_line < self.min_line_interval):
+        is_soon = not always and now - self._last_line < self.min_line_interval
+        self._skipped = text if is_soon else None
+        if not self._enabled or is_soon:
             return
         self._last_line = now
         if self._console.is_terminal:
@@ -150,7 +153,7 @@ class ProgressBar(LightningProgressBar):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._last_line = -math.inf
+        self._last_line, self._skipped = -math.inf, None
         # A run may be resumed within an epoch.
         self._begin_epoch(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
 
@@ -206,6 +209,8 @@ class ProgressBar(LightningProgressBar):
     @override
     def on_exception(self, *args: Any, **kwargs: Any) -> None:
         self._close()
+        if self._skipped is not None:
+            self.write(self._skipped, always=True)
 
     @override
     def teardown(self, *args: Any, **kwargs: Any) -> None:
