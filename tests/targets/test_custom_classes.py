@@ -18,7 +18,7 @@ from assay.sweep.definition import made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
-from assay.targets.resolve import _ANY_CALL, check_tasks, import_task, import_tasks, own_class, resolve
+from assay.targets.resolve import _ANY_CALL, _own, check_tasks, import_task, import_tasks, own_class, resolve
 from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
@@ -110,6 +110,7 @@ def test_a_class_of_another_kind_or_with_something_abstract(slot: str, package: 
     for name in list(sys.modules):
         if name.startswith(package):
             del sys.modules[name]
+    _own.cache_clear()
     base = base_of(slot)
     text = f"import abc\nimport {base.rpartition('.')[0]}\nclass It({base}, metaclass=abc.ABCMeta):\n"
     error = refusal(
