@@ -137,7 +137,8 @@ def check_length(config: DictConfig) -> list[str]:
         )
     interval = value_of(config, "trainer.val_check_interval")
     in_epoch = value_of(config, "trainer.check_val_every_n_epoch") is not None
-    if _is_validated(config) and in_epoch and is_whole(interval) and interval > length.used_batches:
+    is_validated = config.spec.num_val and config.trainer.get("limit_val_batches") != 0
+    if is_validated and in_epoch and is_whole(interval) and interval > length.used_batches:
         raise ConfigError(
             f"{interval} was given, but an epoch has {_batches(length.used_batches)}",
             key="trainer.val_check_interval",
@@ -206,10 +207,6 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
             hint += ", or scheduler=none" if entry.key.startswith("scheduler.") else ""
             message = f"it depends on the number of steps, which nobody knows: {why}"
             raise ConfigError(message, key=entry.key, hint=hint)
-
-
-def _is_validated(config: DictConfig) -> bool:
-    return bool(config.spec.num_val) and config.trainer.get("limit_val_batches") != 0
 
 
 def _between_validations(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:

@@ -194,16 +194,14 @@ def check_made(key: str, made: Any) -> None:
 def _is_listed(target: str, found: Any, slot: str) -> bool:
     """A function of an exact name, or one of torchvision's own builders of models."""
     for name, slots in FUNCTIONS.items():
-        if (not slot or slot in slots) and (target == name or _same(name, found)):
+        if (not slot or slot in slots) and (
+            target == name or (inspect.isroutine(found) and found is _locate(name))
+        ):
             return True
     if slot not in ("", "model") or not within(str(getattr(found, "__module__", "")), [_BUILDERS]):
         return False
     registry: Any = importlib.import_module("torchvision.models._api")
     return any(found is builder for builder in registry.BUILTIN_MODELS.values())
-
-
-def _same(name: str, found: Any) -> bool:
-    return inspect.isroutine(found) and found is _locate(name)
 
 
 @functools.cache
@@ -242,15 +240,10 @@ def _judge_own(target: str, found: type, slot: str) -> None:
         )
     if slot and slot not in _ANY_CALL and not issubclass(found, _classes(bases)):
         raise ConfigError(f"{target!r} is not {words}", hint=f"derive {found.__name__} from {bases[0]}")
-    if lacking := _lacking(found):
+    if lacking := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
         raise ConfigError(
             f"{target!r} cannot be made: it lacks {lacking}", hint=f"define that in {found.__name__}"
         )
-
-
-def _lacking(kind: type) -> str:
-    """What a class would still have to define."""
-    return ", ".join(sorted(getattr(kind, "__abstractmethods__", ())))
 
 
 def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
