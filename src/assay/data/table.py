@@ -27,12 +27,13 @@ from assay.data.tabular.column_kind import (
     task_of_columns,
     with_targets,
 )
-from assay.data.tabular.table_encoder import TableEncoder, category_texts
+from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category_texts
 from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolved
 from assay.errors import DataError
 from assay.quoting import counted, override
 from assay.task.predictions import SIGN, output_names
 from assay.task.reconstruction import Reconstruction
+from assay.task.task import subset_in_words
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -297,7 +298,26 @@ class Table:
                     f"data: the target column {name!r} has no finite value in row {row} (rows count from 0)",
                     hint=f"{mend}leave such rows out ({number} of {len(wrong)})",
                 )
+        for column in self.fitted.columns if self.fitted is not None else ():
+            if column.kind == "text":
+                check_columns(kept, [column.name], path, option)
+                kept = self._with_texts(kept, column.name, subset)
         return kept
+
+    def _with_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
+        """The rows that have a text."""
+        key, blank = f"data.source.text={name}", blank_texts(frame[name])
+        if is_number(frame[name]) and frame[name].notna().any():
+            raise DataError(
+                f"{key}: the column holds numbers, not texts",
+                hint="choose another column; data=table predicts from numbers",
+            )
+        if blank.all():
+            what = subset_in_words(subset)
+            raise DataError(f"{key}: no row of {what} has a text there", hint="choose another column")
+        if number := int(blank.sum()):
+            self._note(f"{key}: {counted(number, 'row')} of {len(frame):,} without a text left out")
+        return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
         missing = {name: found for name in chosen.names if (found := _missing(frame[name])).any()}

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, final
-
-import numpy as np
 
 from assay.data.source_info import info_of
 from assay.data.table import Table
-from assay.data.tabular.column_kind import is_number
-from assay.data.tabular.table_encoder import blank_texts
 from assay.data.tabular.table_file import AUTO
 from assay.data.tokenizer import TextEncoder
 from assay.errors import DataError
-from assay.quoting import counted
-from assay.task.task import subset_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +87,6 @@ class TextTable:
         self.text_encoder = TextEncoder(
             text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
         )
-        self._said: tuple[str, ...] = ()
         self.fitted: TextEncoder | None = None
         self.file_options = self._table.file_options
         self.split_columns: Mapping[str, str] = {}
@@ -104,16 +96,14 @@ class TextTable:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided about the rows and became of the texts, a sentence each."""
-        return (*self._table.notes, *self._said, *self.text_encoder.notes)
+        return (*self._table.notes, *self.text_encoder.notes)
 
     def read(self) -> Mapping[str, Unfitted]:
         """The subsets given, to be encoded once the training rows are known: token ids `[N, max_length]`."""
-        self._said = ()
         self._table.split_columns = self.split_columns
         self._table.fitted = encoder = self.fitted or self.text_encoder
-        given = self._table.read()
+        subsets = self._table.read()
         self.task, self.class_names = self._table.task, self._table.class_names
-        subsets = {subset: self._with_texts(subset, data) for subset, data in given.items()}
         first = next(iter(subsets.values())).raw[encoder.column]
         if self.fitted is None and len(first) > 1 and first.nunique() == 1:
             raise DataError(
@@ -121,29 +111,3 @@ class TextTable:
                 hint="choose another column",
             )
         return subsets
-
-    def _with_texts(self, subset: str, data: Unfitted) -> Unfitted:
-        texts = data.raw.iloc[:, 0]
-        if is_number(texts) and texts.notna().any():
-            raise DataError(
-                f"data.source.text={self.text}: the column holds numbers, not texts",
-                hint="choose another column; data=table predicts from numbers",
-            )
-        blank = blank_texts(texts)
-        if not blank.any():
-            return data
-        if blank.all():
-            raise DataError(
-                f"data.source.text={self.text}: no row of {subset_in_words(subset)} has a text there",
-                hint="choose another column",
-            )
-        left = f"{counted(int(blank.sum()), 'row')} of {len(texts):,} without a text left out"
-        self._said += (f"data.source.text={self.text}: {left}",)
-        kept = np.flatnonzero(~blank).tolist()
-        return replace(
-            data,
-            raw=data.raw.iloc[kept],
-            targets=data.targets[kept],
-            names=[data.names[at] for at in kept] if data.names else list(map(str, kept)),
-            split_values={name: values.iloc[kept] for name, values in data.split_values.items()},
-        )
