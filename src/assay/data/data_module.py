@@ -18,7 +18,6 @@ from assay.data.loaders import (
     choose_batch_size,
     drops_last,
     input_statistics,
-    left_out_note,
     preview,
     target_statistics,
 )
@@ -258,8 +257,12 @@ class DataModule(L.LightningDataModule):
         """What the source and the loading decided on their own, a sentence each; there after `setup()`."""
         source = getattr(self.source, "notes", ())
         rest = self.spec.num_train % (self.batch_size * self._world_size()) if self._drops_last() else 0
-        left = left_out_note(rest, self.spec.num_train, self.drop_last, shuffled=self.shuffle)
-        return (*source, *self.splits.notes, *self._scale_notes, *left)
+        others = ", other ones in each epoch" if self.shuffle else ""
+        left = (
+            f"data.drop_last={str(self.drop_last).lower()}: {rest} of {self.spec.num_train:,} training "
+            f"samples do not fill a batch and are left out{others}; data.drop_last=false trains them too"
+        )
+        return (*source, *self.splits.notes, *self._scale_notes, *([left] if rest else []))
 
     @property
     def batch_size(self) -> int:

@@ -64,17 +64,6 @@ def choose_batch_size(num_samples: int, task: Task) -> int:
     return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
 
 
-def left_out_note(rest: int, total: int, setting: bool | str, *, shuffled: bool) -> tuple[str, ...]:
-    """A sentence on samples that no batch takes; none where there are no such samples."""
-    if not rest:
-        return ()
-    others = ", other ones in each epoch" if shuffled else ""
-    return (
-        f"data.drop_last={str(setting).lower()}: {rest} of {total:,} training samples do not fill a batch "
-        f"and are left out{others}; data.drop_last=false trains them too",
-    )
-
-
 @final
 @dataclass(frozen=True)
 class BatchOrder:

@@ -129,13 +129,12 @@ class TableEncoder:
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
         """Learn the categories, and the values to fill in."""
         training = raw.iloc[rows]
-        learn = {
-            "date": self._learn_date,
-            "number": self._learn_number,
-            "category": self._learn_category,
-        }
-        kinds = {str(name): "date" if name in self._forms else _kind(raw[name]) for name in raw.columns}
-        self.columns = tuple(learn[kind](name, training[name]) for name, kind in kinds.items())
+        columns = []
+        for name in map(str, raw.columns):
+            is_date = name in self._forms or pd.api.types.is_datetime64_any_dtype(raw[name])
+            learn_others = self._learn_number if is_number(raw[name]) else self._learn_category
+            columns.append((self._learn_date if is_date else learn_others)(name, training[name]))
+        self.columns = tuple(columns)
 
     def _learn_number(self, name: str, column: pd.Series[Any]) -> Column:
         numbers = _to_floats(column)
@@ -229,12 +228,6 @@ class TableEncoder:
 
 def _span(known: NDArray[np.float64]) -> tuple[float, float] | None:
     return (float(known.min()), float(known.max())) if len(known) else None
-
-
-def _kind(column: pd.Series[Any]) -> str:
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return "date"
-    return "number" if is_number(column) else "category"
 
 
 def _to_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
