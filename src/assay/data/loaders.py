@@ -133,10 +133,12 @@ class BatchOrder:
             own = torch.arange(len(order) // self.world_size)
             sizes = [self.world_size * len(chunk) for chunk in own.tensor_split(count)]
         generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
+        start = 0
         done: list[Tensor] = []
         for first in range(0, len(sizes), _POOL):
-            among, start = sizes[first : first + _POOL], sum(sizes[:first])
+            among = sizes[first : first + _POOL]
             pool = order[start : start + sum(among)]
+            start += len(pool)
             turn = torch.randperm(len(among), generator=generator).tolist()
             by_length = pool[lengths[pool].argsort(stable=True)]
             chunks = torch.split(by_length, [among[at] for at in turn])
