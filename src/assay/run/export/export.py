@@ -17,7 +17,7 @@ from omegaconf.errors import ConfigAttributeError
 from assay.build.assembly import open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
-from assay.data.loaders import KeyedDataset
+from assay.data.loaders import KeyedDataset, input_of
 from assay.data.normalize import stored_type
 from assay.data.placement import padded_length
 from assay.data.samples import Samples
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
     from torch.export import ExportedProgram
 
     from assay.data.tabular.table_encoder import Column
@@ -311,7 +310,7 @@ def read_samples(original: Original) -> CheckSamples:
             if isinstance(datamodule, DataModule):
                 return _read_subset(original, datamodule)
             batch = datamodule.on_after_batch_transfer(next(iter(datamodule.test_dataloader())), 0)
-            return CheckSamples([next(iter(_values(batch)))], "test")
+            return CheckSamples([input_of(batch)], "test")
     except (AssayError, OSError, AttributeError, ConfigAttributeError, StopIteration) as error:
         if not original.spec:
             raise AssayError(f"the run's data gives no test batch: {first_line(error)}") from error
@@ -324,31 +323,24 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     data = subset.data
     input_bytes = data.inputs[0].nbytes if isinstance(data, Samples) else 1 << 18
     most = min(_MOST, max(_BATCH, _MOST_BYTES // input_bytes))
-    spread = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most))
-    rows = subset.rows[spread.round().long()]
+    positions = torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
     changed = original.record.data_sha256 not in ("", datamodule.digest())
     note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
-    raw: list[Any]
     if original.encoder is not None:
-        table: Any = _part(datamodule.source.read(), name)
-        raw = list(_cut(table.raw.iloc[rows.numpy()]))
-    elif (pictures := _unscaled(original, name)) is not None:
-        raw = _joined([pictures[row][0][None] for row in rows.tolist()])
-    elif isinstance(data, Samples):
-        if data.lengths is not None:  # from short to long, so that batches have several
-            rows = rows[data.lengths[rows].argsort(stable=True)]
-        chosen = data.inputs.index_select(0, rows)
-        raw = list(_cut(chosen.long() if stored_type(data.inputs.dtype) == "int64" else chosen))
-        if original.texts is not None:  # padded as a batch of evaluation
-            raw = [one[:, : padded_length(int((one != 0).sum(1).max()))] for one in raw]
-    else:
-        dataset = KeyedDataset(data, Transforms(), 0)
-        raw = _joined([next(iter(_values(dataset[0, row, row])))[None] for row in rows.tolist()])
+        return CheckSamples(list(_cut(datamodule.splits.raw[name].iloc[positions.numpy()])), name, note)
+    rows = subset.rows[positions]
+    if isinstance(data, Samples) and data.lengths is not None:  # from short to long: batches differ in length
+        rows = rows[data.lengths[rows].argsort(stable=True)]
+    dataset: Any = _unscaled(original, name) or KeyedDataset(data, Transforms(), 0)
+    keyed = isinstance(dataset, KeyedDataset)
+    inputs = [input_of(dataset[(0, row, row) if keyed else row]) for row in rows.tolist()]
+    if isinstance(data, Samples) and stored_type(data.inputs.dtype) == "int64":
+        inputs = [one.long() for one in inputs]
+    one_shape = len({one.shape for one in inputs}) == 1
+    raw = list(_cut(torch.stack(inputs))) if one_shape else [one[None] for one in inputs]
+    if original.texts is not None:  # padded as a batch of evaluation
+        raw = [one[:, : padded_length(int((one != 0).sum(1).max()))] for one in raw]
     return CheckSamples(raw, name, note)
-
-
-def _part(read: Mapping[str, Any], name: str) -> Any:
-    return read[name if name in read else "all" if "all" in read else "train"]
 
 
 def _unscaled(original: Original, name: str) -> Any:
@@ -358,22 +350,14 @@ def _unscaled(original: Original, name: str) -> Any:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})
-    return _part(build(config, "data.source").read(), name).dataset
-
-
-def _values(sample: Any) -> Any:
-    return sample.values() if isinstance(sample, dict) else sample
+    read = build(config, "data.source").read()
+    return read[name if name in read else "all" if "all" in read else "train"].dataset
 
 
 def _cut(samples: Any) -> Iterator[Any]:
     yield samples[:1]
     for start in range(1, len(samples), _BATCH):
         yield samples[start : start + _BATCH]
-
-
-def _joined(samples: list[Tensor]) -> list[Tensor]:
-    one_shape = len({sample.shape for sample in samples}) == 1
-    return list(_cut(torch.cat(samples))) if one_shape else samples
 
 
 def made_up(original: Original) -> list[Any]:
@@ -383,23 +367,18 @@ def made_up(original: Original) -> list[Any]:
         table: dict[str, Any] = {}
         for column in original.encoder.columns:
             if column.kind == "category":
-                texts = [*column.codes] or [""]
-                table[column.name] = (texts * _MADE_UP)[:_MADE_UP]
-                continue
-            low, high = column.span or (column.start, column.start + 1)
-            values = low + (high - low) * torch.rand(_MADE_UP, generator=draw, dtype=torch.float64).numpy()
-            is_date = column.kind == "date"
-            table[column.name] = pd.to_datetime(values.round(), unit="D") if is_date else values
+                table[column.name] = (([*column.codes] or [""]) * _MADE_UP)[:_MADE_UP]
+            else:
+                values = np.linspace(*(column.span or (column.start, column.start + 1)), _MADE_UP)
+                is_date = column.kind == "date"
+                table[column.name] = pd.to_datetime(values.round(), unit="D") if is_date else values
         return list(_cut(pd.DataFrame(table)))
-    shape, dtype = tuple(spec["input_shape"]), getattr(torch, spec["input_dtype"])
+    shape, dtype = (_MADE_UP, *spec["input_shape"]), getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
-        mean, std = torch.tensor(spec["mean"] or [0.0]), torch.tensor(spec["std"] or [1.0])
-        sizes = [1, -1] + [1] * (len(shape) - 1)
-        drawn = torch.randn(_MADE_UP, *shape, generator=draw)
-        return list(_cut((mean.view(sizes) + std.view(sizes) * drawn).to(dtype)))
+        return list(_cut(original.normalize.undone(torch.randn(shape, generator=draw)).to(dtype)))
     highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
     lowest = 0 if original.texts is None else 1
-    return list(_cut(torch.randint(lowest, highest, (_MADE_UP, *shape), generator=draw).to(dtype)))
+    return list(_cut(torch.randint(lowest, highest, shape, generator=draw).to(dtype)))
 
 
 def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, NDArray[Any]]:
