@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.analysis.run import plain_value
 from assay.config.serialize import REPETITIONS, fingerprint_of, to_yaml
-from assay.record.run_directory import RunDirectory
+from assay.files.atomic import write_text
+from assay.files.checksum import seal_yaml
+from assay.record.run_directory import create_run_directory
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -71,10 +73,10 @@ def make_run(
     )
     for name, value in fields.items():
         setattr(record, name, value)
-    directory = RunDirectory.create(path)
-    directory.write("config.yaml", to_yaml(plain))
-    directory.write("overrides.yaml", to_yaml(list(typed)))
+    create_run_directory(path)
+    write_text(path / "config.yaml", seal_yaml(to_yaml(plain)))
+    write_text(path / "overrides.yaml", to_yaml(list(typed)))
     record.save(path)
     if csv is not None:
-        directory.metrics.write_text(csv, encoding="utf-8")
+        (path / "metrics.csv").write_text(csv, encoding="utf-8")
     return record

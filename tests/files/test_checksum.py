@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from assay.files.checksum import (
-    damage,
+    damage_of,
     json_is_whole,
     read_sums,
     seal_json,
@@ -40,8 +40,7 @@ def test_anything_else_is_damage(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.sha256").write_text(text)
     assert read_sums(path) == []
     assert sums_of_content(path) == [], "not made right by taking the sum anew"
-    with path.open("rb") as file:
-        assert damage(path, file) == "cannot be verified: x.sha256 is damaged"
+    assert damage_of(path) == "cannot be verified: x.sha256 is damaged"
 
 
 @pytest.mark.parametrize(
@@ -51,8 +50,7 @@ def test_whether_it_is_whole(tmp_path: Path, content: bytes, sums: list[str], re
     path = tmp_path / "x"
     path.write_bytes(content)
     write_sums(path, sums)
-    with path.open("rb") as file:
-        found = damage(path, file)
+    found = damage_of(path)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 

@@ -13,7 +13,7 @@ from assay.files.symlinks import appending, check_links, read_end
 from assay.logger.run_csv import RunCSV
 from assay.record.journal import Journal
 from assay.record.log_file import log_file
-from assay.record.run_directory import RunDirectory
+from assay.record.run_directory import create_run_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_a_directory_with_a_way_out_is_refused(
     assert str(run_dir / name) in caught.value.message
     assert f"rm {run_dir / name}" in caught.value.hint
     with pytest.raises(AssayError):
-        RunDirectory.create(run_dir)
+        create_run_directory(run_dir)
     with pytest.raises(AssayError):
         Journal.create(run_dir)
     assert victim.read_text(encoding="utf-8") == TEXT

@@ -14,7 +14,7 @@ from tests.record.killing import dies_at
 
 from assay.errors import AssayError
 from assay.logger.run_csv import RunCSV
-from assay.record.run_directory import RunDirectory
+from assay.record.run_directory import remove_unfinished_files
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -128,7 +128,7 @@ def test_a_failure_while_columns_are_added_loses_no_row(
 def test_what_a_killed_process_leaves_is_removed_with_all_else_that_is_unfinished(tmp_path: Path) -> None:
     assert dies_at(1, lambda: RunCSV(tmp_path / "metrics.csv").log_metrics({"a": 1.0}, step=0), below=".tmp")
     assert len(list(tmp_path.iterdir())) == 1
-    RunDirectory(tmp_path).remove_unfinished()
+    remove_unfinished_files(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ import torch
 from tests.record.killing import at_call, count_calls, dies_at
 
 from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
-from assay.record.run_directory import RunDirectory
+from assay.record.run_directory import remove_unfinished_files
 
 if TYPE_CHECKING:
     from tests.conftest import Train
@@ -67,7 +67,7 @@ def test_killed_at_a_call(tmp_path: Path, k: int, old: int, background: bool) ->
     tmpdir = OTHER if k % 2 and OTHER.is_dir() else None
     died = dies_at(k, partial(save, tmp_path, 2, background=background), below="checkpoints", tmpdir=tmpdir)
     assert step_in(tmp_path) in ((old, 2) if died else (2,))
-    RunDirectory(tmp_path).remove_unfinished()
+    remove_unfinished_files(tmp_path)
     assert not unfinished(tmp_path)
     save(tmp_path, 3)
     assert step_in(tmp_path) == 3

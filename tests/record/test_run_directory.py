@@ -16,7 +16,14 @@ from tests.making_runs import make_run
 
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
-from assay.record.run_directory import RunDirectory, changed_since, files_of, find_runs, removable, remove_run
+from assay.record.run_directory import (
+    changed_since,
+    create_run_directory,
+    files_of,
+    find_runs,
+    removable,
+    remove_run,
+)
 from assay.record.run_lock import FILE, is_written, writing
 from assay.record.run_record import RunRecord
 
@@ -36,13 +43,14 @@ def found(root: Path) -> list[str]:
 
 
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:
-    run = RunDirectory.create(tmp_path / "outputs/a")
-    RunDirectory.create(run.path)  # nothing ran there yet
-    RunRecord("a", "b", "running", "", 0, "", "").save(run.path)
+    run = tmp_path / "outputs/a"
+    create_run_directory(run)
+    create_run_directory(run)  # nothing ran there yet
+    RunRecord("a", "b", "running", "", 0, "", "").save(run)
     with pytest.raises(AssayError, match="already holds a run"):
-        RunDirectory.create(run.path)
+        create_run_directory(run)
     with pytest.raises(AssayError, match=r"cannot be made: .+"):
-        RunDirectory.create(run.path / "record.json/run")
+        create_run_directory(run / "record.json/run")
 
 
 def test_what_changes_after_the_run_is_named(tmp_path: Path) -> None:

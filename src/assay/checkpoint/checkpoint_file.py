@@ -22,13 +22,11 @@ from omegaconf import OmegaConf
 
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, replacing, sync_directory
-from assay.files.checksum import SUFFIX, damage, sum_file, sums_of_content, write_sums
-from assay.record.run_directory import RunDirectory
+from assay.files.checksum import SUFFIX, damage_of, sum_file, sums_of_content, write_sums
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
-    from io import BufferedReader
 
 
 _AS_THEY_ARE = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.Size)
@@ -299,12 +297,11 @@ class CheckpointFile(CheckpointIO):
         source = _local(path).resolve()
         if not source.is_file():
             raise AssayError(f"there is no checkpoint {source}")
-        with source.open("rb") as file:
-            if not sum_file(source).is_file():
-                log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
-            elif reason := damage(source, file):
-                raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
-            return read(file, source, map_location)
+        if not sum_file(source).is_file():
+            log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
+        elif reason := damage_of(source):
+            raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
+        return read(source, map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a checkpoint and its sum, after what was saved before is on disk."""
@@ -341,18 +338,12 @@ class CheckpointFile(CheckpointIO):
             raise error
 
 
-def read(
-    file: BufferedReader | Path, source: Path, map_location: Any = None, *, mmap: bool = False
-) -> dict[str, Any]:
+def read(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[str, Any]:
     """Read tensors and plain containers, and run nothing."""
-    if not zipfile.is_zipfile(file):
+    if not zipfile.is_zipfile(source):
         raise AssayError(f"{source} is cut short, or is not a file that torch.save wrote")
-    if not isinstance(file, Path):
-        file.seek(0)
     try:
-        loaded = torch.load(
-            file, map_location="cpu" if map_location is None else map_location, weights_only=True, mmap=mmap
-        )
+        loaded = torch.load(source, map_location or "cpu", weights_only=True, mmap=mmap)
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint
@@ -455,7 +446,7 @@ class Newest:
 
 def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
     """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one."""
-    folder, wanted = RunDirectory(run_dir).checkpoints, set(expected)
+    folder, wanted = run_dir / "checkpoints", set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
     refused: list[tuple[Path, str]] = []
     midway: list[Path] = []
@@ -492,27 +483,10 @@ def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
 
 def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
-    if not path.is_file():
-        raise AssayError(f"{path} is not there")
-    source = path.resolve()
-    try:
-        with source.open("rb") as file:
-            if reason := damage(source, file):
-                raise AssayError(f"{path} {reason}")
-            loaded = read(source, path, mmap=True)
-    except OSError as error:
-        raise AssayError(f"{path} cannot be read: {error.strerror or error}") from error
-    batches = _number(loaded, "loops", "fit_loop", "epoch_loop.batch_progress", "total", "completed")
-    epoch_lost = _at(loaded, "loops", "fit_loop", "state_dict", "epoch_lost") is True
-    return (batches, _number(loaded, "global_step")), epoch_lost
-
-
-def _at(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = dict.get(value, key) if isinstance(value, dict) else None
-    return value
-
-
-def _number(value: Any, *keys: str) -> int:
-    found = _at(value, *keys)
-    return found if type(found) is int else 0
+    if reason := damage_of(path):
+        raise AssayError(f"{path} {reason}")
+    loaded = read(path.resolve(), mmap=True)
+    loop = loaded.get("loops", {}).get("fit_loop", {})
+    batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
+    epoch_lost = loop.get("state_dict", {}).get("epoch_lost", False)
+    return (batches, loaded.get("global_step", 0)), epoch_lost

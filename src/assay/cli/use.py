@@ -117,7 +117,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
     with loading():
         from assay.run.load import read_predictor
-        from assay.run.predict import check_name, check_prompts, predict_texts
+        from assay.run.predict import check_name, check_prompts
         from assay.run.predict import predict as predict_inputs
         from assay.task.language_modelling import Sampling
 
@@ -139,12 +139,8 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     with console.status("predicting") if sys.stderr.isatty() else nullcontext() as status:
         if status is not None:
             options["progress"] = lambda count: status.update(f"{count:,} samples")
-        if predictor.generates:
-            sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
-            limit = options["limit"]
-            found = predict_texts(predictor, run, prompt, inputs, sampling, out=out, limit=limit)
-        else:
-            found = predict_inputs(predictor, run, inputs, **options)
+        sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
+        found = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
     document.say("predict", found)
     document.next = [f"assay export {shlex.quote(str(run))}"]
     for note in found.notes:

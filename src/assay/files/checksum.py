@@ -94,27 +94,21 @@ def digest_of(file: BufferedReader) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def damage(path: Path, file: BufferedReader) -> str:
-    """Why a checkpoint is not whole; empty when it is."""
-    if not sum_file(path).is_file():
-        return f"has no {SUFFIX} file beside it, so whether it is whole is not known"
-    sums = read_sums(path)
-    found = digest_of(file)
-    # A writer may have been between its steps at the first look.
-    if found in sums or found in read_sums(path):
-        return ""
-    if not sums:
-        return f"cannot be verified: {sum_file(path).name} is damaged"
-    return f"is damaged: its SHA-256 is not the one in {sum_file(path).name}"
-
-
 def damage_of(path: Path) -> str:
     """Why a checkpoint cannot be used, as a sentence without its subject; empty when it is whole."""
     source = path.resolve()
     try:
         with source.open("rb") as file:
-            return damage(source, file)
+            if not sum_file(source).is_file():
+                return f"has no {SUFFIX} file beside it, so whether it is whole is not known"
+            sums, found = read_sums(source), digest_of(file)
     except FileNotFoundError:
         return "is not there"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
+    # A writer may have been between its steps at the first look.
+    if found in sums or found in read_sums(source):
+        return ""
+    if not sums:
+        return f"cannot be verified: {sum_file(source).name} is damaged"
+    return f"is damaged: its SHA-256 is not the one in {sum_file(source).name}"

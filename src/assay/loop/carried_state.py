@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from assay.loop import lightning_internals as internals
-from assay.torch_internals import tree_leaves
+from assay.torch_internals import tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,16 +136,9 @@ def _gathered(own: dict[str, Any], world_size: int) -> list[Any]:
     if world_size == 1:
         return [own]
     every: list[Any] = [None] * world_size
-    torch.distributed.all_gather_object(every, _on_cpu(own))
+    on_cpu = tree_map(lambda one: one.detach().cpu() if isinstance(one, Tensor) else one, own)
+    torch.distributed.all_gather_object(every, on_cpu)
     return every
-
-
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    if isinstance(value, dict):
-        return {key: _on_cpu(one) for key, one in value.items()}
-    return [_on_cpu(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:

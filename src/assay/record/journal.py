@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
 import msgspec
 
 from assay.errors import AssayError
-from assay.files.atomic import sync_directory
+from assay.files.atomic import Output, sync_directory
 from assay.files.symlinks import appending, check_links, read_whole
 from assay.record.run_record import Outcome, Status, finite, numbers
 from assay.record.secrets import redact_tree
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FILE: Final = "journal.jsonl"
 VERSION: Final = 2
+_OF_JOB: Final = ("number", "fingerprint", "overrides", "token", "seed")
+"""What a job is; all else is what has happened to it."""
 
 
 @final
@@ -123,19 +125,7 @@ class Journal:
     def add(self, jobs: Sequence[JobRecord]) -> None:
         """Note new jobs."""
         if jobs:
-            self._write(
-                [
-                    {
-                        "event": "job",
-                        "number": job.number,
-                        "fingerprint": job.fingerprint,
-                        "overrides": list(job.overrides),
-                        "token": job.token,
-                        "seed": job.seed,
-                    }
-                    for job in jobs
-                ]
-            )
+            self._write([{"event": "job", **{name: getattr(job, name) for name in _OF_JOB}} for job in jobs])
 
     def start(self, number: int, attempt: int) -> None:
         """Note that an attempt begins, or goes on."""
@@ -155,11 +145,9 @@ class Journal:
         lines = [json.dumps(_redacted(event), separators=(",", ":")) + "\n" for event in events]
         descriptor = appending(self.path)
         try:
-            data = memoryview("".join(lines).encode())
             size = os.fstat(descriptor).st_size
             try:
-                while data:
-                    data = data[os.write(descriptor, data) :]
+                Output(descriptor).write("".join(lines).encode())
                 os.fsync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)  # half a line must not stand before the next one

@@ -8,13 +8,12 @@ import re
 import shlex
 import shutil
 import socket
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
-from assay.files.atomic import is_temporary, remove_unfinished, temporary_name, write_text
-from assay.files.checksum import digest_of, seal_yaml, sha256, yaml_is_whole
+from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
+from assay.files.checksum import digest_of, sha256, yaml_is_whole
 from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
 from assay.record.run_lock import is_written, refusal, writing
@@ -57,56 +56,24 @@ def changed_since(run_dir: Path, files: dict[str, str]) -> list[str]:
 log = logging.getLogger(__name__)
 
 
-@final
-@dataclass(frozen=True)
-class RunDirectory:
-    """One run's files."""
+def create_run_directory(path: Path) -> None:
+    """Make a new run directory."""
+    refuse_existing(path)
+    check_links(path)
+    _refuse_foreign(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AssayError(
+            f"the run directory {path} cannot be made: {error.strerror}",
+            hint="hydra.run.dir=SOMEWHERE/ELSE",
+        ) from error
 
-    path: Path
 
-    @classmethod
-    def create(cls, path: Path) -> RunDirectory:
-        """Make a new run directory."""
-        refuse_existing(path)
-        check_links(path)
-        _refuse_foreign(path)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise AssayError(
-                f"the run directory {path} cannot be made: {error.strerror}",
-                hint="hydra.run.dir=SOMEWHERE/ELSE",
-            ) from error
-        return cls(path)
-
-    @property
-    def config(self) -> Path:
-        """The resolved config."""
-        return self.path / "config.yaml"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """Table of the logged points."""
-        return self.path / "metrics.csv"
-
-    @property
-    def log(self) -> Path:
-        """Everything said."""
-        return self.path / "log.txt"
-
-    def write(self, name: str, text: str) -> None:
-        """Write one text file."""
-        write_text(self.path / name, seal_yaml(text) if name == self.config.name else text)
-
-    def remove_unfinished(self) -> list[Path]:
-        """Remove the temporary files of processes that were killed; asked by the only one that writes."""
-        folders = (self.path, self.checkpoints)
-        return [path for folder in folders for path in remove_unfinished(folder, older_than=0)]
+def remove_unfinished_files(run_dir: Path) -> None:
+    """Remove the temporary files of processes that were killed; asked by the only one that writes."""
+    for folder in (run_dir, run_dir / "checkpoints"):
+        remove_unfinished(folder, older_than=0)
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -65,14 +65,20 @@ def _is_locked(path: Path) -> bool:
     except OSError:  # not there, or nobody can write there
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+        return not _locks(descriptor)
     finally:
         os.close(descriptor)
-    return False
+
+
+def _locks(descriptor: int) -> bool:
+    """Lock a file, unless another process has; a file system without locks keeps nobody out."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _open(run_dir: Path, descriptors: list[int]) -> None:
@@ -90,17 +96,9 @@ def _open(run_dir: Path, descriptors: list[int]) -> None:
 
 def _alone(descriptor: int) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.1)
-        except OSError:
-            return True
-        else:
-            return True
+    while not (locked := _locks(descriptor)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return locked
 
 
 def _say_who(descriptor: int, *, joins: bool) -> None:

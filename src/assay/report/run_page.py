@@ -17,7 +17,6 @@ from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration
 from assay.record import predictions_file, samples_file
-from assay.record.run_directory import RunDirectory
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
 from assay.report.difference import values_of
@@ -361,7 +360,7 @@ _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics"
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
-    path = RunDirectory(run_dir).config
+    path = run_dir / "config.yaml"
     try:
         check_inside(path, run_dir)
         whole = yaml_is_whole(read_whole(path))

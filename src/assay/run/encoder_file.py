@@ -29,25 +29,8 @@ def write_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_tokenizer(run_dir: Path, sha256: str, *, pretrained: bool = False) -> Tokenizer:
-    """The tokenizer of a run's texts."""
-    path = run_dir / TOKENIZER_FILE
-    try:
-        data = read_whole(path)
-        if hashlib.sha256(data).hexdigest() == sha256:
-            return pretrained_tokenizer(data) if pretrained else Tokenizer.from_json(data)
-    except (OSError, ValueError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-    raise _damaged(path)
-
-
-def _damaged(path: Path) -> AssayError:
-    return AssayError(
-        f"{path} is damaged or was changed: it is not as its SHA-256 says", hint="restore it from a copy"
-    )
-
-
 FILE = "encoder.json"
+_DAMAGED = "it is damaged or was changed: it is not as its SHA-256 says"
 
 
 def write_encoder(run_dir: Path, encoder: Encoder | Bytes | Tokenizer | None) -> None:
@@ -80,23 +63,20 @@ def read_encoder(
         return None
     try:
         data = read_whole(path)
-        plain = json.loads(data) if json_is_whole(data) else {}
+        if not json_is_whole(data):
+            raise ValueError(_DAMAGED)
+        plain = json.loads(data)
         if "columns" in plain:
             return TableEncoder.from_plain(plain)
-        if codec := plain.get("codec"):
-            return Bytes() if codec["kind"] == "bytes" else read_tokenizer(run_dir, codec["tokenizer_sha256"])
-        if text := plain.get("text"):
-            pretrained = bool(text.get("pretrained"))
-            tokenizer = read_tokenizer(run_dir, text["tokenizer_sha256"], pretrained=pretrained)
-            return TextEncoder.from_plain(text, tokenizer)
+        about = plain.get("codec") or plain["text"]
+        if about.get("kind") == "bytes":
+            return Bytes()
+        path = run_dir / TOKENIZER_FILE
+        data = read_whole(path)
+        if hashlib.sha256(data).hexdigest() != about["tokenizer_sha256"]:
+            raise ValueError(_DAMAGED)
+        tokenizer = pretrained_tokenizer(data) if about.get("pretrained") else Tokenizer.from_json(data)
+        return tokenizer if "codec" in plain else TextEncoder.from_plain(about, tokenizer)
     except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-    raise _damaged(path)
-
-
-def read_codec(run_dir: Path) -> Bytes | Tokenizer:
-    """What makes tokens of texts for a run's language model."""
-    codec = read_encoder(run_dir, must_be=True)
-    if not isinstance(codec, Bytes | Tokenizer):
-        raise AssayError(f"{run_dir / FILE} does not say what makes tokens of the run's texts")
-    return codec
+        hint = "restore it from a copy"
+        raise AssayError(f"{path} cannot be read: {first_line(error)}", hint=hint) from error

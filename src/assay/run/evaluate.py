@@ -6,11 +6,12 @@ import logging
 import os
 import warnings
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import lightning as L
+import msgspec
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -291,15 +292,10 @@ def _test(
 def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
-    values: dict[str, Any] = {
-        one.name: tuple(spec[one.name]) if isinstance(spec[one.name], list) else spec[one.name]
-        for one in fields(Spec)
-        if one.name in spec
-    }
-    if not values:
+    if "task" not in spec:
         return None
     must_be = info_of(str(OmegaConf.select(config, "data.source._target_"))).has_encoder
-    return Trained(Spec(**values), read_encoder(run_dir, must_be=must_be))
+    return Trained(msgspec.convert(spec, Spec), read_encoder(run_dir, must_be=must_be))
 
 
 def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:

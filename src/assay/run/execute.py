@@ -37,7 +37,8 @@ from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
 from assay.config.serialize import REPETITIONS, fingerprint, known, to_yaml
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.figure.figure import to_matplotlib
-from assay.files.checksum import damage_of, sha256
+from assay.files.atomic import write_text
+from assay.files.checksum import damage_of, seal_yaml, sha256
 from assay.files.symlinks import appending
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
@@ -47,7 +48,12 @@ from assay.module import Module
 from assay.process import Stopped
 from assay.record.log_file import FILE, log_file
 from assay.record.provenance import refuse_uncommitted, segment_here
-from assay.record.run_directory import RunDirectory, files_of, refuse_existing
+from assay.record.run_directory import (
+    create_run_directory,
+    files_of,
+    refuse_existing,
+    remove_unfinished_files,
+)
 from assay.record.run_lock import writing
 from assay.record.run_record import TRIAL, RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
@@ -172,10 +178,10 @@ def _create_run(
     segment, patch = segment_here(gpu_names(), torch.get_num_threads())
     if config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), segment["git"], patch)
-    directory = RunDirectory.create(run_dir)
+    create_run_directory(run_dir)
     with writing(run_dir):
         refuse_existing(run_dir)  # somebody else may have been faster
-        directory.remove_unfinished()  # of one that was killed before it had a record
+        remove_unfinished_files(run_dir)  # of one that was killed before it had a record
         record = RunRecord(
             run_id=run_dir.name,
             name=str(config.name),
@@ -193,13 +199,13 @@ def _create_run(
             **segment,
             **kept,
         )
-        write_run(directory, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE")
-        os.close(appending(directory.log))  # messages name it, however early a process of the run dies
+        write_run(run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE")
+        os.close(appending(run_dir / FILE))  # messages name it, however early a process of the run dies
         yield record
 
 
 def write_run(
-    directory: RunDirectory,
+    run_dir: Path,
     plain: Mapping[str, Any],
     record: RunRecord,
     patches: Mapping[str, str],
@@ -207,15 +213,15 @@ def write_run(
 ) -> None:
     """Write what a run is, without secrets; the record comes last."""
     try:
-        directory.write(directory.config.name, to_yaml(redact_tree(plain)))
-        directory.write("overrides.yaml", to_yaml(redact_tree(record.overrides)))
+        write_text(run_dir / "config.yaml", seal_yaml(to_yaml(redact_tree(plain))))
+        write_text(run_dir / "overrides.yaml", to_yaml(redact_tree(record.overrides)))
         for name, patch in patches.items():
             if patch:
-                directory.write(name, patch)
-        record.save(directory.path)
+                write_text(run_dir / name, patch)
+        record.save(run_dir)
     except OSError as error:
         raise AssayError(
-            f"the run directory {directory.path} cannot be written: {error.strerror}", hint=hint
+            f"the run directory {run_dir} cannot be written: {error.strerror}", hint=hint
         ) from error
 
 
@@ -228,7 +234,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
         with writing(run_dir, shared=True), quiet():
             assembly = _assembled(config, prepare=False)
             if first:
-                write_run(RunDirectory(run_dir), assembly.plain, record, {}, hint="")
+                write_run(run_dir, assembly.plain, record, {}, hint="")
                 execute(assembly, record, run_dir, raise_errors=False)
             else:
                 with stop_on_signals(assembly):
@@ -260,7 +266,7 @@ def _launch(config: DictConfig, processes: int, warnings: Sequence[str]) -> None
 
 def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
     """What a run directory says."""
-    record, curves = RunRecord.load(run_dir), RunDirectory(run_dir).metrics
+    record, curves = RunRecord.load(run_dir), run_dir / "metrics.csv"
     return RunResult(
         run_dir,
         overrides=tuple(record.overrides),

@@ -17,11 +17,11 @@ from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.source_info import info_of
 from assay.data.tabular.table_encoder import TableEncoder
-from assay.data.tokenizer import TextEncoder
+from assay.data.tokenizer import Bytes, TextEncoder, Tokenizer
 from assay.data.transforms import Transforms
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.run.encoder_file import read_codec, read_encoder
+from assay.run.encoder_file import read_encoder
 from assay.run.predictor import Predictor
 from assay.run.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
@@ -30,6 +30,8 @@ from assay.task.task_of import kind_of_own_outputs, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from assay.data.source_info import SourceInfo
 
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,8 @@ def read_predictor(
 ) -> Predictor:
     """As `load`, without its log: what the user should know is in the predictor's `notes`."""
     config = read_config(run_dir, trusted_packages)
-    device = torch.device(map_location) if map_location is not None else _fastest()
+    fastest = torch.accelerator.current_accelerator(check_available=True)
+    device = torch.device(map_location or fastest or "cpu")
     path = checkpoint_path(run_dir, checkpoint)
     saved = weights_of(path)
     dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
@@ -142,14 +145,15 @@ def read_predictor(
         if is_own:
             spec |= {"target_mean": [], "target_std": []}  # it was given the targets as they are
         task = task_of(spec["task"])
-        preprocess, names = _preprocess(config, run_dir, spec, dtype)
+        encoder = read_encoder(run_dir, must_be=task.generates or _source_info(config).has_encoder)
+        preprocess, names = _preprocess(config, run_dir, spec, encoder, dtype)
         predictor = Predictor(
             model,
             preprocess,
             kind=kind_of_own_outputs(model) if is_own else task.output_kind(loss),
             loss=loss,
             names=names,
-            codec=read_codec(run_dir) if task.generates else None,
+            codec=encoder if isinstance(encoder, Bytes | Tokenizer) else None,
             batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
         )
     predictor.notes = unfinished(run_dir, path)
@@ -194,7 +198,7 @@ def checkpoint_path(run_dir: Path, role: str) -> Path:
 
 
 def _preprocess(
-    config: DictConfig, run_dir: Path, spec: dict[str, Any], dtype: torch.dtype
+    config: DictConfig, run_dir: Path, spec: dict[str, Any], encoder: Any, dtype: torch.dtype
 ) -> tuple[Preprocess, tuple[str, ...]]:
     """The step before the model, and the names of what it predicts."""
     names = tuple(str(name) for name in spec.get("class_names") or ())
@@ -202,12 +206,11 @@ def _preprocess(
         return Preprocess(spec, dtype=dtype), names
     with said_of(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
-        info = info_of(str(OmegaConf.select(config, "data.source._target_")))
+        info = _source_info(config)
         source: Any = build(config, "data.source") if info.raw_input else None
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
     if not chain and info.raw_input == "arrays":
         raw_shape = spec["input_shape"]
-    encoder = read_encoder(run_dir, must_be=info.has_encoder)
     preprocess = Preprocess(
         spec,
         source=source,
@@ -223,15 +226,11 @@ def _preprocess(
 
 def weights_of(path: Path) -> dict[str, torch.Tensor]:
     """Names and tensors of a checkpoint."""
-    # An ordered mapping may bring attributes of its own, such as another `items`.
-    state = dict.get(CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")), "state_dict")
-    weights = dict(dict.items(state)) if isinstance(state, dict) else {}
-    if not weights or not all(isinstance(one, torch.Tensor) for one in weights.values()):
+    weights = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")).get("state_dict")
+    if not isinstance(weights, dict) or not all(isinstance(one, torch.Tensor) for one in weights.values()):
         raise AssayError(f"{path} is not a checkpoint: it has no state_dict of names and tensors")
-    return weights
+    return dict(weights)
 
 
-def _fastest() -> torch.device:
-    if torch.cuda.is_available():
-        return torch.device("cuda", 0)
-    return torch.device("mps") if torch.backends.mps.is_available() else torch.device("cpu")
+def _source_info(config: DictConfig) -> SourceInfo:
+    return info_of(str(OmegaConf.select(config, "data.source._target_")))

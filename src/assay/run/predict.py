@@ -8,7 +8,6 @@ import shutil
 import time
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -23,18 +22,18 @@ from assay.files.atomic import sync_directory, temporary_folder
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
 from assay.run.preprocess import blocks
+from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
 from assay.terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from torch import Tensor
 
     from assay.run.predictor import Predictor
     from assay.run.preprocess import Block, Preprocess
-    from assay.task.language_modelling import Sampling
     from assay.task.predictions import Predictions
 
 SUFFIXES: Final = (".parquet", ".csv", ".jsonl")
@@ -224,53 +223,20 @@ class Predicted:
     seconds: float
 
 
-def _write_rows(
-    run_dir: Path, frames: Iterable[pd.DataFrame], file: PredictionFile | None, notes: list[str]
-) -> Predicted:
-    """Write tables of predictions to a file, or keep them."""
-    start, count, failed, first_error = time.perf_counter(), 0, 0, ""
-    kept: list[pd.DataFrame] = []
-    columns: list[str] = []
-    for frame in frames:
-        columns = list(frame.columns)
-        if file is not None:
-            file.add(frame)
-        else:
-            kept.append(frame)
-        wrong = frame[frame["error"].notna()]
-        if not first_error and len(wrong):
-            bad = wrong.iloc[0]
-            row = "" if pd.isna(bad["row"]) else f", row {bad['row']}"
-            first_error = f"{bad['input']}{row}: {bad['error']}"
-        count, failed = count + len(frame), failed + len(wrong)
-    if not count:
-        raise AssayError("there is nothing to predict in the inputs")
-    rows = pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
-    return Predicted(
-        run_dir=run_dir,
-        out=None if file is None else file.path,
-        num_samples=count,
-        num_failed=failed,
-        first_error=first_error,
-        columns=columns,
-        rows=rows.astype(object).where(rows.notna(), None).to_dict("records"),  # type: ignore[arg-type]  # of texts
-        notes=[note for note in dict.fromkeys(notes) if note],
-        seconds=round(time.perf_counter() - start, 3),
-    )
-
-
 def predict(
     predictor: Predictor,
     run_dir: Path,
     inputs: Sequence[Path],
     *,
+    prompts: Sequence[str] = (),
+    sampling: Sampling | None = None,
     out: Path | None = None,
     top_k: int = 3,
     batch_size: int | None = None,
     limit: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Predicted:
-    """Predict every sample of files and folders, or the first ones."""
+    """Predict every sample of files and folders, or the first ones; a language model continues lines."""
     preprocess = predictor.preprocess
     if preprocess is None:
         raise AssayError(
@@ -290,7 +256,10 @@ def predict(
         size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
 
     def frames(file: PredictionFile | None) -> Iterator[pd.DataFrame]:
-        seen, looked = 0, False
+        if predictor.generates:
+            yield from _text_frames(predictor, prompts, inputs, sampling or Sampling())
+            return
+        looked = False
         with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
             for block in stream:
                 notes.append(block.note)
@@ -299,17 +268,43 @@ def predict(
                 if len(block.samples) and not looked:
                     notes.append(preprocess.far_off(block.samples[:size]))
                     looked = True
-                frame = _frame(predictor, preprocess, block, size, top_k=top_k, file=file)
-                seen += len(frame)
-                progress(seen)
-                if limit is not None and seen > limit:
-                    notes.append(f"the first {limit:,} rows are here; --out FILE writes all of them")
-                    yield frame[: limit - seen]
-                    return
-                yield frame
+                yield _frame(predictor, preprocess, block, size, top_k=top_k, file=file)
 
+    start, count, failed, first_error = time.perf_counter(), 0, 0, ""
+    shown: list[pd.DataFrame] = []
+    columns: list[str] = []
     with nullcontext() if out is None else writing(out, what) as file:
-        return _write_rows(run_dir, frames(file), file, notes)
+        for whole in frames(file):
+            frame = whole if limit is None else whole[: limit - count]
+            columns = list(frame.columns)
+            if file is not None:
+                file.add(frame)
+            elif len(frame):
+                shown.append(frame)
+            wrong = frame[frame["error"].notna()]
+            if not first_error and len(wrong):
+                bad = wrong.iloc[0]
+                row = "" if pd.isna(bad["row"]) else f", row {bad['row']}"
+                first_error = f"{bad['input']}{row}: {bad['error']}"
+            count, failed = count + len(frame), failed + len(wrong)
+            progress(count)
+            if len(frame) < len(whole):
+                notes.append(f"the first {limit:,} rows are here; --out FILE writes all of them")
+                break
+    if not count:
+        raise AssayError("there is nothing to predict in the inputs")
+    rows = pd.concat(shown, ignore_index=True) if shown else pd.DataFrame()
+    return Predicted(
+        run_dir=run_dir,
+        out=out,
+        num_samples=count,
+        num_failed=failed,
+        first_error=first_error,
+        columns=columns,
+        rows=rows.astype(object).where(rows.notna(), None).to_dict("records"),  # type: ignore[arg-type]  # of texts
+        notes=[note for note in dict.fromkeys(notes) if note],
+        seconds=round(time.perf_counter() - start, 3),
+    )
 
 
 def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
@@ -379,34 +374,22 @@ def _own_columns(outputs: Tensor) -> dict[str, Any]:
     return {f"output_{at}": column.numpy() for at, column in enumerate(outputs.reshape(len(outputs), -1).T)}
 
 
-_BLOCK = 16
-
-
-def predict_texts(
-    predictor: Predictor,
-    run_dir: Path,
-    prompts: Sequence[str],
-    inputs: Sequence[Path],
-    sampling: Sampling,
-    *,
-    out: Path | None = None,
-    limit: int | None = None,
-) -> Predicted:
-    """Let texts go on."""
-    if out is not None:
-        check_name(out, inputs)
-    notes = [*predictor.notes]
-
-    def frames() -> Iterator[pd.DataFrame]:
-        lines = _read_prompts(prompts, inputs)
-        first = islice(lines, limit)
-        while pending := list(islice(first, _BLOCK)):
-            yield _text_frame(predictor, pending, sampling)
-        if next(lines, None) is not None:
-            notes.append(f"the first {limit:,} texts are here; --out FILE writes all of them")
-
-    with nullcontext() if out is None else writing(out) as file:
-        return _write_rows(run_dir, frames(), file, notes)
+def _text_frames(
+    predictor: Predictor, prompts: Sequence[str], inputs: Sequence[Path], sampling: Sampling
+) -> Iterator[pd.DataFrame]:
+    for source, row, text, error in _read_prompts(prompts, inputs):
+        written = None if error else predictor.text(text, sampling)
+        columns = {
+            "input": to_utf8(source),
+            "row": row,
+            "prompt": text if written else None,
+            "prediction": written and written.text,
+            "num_tokens": written and written.num_tokens,
+            "bits_per_token": written and written.bits_per_token,
+            "error": error or None,
+        }
+        frame = pd.DataFrame([columns], dtype=object)
+        yield frame.astype({"row": "Int64", "num_tokens": "Int64", "bits_per_token": "Float64"})
 
 
 def _read_prompts(
@@ -422,27 +405,6 @@ def _read_prompts(
             yield str(path), None, "", f"it cannot be read: {first_line(error)}"
             continue
         yield from ((str(path), row, text, "") for row, text in enumerate(texts))
-
-
-def _text_frame(
-    predictor: Predictor, prompts: Sequence[tuple[str, int | None, str, str]], sampling: Sampling
-) -> pd.DataFrame:
-    rows: list[dict[str, Any]] = []
-    for source, row, text, error in prompts:
-        written = None if error else predictor.text(text, sampling)
-        rows.append(
-            {
-                "input": to_utf8(source),
-                "row": row,
-                "prompt": text if written else None,
-                "prediction": written and written.text,
-                "num_tokens": written and written.num_tokens,
-                "bits_per_token": written and written.bits_per_token,
-                "error": error or None,
-            }
-        )
-    frame = pd.DataFrame(rows, dtype=object)
-    return frame.astype({"row": "Int64", "num_tokens": "Int64", "bits_per_token": "Float64"})
 
 
 def check_prompts(

@@ -174,23 +174,30 @@ class Preprocess(nn.Module):
         encoder.check_columns(names)
         decimal = self.file_options["decimal"]
         decimal = encoder.csv.get("decimal", ".") if decimal == AUTO else decimal
-        judged = judge_rows(frame.set_axis(names, axis=1), encoder.columns, decimal=decimal)
-        if judged.errors:
-            row, error = min(judged.errors.items())
+        samples, errors, odd = self.encoded(frame.set_axis(names, axis=1), decimal)
+        if errors:
+            row, error = min(errors.items())
             raise DataError(
                 f"row {row} (rows count from 0): {error}",
-                hint=f"clean or leave out such rows ({len(judged.errors):,} of {len(frame):,})",
+                hint=f"clean or leave out such rows ({len(errors):,} of {len(frame):,})",
             )
-        samples, odd = self.encoded(judged.frame), dict(judged.warnings)
-        if isinstance(encoder, TextEncoder):
-            odd |= encoder.odd(samples)
         for sentence in describe_odd(odd, range(len(frame))):
             warnings.warn(sentence, stacklevel=2)
         return samples
 
-    def encoded(self, frame: pd.DataFrame) -> Tensor:
-        """Rows of a table that were judged already, encoded: `[N, F]`."""
-        return self._checked(self._transformed(self.fitted_encoder().encode(frame)))
+    def encoded(
+        self, frame: pd.DataFrame, decimal: str
+    ) -> tuple[Tensor, Mapping[int, str], Mapping[int, str]]:
+        """Rows that can be encoded, `[N, F]`; errors of the others, and what is odd, by position."""
+        encoder = self.fitted_encoder()
+        judged = judge_rows(frame, encoder.columns, decimal=decimal)
+        good = judged.frame.drop(index=[*judged.errors])
+        samples, odd = self._checked(self._transformed(encoder.encode(good))), dict(judged.warnings)
+        if isinstance(encoder, TextEncoder):
+            for at, what in encoder.odd(samples).items():
+                row = good.index[at]
+                odd[row] = f"{odd[row]}; {what}" if row in odd else what
+        return samples, judged.errors, odd
 
     def fitted_encoder(self) -> TableEncoder | TextEncoder:
         """What encodes rows of a table, or of texts."""
@@ -291,8 +298,6 @@ class Preprocess(nn.Module):
 
     def _stacked(self, samples: Sequence[Tensor]) -> Tensor:
         """One batch of samples that may differ in shape before the transforms."""
-        if not samples:
-            return torch.empty(0, *self.input_shape)
         if len({sample.shape for sample in samples}) == 1:
             return self._checked(self._transformed(torch.stack(list(samples))))
         return self._checked(stack([self._transformed(sample[None])[0] for sample in samples]))
@@ -474,22 +479,12 @@ def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     # Of texts, which may be long, as many as the model takes at a time.
     rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, **options):
-        judged = judge_rows(chunk, encoder.columns, decimal=options["decimal"])
-        rows_here, frame = chunk.index.tolist(), judged.frame
-        errors = {rows_here[at]: error for at, error in judged.errors.items()}
-        warned = {rows_here[at]: warning for at, warning in judged.warnings.items()}
-        if judged.errors:
-            frame = frame.iloc[[at for at in range(len(frame)) if at not in judged.errors]]
-        samples = preprocess.encoded(frame)
-        if isinstance(encoder, TextEncoder):
-            for at, odd in encoder.odd(samples).items():
-                row = rows_here[frame.index[at]]
-                warned[row] = f"{warned[row]}; {odd}" if row in warned else odd
+        samples, errors, odd = preprocess.encoded(chunk, options["decimal"])
         yield Block(
-            [str(path)] * len(rows_here),
-            rows_here,
-            [errors.get(row, "") for row in rows_here],
-            ["" if row in errors else warned.get(row, "") for row in rows_here],
+            [str(path)] * len(chunk),
+            chunk.index.tolist(),
+            [errors.get(at, "") for at in range(len(chunk))],
+            ["" if at in errors else odd.get(at, "") for at in range(len(chunk))],
             samples,
             note,
         )

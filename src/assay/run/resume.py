@@ -38,7 +38,7 @@ from assay.record.provenance import (
     segments,
     shortened,
 )
-from assay.record.run_directory import RunDirectory
+from assay.record.run_directory import remove_unfinished_files
 from assay.record.run_lock import writing
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import (
@@ -257,7 +257,7 @@ def resume(
         check_trainer(job.config)
         if record.status == "finished" and not _adds(job):
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
-        RunDirectory(run_dir).remove_unfinished()
+        remove_unfinished_files(run_dir)
         entry = _start(run_dir, record, job, list(overrides))
         with threads_of(record):
             return _go_on(job, record, entry, raise_errors=raise_errors)
@@ -280,7 +280,7 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
 
 
 def _continue(config: DictConfig, record: RunRecord, patch: str, *, raise_errors: bool) -> RunResult:
-    directory, entry = RunDirectory(Path(config.run_dir)), record.resumed[-1]
+    entry = record.resumed[-1]
     proof = prove(config, entry["overrides"])
     say_warnings(proof.report.warnings)
     written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
@@ -297,7 +297,7 @@ def _continue(config: DictConfig, record: RunRecord, patch: str, *, raise_errors
     def opened(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:
         if assembly is not None:
             verify_data_hash(assembly, record)
-        write_run(directory, plain, record, patches, hint="make room, then `assay resume` the run")
+        write_run(Path(config.run_dir), plain, record, patches, hint="make room, then `assay resume` the run")
         yield record
 
     return run_parts(config, proof, opened, raise_errors=raise_errors)
@@ -326,7 +326,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
-        _check_point(read(newest.path, newest.path, mmap=True), newest.path, job.config)
+        _check_point(read(newest.path, mmap=True), newest.path, job.config)
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
     return {

@@ -154,13 +154,14 @@ def _write(
         first = {name: values[:, : max(2, values.shape[1] // 2)] for name, values in first.items()}
     # Three samples: a trace takes one sample for a constant.
     example = tuple(torch.from_numpy(np.concatenate([values[:1]] * 3)) for values in first.values())
-    program = trace(
-        original.exportable(with_transforms=inside),
-        example,
-        any_size=inside and original.takes_any_size,
-        any_length=original.codec is not None,
-        longest=0 if original.texts is None else original.texts.max_length,
-    )
+    sizes: dict[int, Any] = {}
+    if inside and original.takes_any_size:
+        sizes = dict.fromkeys((2, 3), torch.export.Dim.DYNAMIC)
+    elif original.codec is not None:
+        sizes[1] = torch.export.Dim.DYNAMIC
+    elif original.texts is not None and original.texts.max_length > 1:
+        sizes[1] = torch.export.Dim("length", max=original.texts.max_length)
+    program = trace(original.exportable(with_transforms=inside), example, sizes)
     columns = () if original.encoder is None else original.encoder.columns
     write_onnx(
         path,

@@ -31,7 +31,7 @@ from assay.run.saved_config import read_config
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -229,25 +229,14 @@ class Encode(nn.Module):
 
 
 def trace(
-    exportable: Exportable,
-    example: tuple[Tensor, ...],
-    *,
-    any_size: bool = False,
-    any_length: bool = False,
-    longest: int = 0,
+    exportable: Exportable, example: tuple[Tensor, ...], sizes: Mapping[int, Any] | None = None
 ) -> ExportedProgram:
-    """Trace what a module does to a batch."""
-    sizes: dict[int, Any] = {0: torch.export.Dim("batch")}
-    if any_size:
-        sizes |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
-    if any_length:
-        sizes |= {1: torch.export.Dim.DYNAMIC}
-    if longest > 1:
-        sizes |= {1: torch.export.Dim("length", max=longest)}
+    """Trace what a module does to a batch; `sizes` names further dimensions that may differ."""
+    dims = {0: torch.export.Dim("batch"), **(sizes or {})}
     try:
         with quiet(), torch.no_grad():
             exportable(*example)  # statistics are brought to the inputs' type before the trace
-            return torch.export.export(exportable, example, dynamic_shapes=(tuple(sizes for _ in example),))
+            return torch.export.export(exportable, example, dynamic_shapes=(tuple(dims for _ in example),))
     except AssayError:
         raise
     except Exception as error:  # whatever the model's own code raises, or torch of it
