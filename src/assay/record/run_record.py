@@ -180,24 +180,16 @@ def _of_one(error: BaseException) -> Cause:
         return "cannot_write"
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return "out_of_memory"
-    if isinstance(error, RuntimeError):
-        return _of_runtime_error(error)
     passes = isinstance(error, OSError | EOFError) and not isinstance(error, _OF_THE_PATH)
+    if isinstance(error, RuntimeError):
+        text, kinds = str(error), {kind.__name__ for kind in type(error).__mro__}
+        if "OutOfMemoryError" in kinds or _MEMORY.search(text):
+            return "out_of_memory"
+        if _WORKER.search(text):
+            return "killed"
+        of_device = _DEVICE.search(text) and not _OF_THE_CODE.search(text)
+        passes = bool(kinds & _DISTRIBUTED or of_device)
     return "machine" if passes else "exception"
-
-
-def _of_runtime_error(error: RuntimeError) -> Cause:
-    text = str(error)
-    if type(error).__name__ == "OutOfMemoryError" or _MEMORY.search(text):
-        return "out_of_memory"
-    if _WORKER.search(text):
-        return "killed"
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    return "machine" if kinds & _DISTRIBUTED or _is_of_the_device(text) else "exception"
-
-
-def _is_of_the_device(text: str) -> bool:
-    return bool(_DEVICE.search(text)) and not _OF_THE_CODE.search(text)
 
 
 SCHEMA_VERSION: Final = 1
@@ -263,10 +255,12 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
     def interrupted_by(self, signal: str) -> None:
         """Say that a signal has interrupted the run."""
         self.status, self.reason, self.signal = "interrupted", stopped_by(signal), signal
+        self.finished = now()
 
     def failed_by(self, error: BaseException) -> None:
         """Say that an exception has ended the run."""
         self.status, self.reason, self.cause = "failed", reason_of(error), of_exception(error)
+        self.finished = now()
 
     def save(self, run_dir: Path) -> None:
         """Replace `record.json` whole, without secrets."""

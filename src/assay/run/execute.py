@@ -244,7 +244,6 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     except AssayError as error:
         if first:
             record.failed_by(error)
-            record.finished = now()
             record.save(run_dir)
         return error.exit_code
     return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
@@ -260,7 +259,6 @@ def _launch(config: DictConfig, processes: int, warnings: Sequence[str]) -> None
     record = RunRecord.load(run_dir)
     if end.startswith("SIG") and record.status == "running":
         record.interrupted_by(end)
-        record.finished = now()
         record.save(run_dir)
 
 

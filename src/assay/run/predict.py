@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -18,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.errors import AssayError, ConfigError, cannot_write, first_line
-from assay.files.atomic import sync_directory, temporary_folder
+from assay.files.atomic import writing_together
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
 from assay.run.preprocess import blocks
@@ -64,8 +63,8 @@ class PredictionFile:
     """A table that is written as its rows come, and files such as masks in a folder beside it."""
 
     def __init__(self, path: Path, unfinished: Path, what: str) -> None:
-        self.path, self.what, self.folder = path, what, path.with_name(f"{path.stem}_{what}s")
-        self._table, self._files = unfinished / path.name, unfinished / "files"
+        self.path, self.what = path, what
+        self._table, self.folder = unfinished / path.name, unfinished / f"{path.stem}_{what}s"
         self._parquet: Any = None
         self._names: set[str] = set()
 
@@ -97,14 +96,14 @@ class PredictionFile:
     def add_files(self, inputs: Sequence[str], found: Predictions) -> list[str]:
         """Write a file for each prediction, called as its input; returns their places."""
         places = []
-        self._files.mkdir(exist_ok=True)
+        self.folder.mkdir(exist_ok=True)
         for at, stem in enumerate(Path(name).stem for name in inputs):
             name, number = f"{stem}{found.file_suffix}", 1
             while name.casefold() in self._names:  # which some file systems hold for the same
                 number += 1
                 name = f"{stem}_{number}{found.file_suffix}"
             self._names.add(name.casefold())
-            (self._files / name).write_bytes(found.file_of(at))
+            (self.folder / name).write_bytes(found.file_of(at))
             places.append(f"{self.folder.name}/{name}")
         return places
 
@@ -113,41 +112,21 @@ class PredictionFile:
         if self._parquet is not None:
             self._parquet.close()
 
-    def finish(self) -> None:
-        """Give all of it its names: the files before the table that names them."""
-        self.close()
-        with self._table.open("rb") as file:
-            os.fsync(file.fileno())
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            if self._names:
-                self._files.rename(self.folder)
-            self._table.replace(self.path)
-        except OSError:
-            shutil.rmtree(self.folder, ignore_errors=True)  # it was not there before
-            raise
-        sync_directory(self.path.parent)
-
 
 @contextmanager
 def writing(path: Path, what: str = "") -> Iterator[PredictionFile]:
     """Open a file of predictions, with a folder of files beside it if they have some."""
-    existing = next(one for one in path.absolute().parents if one.is_dir())
     try:
-        with temporary_folder(existing / path.name) as unfinished:
+        with writing_together(path) as unfinished:
             file = PredictionFile(path, unfinished, what)
-            if what and os.path.lexists(file.folder):
+            if what and os.path.lexists(path.with_name(file.folder.name)):
                 raise ConfigError(
-                    f"{file.folder} exists, with other predictions",
+                    f"{path.with_name(file.folder.name)} exists, with other predictions",
                     key="--out",
                     hint="remove it, or choose another name",
                 )
-            try:
+            with closing(file):
                 yield file
-                file.finish()
-            finally:
-                with suppress(OSError):  # the first error is the one to tell
-                    file.close()
     except OSError as error:
         why = cannot_write(error) or error.strerror or str(error)
         raise AssayError(f"{path} cannot be written: {why}", hint="nothing was left there") from error
@@ -291,8 +270,8 @@ def predict(
             if len(frame) < len(whole):
                 notes.append(f"the first {limit:,} rows are here; --out FILE writes all of them")
                 break
-    if not count:
-        raise AssayError("there is nothing to predict in the inputs")
+        if not count:
+            raise AssayError("there is nothing to predict in the inputs")
     rows = pd.concat(shown, ignore_index=True) if shown else pd.DataFrame()
     return Predicted(
         run_dir=run_dir,

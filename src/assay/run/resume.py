@@ -267,20 +267,20 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     here, patch = segment_here(gpu_names(), torch.get_num_threads())
     if job.config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), here["git"], patch)
-    before = segments(record)[-1]
-    changed = [*code_changes(before, here), *machine_changes(before, here)]
+    last = segments(record)[-1]
+    changed = [*code_changes(last, here), *machine_changes(last, here)]
     entry["notes"] += [f"not as before: {one}" for one in changed]
     if changed:
         entry["notes"].append("results may differ from an uninterrupted run")
-    entry |= shortened(here, before)
+    entry |= shortened(here, last)
     console = Console(highlight=False, soft_wrap=True)
     for note in entry["notes"]:
         console.print(note, markup=False)
-    return _continue(job.config, _begun_again(record, entry), patch, raise_errors=raise_errors)
-
-
-def _continue(config: DictConfig, record: RunRecord, patch: str, *, raise_errors: bool) -> RunResult:
-    entry = record.resumed[-1]
+    # `code.patch` stays what the run began with.
+    earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed)]
+    patches = {f"code.{len(record.resumed) + 2}.patch": patch}
+    patches = patches if entry.get("patch_sha256") not in earlier else {}
+    config, record = job.config, _begun_again(record, entry)
     proof = prove(config, entry["overrides"])
     say_warnings(proof.report.warnings)
     written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
@@ -288,10 +288,6 @@ def _continue(config: DictConfig, record: RunRecord, patch: str, *, raise_errors
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
     record.config_fingerprint = fingerprint(before, REPETITIONS)
     reattach_loggers(config, record)
-    # `code.patch` stays what the run began with.
-    earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed[:-1])]
-    patches = {f"code.{len(record.resumed) + 1}.patch": patch}
-    patches = patches if entry.get("patch_sha256") not in earlier else {}
 
     @contextmanager
     def opened(plain: Mapping[str, Any], assembly: Assembly | None) -> Iterator[RunRecord]:

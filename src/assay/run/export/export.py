@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, final
@@ -24,7 +23,7 @@ from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.atomic import sync_directory, temporary_folder
+from assay.files.atomic import writing_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.run.export.exportable import Original, quiet, table_inputs, text_codes, trace, unknown_code
 from assay.run.export.model_card import MARK, Agreement, Exported, describe, model_card
@@ -72,7 +71,7 @@ def export(
     original = Original(run_dir, checkpoint, trusted_packages)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
-    with _staging(path.parent) as folder:
+    with _writing_to(path.parent), writing_together(path) as folder:
         write = _write_safetensors if file_format == "safetensors" else _write_checked
         written = write(original, folder / path.name)
         if original.texts is not None:
@@ -84,8 +83,15 @@ def export(
         if original.codec is not None:  # `tokenizers` reads that of byte pairs
             tokenizer = folder / path.with_suffix(".tokenizer.json").name
             tokenizer.write_text(original.codec.to_json(), encoding="utf-8")
-        _move(folder, path)
     return exported
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise AssayError(f"{folder} cannot be written: {first_line(error)}") from error
 
 
 def _check_format(file_format: str) -> None:
@@ -191,27 +197,6 @@ def _write_safetensors(original: Original, path: Path) -> Exported:
         f"the file lacks {learnt}, with which the run's loss makes probabilities; --format onnx has them"
     )
     return Exported(path, path, metadata, 0, None, "", (lacking,) if learnt else ())
-
-
-@contextmanager
-def _staging(parent: Path) -> Iterator[Path]:
-    """A folder beside the final place, gone in the end."""
-    existing = next(one for one in (parent, *parent.resolve().parents) if one.is_dir())
-    try:
-        with temporary_folder(existing / "export") as folder:
-            yield folder
-    except OSError as error:
-        raise AssayError(f"{parent} cannot be written: {first_line(error)}") from error
-
-
-def _move(folder: Path, path: Path) -> None:
-    """Give the files their names; the model comes last, so that it is never without its weights and card."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for made in sorted(folder.iterdir(), key=lambda one: one.name == path.name):
-        with made.open("rb") as file:
-            os.fsync(file.fileno())
-        made.replace(path.with_name(made.name))
-    sync_directory(path.parent)
 
 
 def write_onnx(
