@@ -12,8 +12,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no
 import pytest
 
 from assay.errors import AssayError
-from assay.record import predictions_file, samples_file
-from assay.record.samples_file import KeptSample
+from assay.record import predictions_file
+from assay.record.predictions_file import KeptSample
 from assay.task.predictions import StoredPredictions
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ SAMPLES = [
 
 
 def test_samples_come_back_as_they_were(tmp_path: Path) -> None:
-    path = tmp_path / samples_file.FILE
-    assert samples_file.read(path) == []
+    path = tmp_path / predictions_file.SAMPLES
+    assert predictions_file.read_samples(path) == []
     for samples in ([], SAMPLES):
-        samples_file.write(path, samples)
-        assert repr(samples_file.read(path)) == repr(samples)
+        predictions_file.write_samples(path, samples)
+        assert repr(predictions_file.read_samples(path)) == repr(samples)
 
 
 def about(**changed: Any) -> dict[str, Any]:
@@ -82,12 +82,12 @@ def about(**changed: Any) -> dict[str, Any]:
     return {**known, "subset": "test", "num_evaluated": 0, **changed}
 
 
-def refused(file: Any, columns: dict[str, Any], metadata: dict[str, Any], message: str, folder: Path) -> None:
-    path = folder / file.FILE
+def refused(read: Any, columns: dict[str, Any], metadata: dict[str, Any], message: str, folder: Path) -> None:
+    path = folder / "x.parquet"
     table = pa.table(columns).replace_schema_metadata({b"assay": json.dumps(metadata).encode()})
     pq.write_table(table, path)
     with pytest.raises(AssayError, match=message) as error:
-        file.read(path)
+        read(path)
     assert str(path) in error.value.message
     assert "\n" not in error.value.message
 
@@ -110,7 +110,7 @@ def test_another_file_is_no_predictions(
     changed: dict[str, Any], metadata: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     fine = {"key": ["0"], "target": [1], "output": listed(0.5, 0.5)}
-    refused(predictions_file, fine | changed, metadata, message, tmp_path)
+    refused(predictions_file.read, fine | changed, metadata, message, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_another_file_is_no_samples(
     changed: dict[str, Any], version: int, message: str, tmp_path: Path
 ) -> None:
     fine: dict[str, Any] = {"key": ["0"], "reason": ["worst"], "picture": [SAMPLES[0].picture], "row": ["{}"]}
-    refused(samples_file, fine | changed, {"schema_version": version}, message, tmp_path)
+    refused(predictions_file.read_samples, fine | changed, {"schema_version": version}, message, tmp_path)
 
 
 def test_a_damaged_or_missing_file_is_one_message(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from tests.task.made_predictions import of_embeddings, of_labels, of_values
 
 from assay.analysis.read_runs import Curve, read_curves
 from assay.figure.figure import Line
-from assay.record import predictions_file, samples_file
+from assay.record import predictions_file
+from assay.record.predictions_file import KeptSample
 from assay.record.run_record import RunRecord
-from assay.record.samples_file import KeptSample
 from assay.report.page import Cards, Note, Page, Pictures, Table, render
 from assay.report.run_page import at_epoch, curve_figures, read_values, run_page
 from assay.task.task_of import task_of
@@ -79,8 +79,8 @@ def test_a_real_run_is_shown_whole(digits_run: Trained) -> None:
 def test_each_task_brings_its_own(make: type, run_dir: Path) -> None:
     predictions: StoredPredictions = make()
     predictions_file.write(run_dir / predictions_file.FILE, predictions)
-    samples_file.write(
-        run_dir / samples_file.FILE,
+    predictions_file.write_samples(
+        run_dir / predictions_file.SAMPLES,
         [KeptSample("3", "worst", None, {"a": 1.5, "b": "x"}), KeptSample("4", "random", None, {"a": None})],
     )
     page = run_page(run_dir)

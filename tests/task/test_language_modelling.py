@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli.app import app
-from assay.record import predictions_file, samples_file
+from assay.record import predictions_file
 from assay.run.export.export import export, open_onnx
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_scores_are_those_of_the_tokens_that_are_kept(run: Trained) -> None:
 
 
 def test_what_is_shown_of_a_window_is_its_text(run: Trained, texts: Path) -> None:
-    kept = samples_file.read(run.run_dir / "samples.parquet")
+    kept = predictions_file.read_samples(run.run_dir / "samples.parquet")
     windows = [one for one in kept if one.reason != "generated"]
     for one in windows:
         name, _, at = one.key.rpartition(":")

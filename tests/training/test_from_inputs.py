@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris  # type: ignore[import-untyped]  # it has
 
 import assay
 from assay.errors import ConfigError
-from assay.record import predictions_file, samples_file
+from assay.record import predictions_file
 from assay.run.evaluate import evaluate
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_a_table_without_a_target(train: Train, tmp_path: Path) -> None:
     assert run.watch.falls(0.7)
     kept = predictions_file.read(run.run_dir / "predictions.parquet")
     assert kept.targets is None
-    (one, *_) = samples_file.read(run.run_dir / "samples.parquet")
+    (one, *_) = predictions_file.read_samples(run.run_dir / "samples.parquet")
     assert one.row is not None
     assert "sepal width (cm), reconstructed" in one.row
     odd = iris.iloc[:2].copy()

@@ -180,12 +180,8 @@ def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> 
     if patch is not None:
         # As if there were no repository around: the folder may lie in one.
         alone = {**safe, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
-        done = _run(folder, ["apply", "--binary", "--whitespace=nowarn", str(patch.resolve())], alone)
-        if done.returncode:
-            raise AssayError(
-                f"the run's code cannot be brought back: code.patch does not apply to commit {commit[:12]}: "
-                f"{first_line(done.stderr) or 'git failed'}"
-            )
+        problem = f"code.patch does not apply to commit {commit[:12]}: "
+        _git(folder, ["apply", "--binary", "--whitespace=nowarn", str(patch.resolve())], alone, problem)
 
 
 def _has(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
@@ -195,10 +191,11 @@ def _has(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
     return not _run(repository, ["cat-file", "-e", f"{commit}^{{commit}}"], environment).returncode
 
 
-def _git(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+def _git(folder: Path, arguments: Sequence[str], environment: Mapping[str, str], problem: str = "") -> None:
     done = _run(folder, arguments, environment)
     if done.returncode:
-        raise AssayError(f"the run's code cannot be brought back: {first_line(done.stderr) or 'git failed'}")
+        reason = first_line(done.stderr) or "git failed"
+        raise AssayError(f"the run's code cannot be brought back: {problem}{reason}")
 
 
 def _run(

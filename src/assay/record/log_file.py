@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
 from assay.files.symlinks import appending
@@ -60,64 +60,32 @@ class _Handler(logging.StreamHandler[IO[str]]):
 def log_file(path: Path) -> Iterator[None]:
     """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was."""
     stream = os.fdopen(appending(path), "a", encoding="utf-8", errors="backslashreplace")
-    handler = _Handler(path, stream)
+    handler, root = _Handler(path, stream), logging.getLogger()
     handler.setFormatter(
         _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     )
-    root = logging.getLogger()
-    try:
-        with _level_for(root, logging.INFO), _captured_warnings(root):
-            ends = [root, *_not_propagating()]
-            for logger in ends:
-                logger.addHandler(handler)
-            try:
-                yield
-            finally:
-                for logger in ends:
-                    logger.removeHandler(handler)
-    finally:
-        handler.close()
+    with ExitStack() as undo:
+        undo.callback(handler.close)
+        if root.level > logging.INFO:
+            for shown in [one for one in root.handlers if one.level < root.level]:
+                undo.callback(shown.setLevel, shown.level)
+                shown.setLevel(root.level)
+            undo.callback(root.setLevel, root.level)
+            root.setLevel(logging.INFO)
+        show, terminal = warnings.showwarning, logging.lastResort
+        logging.captureWarnings(capture=True)
+        if warnings.showwarning is not show:
+            undo.callback(logging.captureWarnings, capture=False)
+            if terminal is not None and not root.handlers:  # where no other handler would show warnings
+                logging.getLogger("py.warnings").addHandler(terminal)
+                undo.callback(logging.getLogger("py.warnings").removeHandler, terminal)
+        for logger in (root, *_not_propagating()):
+            logger.addHandler(handler)
+            undo.callback(logger.removeHandler, handler)
+        yield
 
 
 def _not_propagating() -> list[logging.Logger]:
     """Loggers that hand nothing on to the root: Lightning's, if no logging was set up before its import."""
     loggers = logging.Logger.manager.loggerDict.values()
     return [logger for logger in loggers if isinstance(logger, logging.Logger) and not logger.propagate]
-
-
-@contextmanager
-def _level_for(root: logging.Logger, level: int) -> Iterator[None]:
-    """Lower the root's level, while the handlers that it has go on showing what they showed."""
-    before = root.level
-    if before <= level:
-        yield
-        return
-    quiet = {handler: handler.level for handler in root.handlers if handler.level < before}
-    root.setLevel(level)
-    for handler in quiet:
-        handler.setLevel(before)
-    try:
-        yield
-    finally:
-        root.setLevel(before)
-        for handler, own in quiet.items():
-            handler.setLevel(own)
-
-
-@contextmanager
-def _captured_warnings(root: logging.Logger) -> Iterator[None]:
-    """Hand warnings to the log; they still appear on stderr where no other handler would show them."""
-    show = warnings.showwarning
-    logging.captureWarnings(capture=True)
-    ours = warnings.showwarning is not show
-    logger = logging.getLogger("py.warnings")
-    terminal = logging.lastResort if ours and not root.handlers else None
-    if terminal is not None:
-        logger.addHandler(terminal)
-    try:
-        yield
-    finally:
-        if terminal is not None:
-            logger.removeHandler(terminal)
-        if ours:
-            logging.captureWarnings(capture=False)

@@ -1,11 +1,11 @@
-"""`predictions.parquet` of a run: what its model said of each sample; and how a run writes Parquet."""
+"""`predictions.parquet` and `samples.parquet` of a run: what its model said, and samples to look at."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from assay.task.predictions import StoredPredictions
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
@@ -146,3 +146,54 @@ def _array(table: pa.Table, name: str) -> NDArray[Any]:
         raise ValueError(f"its column {name} has missing values")
     values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
     return values.reshape(len(column), column.type.list_size) if listed else values
+
+
+SAMPLES: Final = "samples.parquet"
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+
+Reason = Literal["worst", "random", "generated"]
+
+
+class KeptSample(NamedTuple):
+    """A sample to look at."""
+
+    key: str
+    reason: Reason
+    picture: bytes | None
+    row: dict[str, Any] | None
+
+
+_Row = tuple[str, Reason, bytes | None, dict[str, str | float | bool | list[str] | None] | None]
+
+
+def write_samples(path: Path, samples: Sequence[KeptSample]) -> None:
+    """Write them, whole or not at all."""
+    import pyarrow as pa
+
+    rows = [None if one.row is None else json.dumps(one.row) for one in samples]
+    columns = {
+        "key": pa.array([one.key for one in samples], pa.string()),
+        "reason": pa.array([one.reason for one in samples], pa.string()),
+        "picture": pa.array([one.picture for one in samples], pa.binary()),
+        "row": pa.array(rows, pa.string()),
+    }
+    write_parquet(path, columns, {"schema_version": SCHEMA_VERSION})
+
+
+def read_samples(path: Path) -> list[KeptSample]:
+    """Read them back; none where there is no file."""
+    if not path.exists():
+        return []
+    with in_one_line(path):
+        content = read_whole(path, _LARGEST)
+        table, _ = read_parquet(content, SCHEMA_VERSION, "samples")
+        rows = [
+            {**values, "row": None if values["row"] is None else json.loads(values["row"])}
+            for values in table.to_pylist()
+        ]
+        samples = [
+            KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,))) for row in rows
+        ]
+        if any(one.picture is not None and not one.picture.startswith(_PNG) for one in samples):
+            raise ValueError("expected PNG pictures")
+        return samples

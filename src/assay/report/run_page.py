@@ -16,7 +16,7 @@ from assay.files.checksum import yaml_is_whole
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration
-from assay.record import predictions_file, samples_file
+from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
 from assay.report.difference import values_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from assay.record.samples_file import KeptSample
+    from assay.record.predictions_file import KeptSample
     from assay.task.evaluator import Score
     from assay.task.predictions import StoredPredictions
 
@@ -237,8 +237,8 @@ def _predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
 
 def _samples(run_dir: Path, predictions: StoredPredictions | None) -> list[Block]:
     try:
-        check_inside(run_dir / samples_file.FILE, run_dir)
-        samples = samples_file.read(run_dir / samples_file.FILE)
+        check_inside(run_dir / predictions_file.SAMPLES, run_dir)
+        samples = predictions_file.read_samples(run_dir / predictions_file.SAMPLES)
     except AssayError as error:
         return [Note(error.message, "warn")]
     blocks: list[Block] = []

@@ -6,8 +6,7 @@ import logging
 import shlex
 import time
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -52,16 +51,6 @@ _RARE: Final = 0.2
 _PERFECT: Final = 0.999
 
 
-@final
-@dataclass(frozen=True)
-class _Subset:
-    """Inputs as numbers `[N, F]`, texts where they are texts, and targets."""
-
-    inputs: NDArray[np.float32]
-    targets: NDArray[Any]
-    texts: list[str] | None
-
-
 def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record what a simple model scores on the samples that the run was tested on."""
     asked, data = assembly.config.get("baseline") or "none", assembly.datamodule
@@ -96,15 +85,15 @@ def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> di
         outputs: Any = majority.reshape(len(majority), -1)
         return _verdict("majority", score, points, outputs, predictions)
     order = [rows[key] for key in predictions.keys]
-    subsets = {name: _read(data, name) for name in ("train", "val", "test")}
-    train, val, test = subsets.values()
+    (inputs, targets), (val, val_targets) = _read(data, "train"), _read(data, "val")
+    test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
-    names = _suited(data, is_real=is_real, several=train.targets.ndim > 1) if asked == "auto" else [asked]
-    fitted = {name: _fit(name, train, size, is_real=is_real) for name in names}
+    names = _suited(data, is_real=is_real, several=targets.ndim > 1) if asked == "auto" else [asked]
+    fitted = {name: _fit(name, inputs, targets, size, is_real=is_real) for name in names}
     name = names[0]
-    if len(names) > 1 and len(val.targets):
-        name = max(names, key=lambda one: points(val.targets, fitted[one](val)))
+    if len(names) > 1 and len(val_targets):
+        name = max(names, key=lambda one: points(val_targets, fitted[one](val)))
     return _verdict(name, score, points, fitted[name](test)[order], predictions)
 
 
@@ -170,8 +159,8 @@ def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     return ["gradient_boosting", "linear", *of_series, simplest]
 
 
-def _read(data: DataModule, name: str) -> _Subset:
-    """A subset, read in blocks so that pictures of full size never lie in memory together."""
+def _read(data: DataModule, name: str) -> tuple[Any, NDArray[Any]]:
+    """Inputs of a subset, texts or numbers `[N, F]`, and targets; pictures are read in blocks."""
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
     if name != "test":
@@ -183,11 +172,12 @@ def _read(data: DataModule, name: str) -> _Subset:
     targets = targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
     if data.spec.vocab_size and raw is not None:
         encoder: Any = data.encoder
-        texts = [str(text) for text in raw[encoder.column].iloc[positions.numpy()]]
-        return _Subset(np.empty((len(rows), 0), np.float32), targets.numpy(), texts)
-    inputs = [_flat(data, block) for block in _blocks(subset, rows)]
-    empty = torch.empty(0, data.spec.num_features)
-    return _Subset(torch.cat(inputs or [empty]).numpy(), targets.numpy(), None)
+        return raw[encoder.column].iloc[positions.numpy()].astype(str).tolist(), targets.numpy()
+    inputs = [torch.empty(0, data.spec.num_features)]
+    for block in _blocks(subset, rows):
+        is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
+        inputs.append((adaptive_avg_pool2d(block.float(), _SIDE) if is_large else block).flatten(1).float())
+    return torch.cat(inputs[1:] or inputs).numpy(), targets.numpy()
 
 
 def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
@@ -199,31 +189,24 @@ def _blocks(subset: Subset, rows: Tensor) -> Iterator[Tensor]:
         yield torch.stack([dataset[0, row, row][0] for row in chunk.tolist()])
 
 
-def _flat(data: DataModule, inputs: Tensor) -> Tensor:
-    if len(data.spec.input_shape) == 3 and inputs[0, 0].numel() > _SIDE**2:
-        inputs = adaptive_avg_pool2d(inputs.float(), _SIDE)
-    return inputs.flatten(1).float()
-
-
-def _fit(name: str, train: _Subset, size: int, *, is_real: bool) -> Callable[[_Subset], NDArray[Any]]:
-    """A function from samples to what a model of so many outputs says of them."""
+def _fit(
+    name: str, inputs: Any, targets: NDArray[Any], size: int, *, is_real: bool
+) -> Callable[[Any], NDArray[Any]]:
+    """A function from inputs to what a model of so many outputs says of them."""
     if name == "last_value":
-        return lambda subset: np.tile(subset.inputs[:, -1:], (1, size))
-    inputs: Any = train.texts if name == "tfidf" else train.inputs
-    targets = train.targets
-    if inputs is None:
+        return lambda given: np.tile(given[:, -1:], (1, size))
+    if name == "tfidf" and not isinstance(inputs, list):
         raise ValueError("baseline=tfidf: the inputs are not texts")
     if name in _MOST_WORK:
         most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
         inputs, targets = inputs[:most], targets[:most]
     model = _estimator(name, is_real=is_real, several=targets.ndim > 1).fit(inputs, targets)
 
-    def predict(subset: _Subset) -> NDArray[Any]:
-        given: Any = subset.texts if name == "tfidf" else subset.inputs
+    def predict(given: Any) -> NDArray[Any]:
         if is_real:
-            values: NDArray[Any] = model.predict(given).reshape(len(subset.targets), -1)
+            values: NDArray[Any] = model.predict(given).reshape(len(given), -1)
             return values
-        outputs = np.zeros((len(subset.targets), size))
+        outputs = np.zeros((len(given), size))
         outputs[:, model.classes_.astype(int)] = model.predict_proba(given)
         return outputs
 

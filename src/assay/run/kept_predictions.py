@@ -16,8 +16,8 @@ from assay.data.data_module import DataModule
 from assay.data.shown_samples import evaluated_samples, feature_names, sample_names, show_pairs, show_tested
 from assay.errors import one_line_of
 from assay.module import Module
-from assay.record import predictions_file, samples_file
-from assay.record.samples_file import KeptSample
+from assay.record import predictions_file
+from assay.record.predictions_file import KeptSample
 from assay.task.evaluator import samples_of
 from assay.task.language_modelling import Sampling, generate
 from assay.task.predictions import StoredPredictions
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.build.assembly import Assembly
+    from assay.record.predictions_file import Reason
     from assay.record.run_record import RunRecord
-    from assay.record.samples_file import Reason
     from assay.task.predictions import Kind
     from assay.task.task import Task
 
@@ -212,7 +212,7 @@ def write(assembly: Assembly, keep: KeepPredictions, run_dir: Path) -> StoredPre
     if predictions is not None:
         samples = _samples(assembly, keep, predictions)
         predictions_file.write(run_dir / predictions_file.FILE, predictions)
-        samples_file.write(run_dir / samples_file.FILE, samples)
+        predictions_file.write_samples(run_dir / predictions_file.SAMPLES, samples)
     return predictions
 
 
@@ -229,7 +229,7 @@ def warnings_of(predictions: StoredPredictions | None) -> list[str]:
 
 def remove(run_dir: Path) -> None:
     """Take away what an earlier end of a run has kept, which is not what it comes to now."""
-    for name in (predictions_file.FILE, samples_file.FILE):
+    for name in (predictions_file.FILE, predictions_file.SAMPLES):
         (run_dir / name).unlink(missing_ok=True)
 
 

@@ -14,7 +14,7 @@ from sklearn import metrics  # type: ignore[import-untyped]  # scikit-learn ship
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as above
 from tests.conftest import unchanged_process
 
-from assay.record import predictions_file, samples_file
+from assay.record import predictions_file
 from assay.record.run_directory import changed_since
 from assay.run.resume import resume
 
@@ -84,7 +84,7 @@ def test_scikit_learn_comes_to_the_runs_own_scores(
     for name, value in scores(predictions).items():
         assert run.result.metrics[f"test/{name}"] == pytest.approx(value, abs=1e-5), name
     files = run.record["files"]
-    assert {predictions_file.FILE, samples_file.FILE} <= files.keys()
+    assert {predictions_file.FILE, predictions_file.SAMPLES} <= files.keys()
     assert not changed_since(run.run_dir, files)
 
 
@@ -100,7 +100,10 @@ def test_embeddings_and_scores_are_called_so(train: Train, tmp_path: Path) -> No
 
 
 def test_samples_need_no_data(digits_run: Trained, train: Train, tmp_path: Path) -> None:
-    predictions, samples = kept(digits_run), samples_file.read(digits_run.run_dir / samples_file.FILE)
+    predictions, samples = (
+        kept(digits_run),
+        predictions_file.read_samples(digits_run.run_dir / predictions_file.SAMPLES),
+    )
     assert [one.reason for one in samples] == ["worst"] * 24 + ["random"] * 24
     assert len({one.key for one in samples[24:]}) == 24
     assert isinstance(predictions.targets, np.ndarray)
@@ -121,7 +124,7 @@ def test_samples_need_no_data(digits_run: Trained, train: Train, tmp_path: Path)
         *("data.source.missing=impute", "data.source.keep=[size]", "predictions.num_samples=99"),
         *("data.source.task=regression", "task=regression", "data.split.test=0.5"),
     )
-    samples = samples_file.read(run.run_dir / samples_file.FILE)
+    samples = predictions_file.read_samples(run.run_dir / predictions_file.SAMPLES)
     assert len(samples) == 80
     for one in samples:
         assert one.row == json.loads(frame.drop(columns="price").loc[int(one.key)].to_json())

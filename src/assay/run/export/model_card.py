@@ -61,14 +61,8 @@ def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
     for one in about["inputs"]:
         if "columns" in one:
             yield f"\nColumns of `{one['name']}`, in this order, and what a missing value counts as:\n"
-            fills = (
-                "NaN comes out" if column["missing"] is None else column["missing"]
-                for column in one["columns"]
-            )
-            rows = [
-                (column["name"], column["kind"], fill)
-                for column, fill in zip(one["columns"], fills, strict=True)
-            ]
+            filled = pd.DataFrame(one["columns"])[["name", "kind", "missing"]].astype(object)
+            rows = filled.where(filled.notna(), "NaN comes out").to_numpy().tolist()
             yield _table(("column", "kind", "missing"), rows)
 
 
