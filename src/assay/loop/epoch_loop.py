@@ -63,8 +63,8 @@ class AutomaticStep:
     def bind(self) -> None:
         """Ask who is called in each step; to be done again where callbacks have come or gone."""
         hooks = self._hooks
-        self._calls = {hook: there(hooks.of_callbacks(hook), hooks.of_module(hook)) for hook in _HOOKS}
-        of_step = hooks.of_module if self._plain_forward else hooks.of_strategy
+        self._calls = {hook: there(hooks.callbacks(hook), hooks.module(hook)) for hook in _HOOKS}
+        of_step = hooks.module if self._plain_forward else hooks.strategy
         self._training_step: Any = of_step("training_step")
         self._optimizer = None
 
@@ -166,14 +166,14 @@ class AutomaticStep:
             self._lean_zero_grad()
         else:
             epoch = self._trainer.current_epoch
-            self._hooks.module("optimizer_zero_grad", epoch, batch_idx, self._optimizer)
+            self._hooks.module("optimizer_zero_grad")(epoch, batch_idx, self._optimizer)
         progress.increment_completed()
 
     def _backward(self, loss: Tensor | None) -> None:
         if loss is None or internals.skips_backward(self._loop):
             return
         if not self._plain_backward:
-            self._hooks.strategy("backward", loss, self._optimizer)
+            self._hooks.strategy("backward")(loss, self._optimizer)
             return
         for call in self._calls["on_before_backward"]:
             call(loss)
@@ -208,7 +208,7 @@ class AutomaticStep:
             fields[CURRENT_HOOK] = before
         else:
             epoch = trainer.current_epoch
-            self._hooks.module("optimizer_step", epoch, batch_idx, internals.optimizer_of(trainer), closure)
+            self._hooks.module("optimizer_step")(epoch, batch_idx, internals.optimizer_of(trainer), closure)
         if counts:
             progress.increment_completed()
 
@@ -268,9 +268,9 @@ class EpochLoop(LightningEpochLoop):
     def _bind(self) -> None:
         hooks, begin, end = self._hooks, "on_train_batch_start", "on_train_batch_end"
         self._bound = hooks.version
-        self._begin = there(hooks.of_callbacks(begin), hooks.of_module(begin), hooks.of_strategy(begin))
-        self._end = there(hooks.of_callbacks(end, saving=False), hooks.of_module(end))
-        self._save = there(hooks.of_callbacks(end, saving=True))
+        self._begin = there(hooks.callbacks(begin), hooks.module(begin), hooks.strategy(begin))
+        self._end = there(hooks.callbacks(end, saving=False), hooks.module(end))
+        self._save = there(hooks.callbacks(end, saving=True))
         self._step.bind()
 
     @override
@@ -388,7 +388,7 @@ class EpochLoop(LightningEpochLoop):
             trainer.validating = True
             first = internals.first_of_loop(collector)
             if not internals.accumulates(self):
-                self._hooks.module("on_validation_model_zero_grad")  # frees memory
+                self._hooks.module("on_validation_model_zero_grad")()  # frees memory
             self.val_loop.run()
             trainer.training = True
             internals.set_first_of_loop(collector, first)

@@ -94,22 +94,22 @@ class EvaluationLoop(LightningEvaluationLoop):
             self._asked = module, name, several
         self._counts = not self.trainer.sanity_checking
         self._module_mode.capture(self.trainer.lightning_module)
-        hooks.module(f"on_{name}_model_eval")
+        hooks.module(f"on_{name}_model_eval")()
         for hook in (f"on_{name}_start", f"on_{name}_epoch_start"):
-            hooks.callbacks(hook)
-            hooks.module(hook)
+            hooks.callbacks(hook)()
+            hooks.module(hook)()
             if hook == f"on_{name}_start":
-                hooks.strategy(hook)
+                hooks.strategy(hook)()
         self._bind(hooks)
 
     def _bind(self, hooks: HookPlan) -> None:
         name, self._bound = self._name(), hooks.version
         begin, end, step = f"on_{name}_batch_start", f"on_{name}_batch_end", f"{name}_step"
         plain = not hooks.profiled and internals.forward_is_plain(self.trainer.strategy, step)
-        given: Any = hooks.of_module(step) if plain else hooks.of_strategy(step)
+        given: Any = hooks.module(step) if plain else hooks.strategy(step)
         self._step: Call = given
-        self._begin = there(hooks.of_callbacks(begin), hooks.of_module(begin))
-        self._end = there(hooks.of_callbacks(end), hooks.of_module(end))
+        self._begin = there(hooks.callbacks(begin), hooks.module(begin))
+        self._end = there(hooks.callbacks(end), hooks.module(end))
 
     def _evaluate(self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None) -> None:
         progress, collector = self.batch_progress, internals.connector(self.trainer)
@@ -139,17 +139,17 @@ class EvaluationLoop(LightningEvaluationLoop):
         name, collector = self._name(), internals.connector(self.trainer)
         collector.epoch_end_reached()
         internals.end_of_dataloaders(collector)
-        hooks.callbacks(f"on_{name}_epoch_end")
-        hooks.module(f"on_{name}_epoch_end")
+        hooks.callbacks(f"on_{name}_epoch_end")()
+        hooks.module(f"on_{name}_epoch_end")()
         collector.on_epoch_end()
         outputs, self._logged_outputs = self._logged_outputs, []
         of_epoch = collector.update_eval_epoch_metrics()
         collector.log_eval_end_metrics({**ChainMap(*outputs), **of_epoch})
         for one in outputs:
             one.update(of_epoch)
-        hooks.callbacks(f"on_{name}_end", saving=False if fitting else None)
-        hooks.module(f"on_{name}_end")
-        hooks.strategy(f"on_{name}_end")
+        hooks.callbacks(f"on_{name}_end", saving=False if fitting else None)()
+        hooks.module(f"on_{name}_end")()
+        hooks.strategy(f"on_{name}_end")()
         self.end(hooks, fitting=fitting)
         return outputs
 
@@ -158,10 +158,10 @@ class EvaluationLoop(LightningEvaluationLoop):
         trainer, name = self.trainer, self._name()
         if fitting:
             trainer.fit_loop.epoch_loop.phase = Phase.VALIDATION_END
-            hooks.callbacks(f"on_{name}_end", saving=True)
+            hooks.callbacks(f"on_{name}_end", saving=True)()
         internals.connector(trainer).reset_results()
         if is_overridden(f"on_{name}_model_train", trainer.lightning_module):
-            hooks.module(f"on_{name}_model_train")
+            hooks.module(f"on_{name}_model_train")()
         else:
             self._module_mode.restore(trainer.lightning_module)
         internals.note_time(trainer)

@@ -100,16 +100,16 @@ class FitLoop(LightningFitLoop):
         self.epoch_loop.phase = Phase.SCORES
         self._count_epoch()
         hooks = self._hooks
-        hooks.callbacks("on_train_epoch_end", monitoring=False)
-        hooks.module("on_train_epoch_end")
-        hooks.callbacks("on_train_epoch_end", saving=False, monitoring=True)
+        hooks.callbacks("on_train_epoch_end", monitoring=False)()
+        hooks.module("on_train_epoch_end")()
+        hooks.callbacks("on_train_epoch_end", saving=False, monitoring=True)()
 
     @override
     def on_advance_end(self) -> None:
         """All that follows when an epoch's scores are known; it is left to a run that goes on from here."""
         loop, collector = self.epoch_loop, internals.connector(self.trainer)
         loop.phase = Phase.EPOCH_END
-        self._hooks.callbacks("on_train_epoch_end", saving=True)
+        self._hooks.callbacks("on_train_epoch_end", saving=True)()
         collector.on_epoch_end()
         if internals.at_last_batch(loop):
             loop.update_lr_schedulers("epoch", update_plateau_schedulers=True)

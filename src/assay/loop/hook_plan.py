@@ -15,7 +15,7 @@ from lightning.pytorch.strategies import Strategy
 from assay.loop.lightning_internals import CURRENT_HOOK, batch_hook_owner, lean_hook, move_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     import lightning as L
@@ -35,7 +35,7 @@ class HookPlan:
         self.profiled = type(profiler) is not PassThroughProfiler
         self._callbacks: list[Callback] = []
         self._version = 0
-        self._calls: dict[Any, Call | None] = {}
+        self._calls: dict[Any, Call] = {}
         self._moves: tuple[Any, Any] | None = None
         self._moves_itself = False
 
@@ -48,65 +48,38 @@ class HookPlan:
 
     @property
     def version(self) -> int:
-        """Another number once what `of_…` gave does not hold any more, as callbacks have come or gone."""
+        """Another number once the calls given do not hold any more, as callbacks have come or gone."""
         if self._trainer.callbacks != self._callbacks:
             self.forget()
         return self._version
 
-    def callbacks(
-        self, hook: str, *args: Any, saving: bool | None = None, monitoring: bool | None = None
-    ) -> None:
-        """Call a hook of the callbacks."""
-        call = self.of_callbacks(hook, saving=saving, monitoring=monitoring)
-        if call is not None:
-            call(*args)
-
-    def module(self, hook: str, *args: Any) -> Any:
-        """Call a hook of the module; what Lightning's own does nothing in is called only if overridden."""
-        call = self.of_module(hook)
-        return None if call is None else call(*args)
-
-    def strategy(self, hook: str, *args: Any) -> Any:
-        """Call a hook of the strategy."""
-        call = self.of_strategy(hook)
-        return None if call is None else call(*args)
-
-    def of_callbacks(
-        self, hook: str, *, saving: bool | None = None, monitoring: bool | None = None
-    ) -> Call | None:
+    def callbacks(self, hook: str, *, saving: bool | None = None, monitoring: bool | None = None) -> Call:
         """What calls a hook of the callbacks, given what comes after trainer and module."""
         if self._trainer.callbacks != self._callbacks:
             self.forget()
         key = hook, saving, monitoring
         if key not in self._calls:
             kinds = (saving, Checkpoint), (monitoring, (Checkpoint, EarlyStopping))
-            chosen = [
-                one
-                for one in self._callbacks
-                if all(wanted is None or isinstance(one, kind) is wanted for wanted, kind in kinds)
-            ]
-            self._calls[key] = self._calling(hook, self._overriding(chosen, hook))
+            methods = []
+            for one in self._callbacks:
+                chosen = all(wanted is None or isinstance(one, kind) is wanted for wanted, kind in kinds)
+                method = getattr(one, hook) if chosen else None
+                if callable(method) and not self.profiled:
+                    method = lean_hook(one, hook, method) if _overrides(method, Callback, hook) else None
+                if callable(method):
+                    methods.append(self._timed(f"[Callback]{one.state_key}.{hook}", method))
+            self._calls[key] = self._calling(hook, methods)
         return self._calls[key]
 
-    def of_module(self, hook: str) -> Call | None:
-        """What calls a hook of the module."""
+    def module(self, hook: str) -> Call:
+        """What calls a hook of the module; one in which Lightning does nothing, only if it is overridden."""
         return self._of_one(self._module, LightningModule, "LightningModule", hook)
 
-    def of_strategy(self, hook: str) -> Call | None:
+    def strategy(self, hook: str) -> Call:
         """What calls a hook of the strategy."""
         return self._of_one(self._trainer.strategy, Strategy, "Strategy", hook)
 
-    def _overriding(self, chosen: Sequence[Callback], hook: str) -> list[Call]:
-        found = []
-        for one in chosen:
-            method = getattr(one, hook)
-            if callable(method) and not self.profiled:
-                method = lean_hook(one, hook, method) if _overrides(method, Callback, hook) else None
-            if callable(method):
-                found.append(self._timed(f"[Callback]{one.state_key}.{hook}", method))
-        return found
-
-    def _calling(self, hook: str, methods: list[Call]) -> Call | None:
+    def _calling(self, hook: str, methods: list[Call]) -> Call:
         trainer, module, fields = self._trainer, self._module, self._fields
 
         def call(*args: Any) -> None:
@@ -115,9 +88,9 @@ class HookPlan:
                 method(trainer, module, *args)
             fields[CURRENT_HOOK] = before
 
-        return call if methods else None
+        return call if methods else _nothing
 
-    def _of_one(self, owner: Any, kind: type, name: str, hook: str) -> Call | None:
+    def _of_one(self, owner: Any, kind: type, name: str, hook: str) -> Call:
         key = f"{name}.{hook}"
         if key in self._calls:
             return self._calls[key]
@@ -131,7 +104,7 @@ class HookPlan:
 
         idle = not self.profiled and _IDLE.match(hook) and not _overrides(method, kind, hook)
         made = self._timed(f"[{name}]{type(owner).__name__}.{hook}", call)
-        self._calls[key] = None if idle or not callable(method) else made
+        self._calls[key] = _nothing if idle or not callable(method) else made
         return self._calls[key]
 
     def _timed(self, label: str, method: Call) -> Call:
@@ -155,7 +128,7 @@ class HookPlan:
             batch = convert(batch)
         if steps is None:
             batch = move_batch(trainer, batch, dataloader_idx)
-            return self.strategy("batch_to_device", batch, None, dataloader_idx)
+            return self.strategy("batch_to_device")(batch, None, dataloader_idx)
         for hook, method, device in steps:
             if device is None:
                 self._fields[CURRENT_HOOK] = hook
@@ -183,9 +156,13 @@ class HookPlan:
         return converts, steps
 
 
-def there(*calls: Call | None) -> tuple[Call, ...]:
+def _nothing(*args: Any) -> None:
+    """Stands for a hook that nobody overrides."""
+
+
+def there(*calls: Call) -> tuple[Call, ...]:
     """Those that are to be called at all."""
-    return tuple(call for call in calls if call is not None)
+    return tuple(call for call in calls if call is not _nothing)
 
 
 _IDLE: Final = re.compile(r"on_(?!.*_model_)")
