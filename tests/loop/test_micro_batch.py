@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
@@ -15,7 +14,7 @@ from typing_extensions import override
 
 from assay.record.run_record import RunRecord
 from assay.run import reproduce as reproduce_module
-from assay.run import reproduce_process
+from assay.run.child_process import run_again
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -153,10 +152,8 @@ class _Stop(Callback):
 def _here(run_dir: Path, again: Path, environment: object, trusted: object) -> None:
     """What the process of `reproduce` does, in this one."""
     del environment, trusted
-    with pytest.MonkeyPatch.context() as patch, unchanged_process():
-        patch.setattr(sys, "argv", ["", str(run_dir), str(again)])
-        patch.setattr(reproduce_process, "end_with_parent", lambda: None)
-        reproduce_process.main()
+    with unchanged_process():
+        run_again(str(run_dir), str(again))
 
 
 @pytest.mark.long

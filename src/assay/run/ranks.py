@@ -34,7 +34,7 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
             master_listen_fd=os.dup(listener.fileno()),
         )
     # -P: else a file torch.py in the current directory would be taken for torch.
-    command = [sys.executable, "-P", "-m", "assay.run.rank_process", str(run_dir), *trusted_packages]
+    command = [sys.executable, "-P", "-m", "assay.run.child_process", "rank", str(run_dir), *trusted_packages]
     ranks: list[subprocess.Popen[bytes]] = []
     with received() as came:
         try:

@@ -32,7 +32,7 @@ from assay.record.provenance import (
 )
 from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord, exit_code_of
-from assay.run.reproduce_process import CODE, REFUSED
+from assay.run.child_process import CODE, REFUSED
 from assay.run.saved_config import judged_config
 from assay.targets.objects import missing
 from assay.targets.trust import typed_packages
@@ -230,10 +230,9 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
 
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
-    module = "assay.run.reproduce_process"
-    command = [sys.executable, "-P", "-m", module, str(run_dir), str(again), *trusted]
+    command = [sys.executable, "-P", "-m", "assay.run.child_process", "again"]
     with received() as came:
-        process = start(command, environment)
+        process = start([*command, str(run_dir), str(again), *trusted], environment)
         try:
             (code,) = wait([process], came)
         finally:

@@ -1,17 +1,15 @@
-"""The process in which a finished run is trained once more, beside the code that was brought back for it."""
+"""Processes of their own: a rank of a distributed job, and a finished run that is trained once more."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from omegaconf import open_dict
-
 from assay.errors import AssayError
-from assay.process import end_with_parent
-from assay.record.run_record import RunRecord
+from assay.process import STOP_SIGNALS, end_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +21,22 @@ REFUSED: Final = "refused.json"
 """Message and hint of the error that kept the run from beginning."""
 
 
-def main() -> None:
-    """Run a run again; what the command line names are the run, the new directory and what is trusted."""
-    end_with_parent()
-    run_dir, again, *trusted = sys.argv[1:]
+def run_rank(run_dir: str, *trusted: str) -> None:
+    """Run the job of a directory, as one of several processes."""
+    try:
+        from assay.run.execute import run_rank as run
+
+        code = run(Path(run_dir), trusted)
+    except KeyboardInterrupt:  # at once: the launcher ends the others, who would wait for this one
+        code = 130
+    finally:  # all is written, also where Lightning has called exit; what is left is Python's own end
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+    sys.exit(code)
+
+
+def run_again(run_dir: str, again: str, *trusted: str) -> None:
+    """Train a finished run once more, beside the code that was brought back for it."""
     try:
         _train(Path(run_dir), Path(again), trusted)
     except AssayError as error:
@@ -36,6 +46,9 @@ def main() -> None:
 
 
 def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
+    from omegaconf import open_dict
+
+    from assay.record.run_record import RunRecord
     from assay.run.execute import prove, run_job
     from assay.run.result import say_warnings
     from assay.run.resume import change
@@ -76,4 +89,5 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end_with_parent()
+    {"rank": run_rank, "again": run_again}[sys.argv[1]](*sys.argv[2:])
