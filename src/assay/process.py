@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import FrameType
 
@@ -48,6 +48,19 @@ def end_with_parent() -> None:
     parent = os.environ.pop(_PARENT, "")
     if parent.isdecimal():
         end_with(int(parent), signal.SIGKILL)
+
+
+def run_children(children: Iterable[tuple[Sequence[str], Mapping[str, str]]]) -> tuple[list[int], str]:
+    """Run commands at once, each in its environment; their exit codes, and the first signal that came."""
+    processes: list[subprocess.Popen[bytes]] = []
+    with received() as signals:
+        try:
+            processes.extend(start(*child) for child in children)
+            codes = wait(processes, signals)
+        finally:
+            for process in processes:
+                kill(process)
+    return codes, signals[0].name if signals else ""
 
 
 @contextmanager

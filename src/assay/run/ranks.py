@@ -12,11 +12,10 @@ import psutil
 import torch
 
 from assay.build.trainer_options import RUN_ID
-from assay.process import kill, received, start, wait
+from assay.process import run_children
 from assay.torch_internals import tcp_store
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -35,21 +34,10 @@ def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = 
         )
     # -P: else a file torch.py in the current directory would be taken for torch.
     command = [sys.executable, "-P", "-m", "assay.run.child_process", "rank", str(run_dir), *trusted_packages]
-    ranks: list[subprocess.Popen[bytes]] = []
-    with received() as came:
-        try:
-            ranks.extend(
-                start(command, {**os.environ, **_environment(rank, num_processes, port)})
-                for rank in range(num_processes)
-            )
-            codes = wait(ranks, came)
-        finally:
-            for process in ranks:
-                kill(process)
-            del store
-    if came:
-        return came[0].name
-    return "failed" if any(codes) else "finished"
+    environments = [_environment(rank, num_processes, port) for rank in range(num_processes)]
+    codes, stopped = run_children((command, {**os.environ, **one}) for one in environments)
+    del store
+    return stopped or ("failed" if any(codes) else "finished")
 
 
 def _environment(rank: int, num_processes: int, port: int) -> dict[str, str]:

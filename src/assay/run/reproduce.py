@@ -18,7 +18,7 @@ from assay.analysis.read_runs import METRICS_FILE, Curve, read_curves
 from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
-from assay.process import kill, received, start, wait
+from assay.process import run_children
 from assay.record import predictions_file
 from assay.record.code_patch import code_at
 from assay.record.provenance import (
@@ -231,15 +231,10 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
     # -P: else a file torch.py in the current directory would be taken for torch.
     command = [sys.executable, "-P", "-m", "assay.run.child_process", "again"]
-    with received() as came:
-        process = start([*command, str(run_dir), str(again), *trusted], environment)
-        try:
-            (code,) = wait([process], came)
-        finally:
-            kill(process)
-    if came:
-        stopped = AssayError(f"stopped by {came[0].name}")
-        stopped.exit_code = exit_code_of(came[0].name)
+    (code,), signal = run_children([([*command, str(run_dir), str(again), *trusted], environment)])
+    if signal:
+        stopped = AssayError(f"stopped by {signal}")
+        stopped.exit_code = exit_code_of(signal)
         raise stopped
     refused = again.parent / REFUSED
     if refused.is_file():
