@@ -90,4 +90,7 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     end_with_parent()
-    {"rank": run_rank, "again": run_again}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] == "rank":
+        run_rank(*sys.argv[2:])
+    else:
+        run_again(*sys.argv[2:])
