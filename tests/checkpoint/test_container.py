@@ -196,35 +196,6 @@ def test_the_memory_format_does_not() -> None:
     assert weights_sha256({"x": weight.mT}) == weights_sha256({"x": weight.mT.contiguous()})
 
 
-def words(tensor: torch.Tensor) -> bytes:
-    storage = tensor.untyped_storage()
-    return bytes(torch.empty(0, dtype=torch.uint8).set_(storage).numpy())
-
-
-DTYPES = (
-    torch.float64,
-    torch.float32,
-    torch.float16,
-    torch.bfloat16,
-    torch.complex64,
-    torch.int64,
-    torch.bool,
-)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [0, 1, 3, 1000])
-def test_equal_to_the_last_bit(dtype: torch.dtype, size: int) -> None:
-    tensor = torch.randn(size).to(dtype)
-    if dtype.is_floating_point and size > 2:
-        tensor[:3] = torch.tensor([float("nan"), -0.0, float("inf")])
-    copy = Snapshot().copy(tensor)
-    assert copy.dtype == dtype
-    assert words(copy) == words(tensor)
-    if size:
-        assert copy.data_ptr() != tensor.data_ptr()
-
-
 def test_what_shares_memory_shares_it_still() -> None:
     weight = torch.arange(12.0).reshape(3, 4)
     parts = {

@@ -142,46 +142,33 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "accumulating": ("plateau_step", {"accumulate_grad_batches": 4}),
     "by_batches": ("cosine", {"val_check_interval": 4, "check_val_every_n_epoch": None}),
     "second_epoch": ("step", {"check_val_every_n_epoch": 2}),
-    "max_steps": ("cosine", {"max_steps": 11}),
-    "no_validation": ("step", {"limit_val_batches": 0}),
-    "clipped": ("plateau", {"gradient_clip_val": 0.1}),
 }
 USUAL = [
     *[("half", "on_train_batch_start", BATCHES + 2), ("accumulating", "on_train_batch_end", BATCHES + 3)],
     *[("plateau", "on_validation_end", 4), ("cosine", "on_train_batch_start", BATCHES)],
     *[("by_batches", "on_train_epoch_end", 2), ("second_epoch", "on_train_batch_start", 8)],
-    ("clipped", "on_train_epoch_start", 2),
+    ("plateau", "on_train_epoch_start", 2),
 ]
 
 
 def fit(folder: Path, name: str, save: Save | None = None, ckpt: Path | None = None) -> dict[str, Any] | None:
     """What a run ends with; None where `save` has ended it."""
     schedule, options = CASES[name]
-    monitor = "val" if options.get("limit_val_batches", 1) else "a_epoch"
     L.seed_everything(3, verbose=False)
     module, data = Talkative(schedule), Rows()
     seed_loaders(data, 3)
-    kept = ModelCheckpoint(folder / "kept", "{step}", monitor, save_top_k=2)
-    stop = EarlyStopping(monitor, patience=3, check_on_train_epoch_end=monitor != "val")
+    kept = ModelCheckpoint(folder / "kept", "{step}", "val", save_top_k=2)
+    stop = EarlyStopping("val", patience=3, check_on_train_epoch_end=False)
     last = ModelCheckpoint(folder / "kept", "last-{step}", every_n_train_steps=4)
-    callbacks = [
-        MovedRun(),
-        SeedEachStep(3),
-        stop,
-        LearningRateMonitor(),
-        kept,
-        last,
-        *([save] if save else []),
-    ]
+    callbacks = [MovedRun(), SeedEachStep(3), stop, LearningRateMonitor(), kept, last]
+    callbacks += [save] if save else []
     with quiet():
         trainer = L.Trainer(
             callbacks=callbacks,
-            **{
-                "max_epochs": EPOCHS,
-                "accelerator": "cpu",
-                "logger": [RunCSV(folder / "metrics.csv")],
-                **options,
-            },
+            max_epochs=EPOCHS,
+            accelerator="cpu",
+            logger=[RunCSV(folder / "metrics.csv")],
+            **options,
             plugins=[CheckpointFile()],
             log_every_n_steps=2,
             num_sanity_val_steps=0,
