@@ -9,7 +9,7 @@ from assay.run.ranks import launch
 
 RANK = """import os, pathlib, signal, socket, sys, time
 from assay.process import end_with_parent
-place = pathlib.Path(sys.argv[4])
+place = pathlib.Path(sys.argv[5])
 end_with_parent()
 store = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
 signal.signal(signal.SIGTERM, lambda *_: (place / f"told{os.environ['RANK']}").touch())
