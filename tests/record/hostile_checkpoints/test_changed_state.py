@@ -112,7 +112,7 @@ def places(value: Any, depth: int = 4) -> Iterator[tuple[Any, ...]]:
 
 
 def test_a_checkpoint_with_a_hole_is_refused_or_resumed(run_dir: Path, tmp_path: Path) -> None:
-    tried(run_dir, tmp_path, every=60)
+    tried(run_dir, tmp_path, every=20)
 
 
 @pytest.mark.long
