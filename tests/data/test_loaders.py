@@ -158,17 +158,6 @@ class Noisy:
         )
 
 
-def test_memory_loader_gathers_its_own_rows_in_the_epochs_order() -> None:
-    positions = iter([(0, 0), (1, 0)])
-    loader = MemoryLoader(subset(SAMPLES), Placement(SAMPLES), ORDER, lambda: next(positions), lambda: CPU)
-    assert len(loader) == 3
-    for epoch in (0, 1):
-        batches = list(loader)
-        targets = torch.cat([targets for _, targets in batches])
-        assert targets.tolist() == ROWS[ORDER.epoch(epoch)].tolist()
-        assert torch.equal(torch.cat([inputs for inputs, _ in batches]), SAMPLES.inputs[targets])
-
-
 def test_iteration_starts_where_the_position_says_when_the_first_batch_is_asked_for() -> None:
     position = (0, 0)
     loader = MemoryLoader(subset(SAMPLES), Placement(SAMPLES), ORDER, lambda: position, lambda: CPU)

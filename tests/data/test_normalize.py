@@ -129,12 +129,6 @@ def test_what_is_streamed_is_read_once(known: bool) -> None:
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
 
 
-def test_bytes_are_taken_from_0_to_1() -> None:
-    inputs = (torch.arange(50 * 6) % 256).to(torch.uint8).view(50, 6)
-    found = of(Samples(inputs, torch.zeros(50).long()))
-    np.testing.assert_allclose(found[0], inputs[5:45].double().numpy().mean(0) / 255)
-
-
 def test_real_targets_alone_are_standardised(given_source: Any) -> None:
     values = torch.randn(60, 2, generator=torch.Generator().manual_seed(1)) * 30 + 100
     values[:, 1] = torch.arange(60) % 2

@@ -75,22 +75,6 @@ def test_known_targets_are_not_read_again(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "target", "shape", "dtype"),
-    [
-        ("regression", 0.5, (40, 1), torch.float32),
-        ("regression", torch.tensor([0.5, 1.0]), (40, 2), torch.float32),
-        ("multilabel", np.array([0, 1, 1]), (40, 3), torch.int64),
-        ("multiclass", torch.tensor([1]), (40,), torch.int64),
-    ],
-)
-def test_targets_of_each_task(task: Any, target: Any, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    source = Custom(Own(lambda _: (torch.zeros(3), target)), task=task)
-    targets = source.read()["train"].targets
-    assert (targets.shape, targets.dtype) == (shape, dtype)
-    assert len(source.class_names) == {"regression": 0, "multilabel": 3, "multiclass": 2}[task]
-
-
-@pytest.mark.parametrize(
     ("dataset", "options", "message"),
     [
         (Own(pair, 0), {}, "Own is empty"),
