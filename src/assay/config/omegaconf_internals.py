@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ def _copied_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Meta
 
 
 setattr(base.Metadata, "__deepcopy__", _copied_metadata)  # noqa: B010 - mypy
+# The same few interpolations are parsed a hundred times for a job, and a tree is only read.
+setattr(base, "parse", functools.lru_cache(4096)(base.parse))  # noqa: B010 - mypy
 
 
 def raw_value(node: Node) -> Any:

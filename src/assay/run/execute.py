@@ -287,9 +287,10 @@ def log_results(
 ) -> None:
     """Log scores that only predictions tell, figures, and to TensorBoard hyperparameters with the scores."""
     trainer, scores, figures = assembly.trainer, dict[str, float](), dict[str, Any]()
-    draws = [
-        one for one in trainer.loggers if isinstance(one, TensorBoardLogger | MLFlowLogger | WandbLogger)
-    ]
+    loggers = [one for one in trainer.loggers if not isinstance(one, RunCSV)]
+    if not loggers:
+        return  # the scores come with intervals, which take half a second
+    draws = [one for one in loggers if isinstance(one, TensorBoardLogger | MLFlowLogger | WandbLogger)]
     if predictions is not None and len(predictions.keys):
         task = task_of(predictions.task)
         for one in task.scores(predictions):
@@ -297,8 +298,8 @@ def log_results(
             scores |= {} if name in metrics else {name: one.value}
         figures = {one.name: to_matplotlib(one) for one in (task.figures(predictions) if draws else ())}
     of_evaluation = {name: one for name, one in metrics.items() if name.startswith(("test/", "val/"))}
-    for logger in trainer.loggers:
-        if scores and not isinstance(logger, RunCSV):
+    for logger in loggers:
+        if scores:
             logger.log_metrics(scores, trainer.global_step)
     for logger in draws:
         for name, figure in figures.items():
