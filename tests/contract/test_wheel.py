@@ -80,6 +80,7 @@ def test_the_installed_package_uses_its_own_configs(installed: Path, elsewhere: 
     assert cli.is_relative_to(installed.resolve())
 
 
+@pytest.mark.long
 def test_runs_a_task_and_a_launcher_of_ones_own(installed: Path, elsewhere: Path) -> None:
     """`examples/my_project`, in the processes of the sweep, of its check and of its job."""
     project = elsewhere / "my project"

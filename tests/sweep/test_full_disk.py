@@ -68,6 +68,7 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
     check_same_sweep(Path("sweep"), Path("whole"), 3)
 
 
+@pytest.mark.long
 def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, fork_server: ForkServer) -> None:
     start([*JOBS, "seed=1"])
     before = Path("sweep/journal.jsonl").read_bytes()

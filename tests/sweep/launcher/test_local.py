@@ -261,6 +261,7 @@ def test_it_keeps_what_every_launcher_promises(nice_launcher: Any, make_job_spec
     check_hanging_job_is_ended(nice_launcher, make_job_spec)
 
 
+@pytest.mark.long
 def test_a_job_is_nice_and_ends_with_its_sweep(nice_launcher: Any, make_job_spec: MakeJobSpec) -> None:
     """As when the sweep's process is killed: the pipe that it holds has its end."""
     job_spec = make_job_spec(*ENDLESS)
