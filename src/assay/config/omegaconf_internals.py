@@ -7,7 +7,7 @@ import functools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import base
+from omegaconf import base, grammar_parser
 from omegaconf._utils import get_omega_conf_dumper
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _copied_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Meta
 
 setattr(base.Metadata, "__deepcopy__", _copied_metadata)  # noqa: B010 - mypy
 # The same few interpolations are parsed a hundred times for a job, and a tree is only read.
-setattr(base, "parse", functools.lru_cache(4096)(base.parse))  # noqa: B010 - mypy
+setattr(base, "parse", functools.lru_cache(4096)(grammar_parser.parse))  # noqa: B010 - mypy
 
 
 def raw_value(node: Node) -> Any:
