@@ -85,6 +85,7 @@ def test_a_gradual_run_goes_on_bit_for_bit(
     assert not any(name.startswith("model.network.blocks.0.") for name in moved)
 
 
+@pytest.mark.long
 def test_a_lora_run_gives_the_merged_model(train: Train, tmp_path: Path) -> None:
     base = train(*VIT, *SHORT, "callbacks=[last_checkpoint]").run_dir
     run = train(

@@ -69,6 +69,7 @@ def test_prices_with_default_settings(train: Train, houses: str, loss: str) -> N
     assert run.config.spec.target_std[0] == pytest.approx(prices.std(ddof=0), rel=1e-6)
 
 
+@pytest.mark.long
 def test_targets_of_very_different_units(train: Train, houses: str) -> None:
     """Without scaling, the price alone would rule the loss."""
     run = train(

@@ -144,6 +144,7 @@ def both_classes(logit: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.stack([1 - yes, yes], 1)
 
 
+@pytest.mark.always("labels")
 @pytest.mark.parametrize(
     ("typed", "expected", "name"),
     [

@@ -132,6 +132,7 @@ def test_a_job_that_hangs_is_ended_at_once(launcher: RayLauncher, make_job_spec:
     check_hanging_job_is_ended(launcher, make_job_spec)
 
 
+@pytest.mark.long
 def test_a_gpu_belongs_to_one_job(launcher: RayLauncher, make_job_spec: MakeJobSpec) -> None:
     job_specs = [make_job_spec("callbacks.poison.kind=hang", number=number) for number in (0, 1)]
     for job_spec in job_specs:
