@@ -88,9 +88,14 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
             )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Be the process that the first word on the command line names."""
     end_with_parent()
     if sys.argv[1] == "rank":
         run_rank(*sys.argv[2:])
     else:
         run_again(*sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()
