@@ -17,6 +17,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*")
 _DOTTED_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _UNQUOTED = re.compile(r"""[\w./\\$%*@?|:+,=~(){}\[\]"' -]*""")
 """Values that Hydra takes without quotes, or that bring their own."""
+_FUNCTION = re.compile(r"[a-z_]+\(")
 _WORDS = {"true", "false", "null", "nan", "inf"}
 """Plain text that Hydra takes for something else."""
 
@@ -113,6 +114,20 @@ def typed(key: str, text: str) -> str:
 
 def _one(text: str) -> str:
     return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
+
+
+def quote_letters(override: str) -> str:
+    """An override with quotes around what Hydra's grammar takes in quotes alone: letters beyond ASCII.
+
+    >>> print(quote_letters("data.source.path=häuser.csv"), quote_letters("target=[Größe in m²,age]"))
+    data.source.path="häuser.csv" target=["Größe in m²",age]
+    """
+    key, equals, value = override.partition("=")
+    if value.isascii() or any(mark in value for mark in "'\"$"):
+        return override
+    between = ",[]{}:" if "{" in value else ",[]()" if _FUNCTION.match(value) else ",[]"
+    words = re.split(f"([{re.escape(between)}])", value)
+    return key + equals + "".join(word if word.isascii() else quoted(word.strip()) for word in words)
 
 
 def quoted(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
+import yaml
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
@@ -140,6 +141,26 @@ def test_cfg_prints_what_would_run_and_writes_nothing(tmp_path: Path) -> None:
 def test_cfg_of_a_sweep_is_every_job() -> None:
     result = typed("train", "-m", "--cfg", "seed=1,2,3")
     assert [OmegaConf.create(job).seed for job in result.stdout.split("---\n")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("häuser.csv", "häuser.csv"),
+        ("my files/数据.csv", "my files/数据.csv"),
+        ("[Größe m², age]", ["Größe m²", "age"]),
+        ("{a: höhe}", {"a": "höhe"}),
+        ('"Größe, m²"', "Größe, m²"),
+    ],
+)
+def test_letters_beyond_ascii_need_no_quotes(value: str, read: object) -> None:
+    result = typed("train", "--cfg", "data=table", f"data.source.path={value}")
+    assert yaml.safe_load(result.stdout)["data"]["source"]["path"] == read, result.output
+
+
+def test_a_sweep_over_words_with_letters_beyond_ascii() -> None:
+    result = typed("train", "-m", "--cfg", "name=für,über")
+    assert [job["name"] for job in yaml.safe_load_all(result.stdout)] == ["für", "über"], result.output
 
 
 def test_a_sweep_with_a_job_that_cannot_run_is_not_started(tmp_path: Path) -> None:

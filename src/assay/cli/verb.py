@@ -16,6 +16,7 @@ from assay.cli.documents import Problem, printed_document
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.process import stopped_by_signals
+from assay.quoting import quote_letters
 from assay.record.secrets import note_given
 from assay.terminal import Console
 
@@ -43,7 +44,14 @@ Examples:
   assay train -m optimizer=sgd,adamw seed=1,2,3
 """
 
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="GROUP=OPTION|KEY=VALUE", hidden=True)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="GROUP=OPTION|KEY=VALUE",
+        hidden=True,
+        callback=lambda words: words and [quote_letters(word) for word in words],
+    ),
+]
 ConfigDir = Annotated[
     Path | None,
     typer.Option(

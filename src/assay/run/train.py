@@ -17,6 +17,7 @@ from assay.check.checker import Checker
 from assay.checkpoint.checkpoint_file import weights_sha256
 from assay.compose.origin import name_source
 from assay.errors import ConfigError
+from assay.quoting import quote_letters
 from assay.run.execute import run_job
 from assay.run.result import RunResult, say_warnings
 from assay.targets.objects import TARGET, given, kind_of, place
@@ -69,6 +70,7 @@ def train(
         raise ConfigError(
             f"a list of overrides was expected, not {overrides!r}", hint=f"assay.train([{overrides!r}])"
         )
+    overrides = [quote_letters(word) for word in overrides]
     folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
     whole = _with_objects(objects, overrides)
     with given(objects), name_source(whole, folder):
