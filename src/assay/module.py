@@ -7,7 +7,7 @@ import lightning as L
 import torch
 
 from assay.loss.targets import at_least_float32
-from assay.metrics.tracker import LARGEST, Tracker, is_scalar, listed, size
+from assay.metrics.tracker import LARGEST, Tracker, count_numbers, is_scalar, to_nested_lists
 from assay.optimizer.fused_layout import keep_layout
 from assay.task.task import Task
 
@@ -259,12 +259,14 @@ class Module(L.LightningModule):
         for name, value in values.items():
             if name in plain:
                 continue
-            if size(value) > LARGEST:
+            if count_numbers(value) > LARGEST:
                 log.warning(
-                    "%s has %d numbers and is not kept; give its metric thresholds=200", name, size(value)
+                    "%s has %d numbers and is not kept; give its metric thresholds=200",
+                    name,
+                    count_numbers(value),
                 )
             else:
-                self.matrices[name] = listed(value)
+                self.matrices[name] = to_nested_lists(value)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer over the parameter groups, and the scheduler over the optimizer."""

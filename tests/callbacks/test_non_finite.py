@@ -10,7 +10,13 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from assay.callbacks.non_finite import NonFinite, gradients, note_non_finite, spoilt_rows, weights
+from assay.callbacks.non_finite import (
+    NonFinite,
+    non_finite_gradients,
+    non_finite_rows,
+    non_finite_weights,
+    note_non_finite,
+)
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -156,20 +162,20 @@ def mark(tensors: list[torch.Tensor]) -> float:
 def test_rows_gradients_and_weights() -> None:
     batch = {"x": torch.ones(4, 2), "y": torch.ones(4, dtype=torch.long)}
     batch["x"][2, 1] = math.inf
-    assert spoilt_rows(batch) == [2]
+    assert non_finite_rows(batch) == [2]
     model: Any = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    assert gradients(model) == []
+    assert non_finite_gradients(model) == []
     model[0].bias.grad = torch.tensor([1.0, math.nan])
-    assert gradients(model) == ["0.bias"]
-    assert weights(model) == []
+    assert non_finite_gradients(model) == ["0.bias"]
+    assert non_finite_weights(model) == []
     with torch.no_grad():
         model[1].weight[0, 0] = math.nan
-    assert weights(model) == ["1.weight"]
+    assert non_finite_weights(model) == ["1.weight"]
     with torch.no_grad():
         model[1].weight.fill_(3e38)
-    assert weights(model) == [], "large is not infinite"
+    assert non_finite_weights(model) == [], "large is not infinite"
 
 
 def test_sparse_complex_and_empty_gradients() -> None:

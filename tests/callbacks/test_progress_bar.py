@@ -15,7 +15,7 @@ from tests.callbacks.quiet_trainer import quiet_trainer
 from torch import Tensor, nn
 from typing_extensions import override
 
-from assay.callbacks.progress_bar import ProgressBar, number, scalars
+from assay.callbacks.progress_bar import ProgressBar, format_number, group_scalars
 from assay.callbacks.run_log import RunLog
 from assay.terminal import Console
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_number(value: float, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_scalars_by_stage() -> None:
@@ -50,12 +50,12 @@ def test_scalars_by_stage() -> None:
         "lr-SGD/pg1": torch.tensor(0.1),
         "valuable": 3,
     }
-    assert scalars(metrics) == {
+    assert group_scalars(metrics) == {
         "": {"valuable": 3.0},
         "train": {"loss": 1.5},
         "val": {"loss": 2.5},
     }
-    assert scalars(metrics, ["train"]) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}}
+    assert group_scalars(metrics, ["train"]) == {"": {"valuable": 3.0}, "train": {"loss": 1.5}}
 
 
 # Lightning flattens its loaders with a class that torch has deprecated.

@@ -19,7 +19,7 @@ from optuna.trial import create_trial
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.callbacks.pruning import STUDY, Pruned, Pruning, build_part, no_news, open_storage
+from assay.callbacks.pruning import STUDY, Pruned, Pruning, build_part, open_storage, quiet_optuna
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Study:
 
     def __init__(self, folder: Path, direction: Literal["minimize", "maximize"] = "minimize") -> None:
         self.file = str(folder / "study.log")
-        with no_news():
+        with quiet_optuna():
             self.study = optuna.create_study(
                 storage=open_storage(self.file), study_name=STUDY, directions=[direction]
             )

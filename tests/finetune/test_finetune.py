@@ -13,8 +13,8 @@ from torchvision.models import resnet18  # type: ignore[import-untyped]  # torch
 from assay.errors import ConfigError
 from assay.finetune.freeze import Freeze
 from assay.finetune.gradual import Gradual
-from assay.finetune.interface import freezable, hold_statistics
-from assay.finetune.lora import LoRA, adapted_in, merge
+from assay.finetune.interface import freezable_names, hold_statistics
+from assay.finetune.lora import LoRA, adapted_names, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,23 +100,23 @@ def test_held_norms_stay_in_eval_mode_and_keep_their_statistics() -> None:
 
 def test_the_head_and_new_layers_are_never_frozen() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, affine=False), nn.Linear(4, 4), nn.Linear(4, 2))
-    assert freezable(model) == ["0.weight", "0.bias", "2.weight", "2.bias", "1.weight"]
+    assert freezable_names(model) == ["0.weight", "0.bias", "2.weight", "2.bias", "1.weight"]
     model.new_layers = ("0",)  # type: ignore[assignment]  # an attribute of one's own
-    assert freezable(model) == ["2.weight", "2.bias", "1.weight"]
+    assert freezable_names(model) == ["2.weight", "2.bias", "1.weight"]
 
 
 def test_what_is_tied_to_the_head_is_not_frozen() -> None:
     model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 3), nn.Linear(3, 5, bias=False))
     model[2].weight = model[0].weight
     model.head_names = ("2",)  # type: ignore[assignment]  # an attribute of one's own
-    assert freezable(model) == ["1.weight", "1.bias"]
+    assert freezable_names(model) == ["1.weight", "1.bias"]
 
 
 def test_a_model_without_a_head_or_with_nothing_else_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Sequential has no head .* finetune=none"):
-        freezable(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
+        freezable_names(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
     with pytest.raises(ValueError, match=r"is nothing but a head \(1\).*finetune=none"):
-        freezable(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)))
+        freezable_names(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)))
 
 
 def trained(model: nn.Module) -> set[str]:
@@ -199,7 +199,7 @@ def test_attention_is_adapted_and_merged(kdim: int | None) -> None:
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     held = {"in_proj_weight"} if kdim is None else {"q_proj_weight", "k_proj_weight", "v_proj_weight"}
     matrices = {f"attention.{name}" for name in held} | {"attention.out_proj.weight", "mlp.weight"}
-    assert set(adapted_in(model.state_dict())) == matrices
+    assert set(adapted_names(model.state_dict())) == matrices
     assert trained == {"head.weight", "head.bias"} | {
         f"{name.rpartition('.')[0]}.parametrizations.{name.rpartition('.')[2]}.0.lora_{one}"
         for name in matrices

@@ -17,7 +17,7 @@ from torch import nn
 from torchvision.models import resnet18  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.errors import ConfigError
-from assay.model.hf_folder import folder_of, network_of, weights_file
+from assay.model.hf_folder import find_weights_file, find_weights_folder, read_network_settings
 from assay.model.pretrained_weights import Published, load_pretrained_weights
 from assay.model.torchvision import Torchvision
 
@@ -227,13 +227,17 @@ def test_without_network_it_says_which_file_to_put_where(cache: Path) -> None:
 def test_a_folder_its_files_and_a_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert", "auto_map": {"AutoModel": "a.B"}, "_x": 1}')
     with pytest.raises(ConfigError, match=r"has no model\.safetensors"):
-        weights_file(str(tmp_path))
+        find_weights_file(str(tmp_path))
     (tmp_path / "pytorch_model.bin").touch()
-    assert weights_file(str(tmp_path)) == tmp_path / "pytorch_model.bin"
-    assert folder_of(tmp_path / "pytorch_model.bin") == tmp_path
-    assert network_of(tmp_path) == {"model_type": "bert"}
+    assert find_weights_file(str(tmp_path)) == tmp_path / "pytorch_model.bin"
+    assert find_weights_folder(tmp_path / "pytorch_model.bin") == tmp_path
+    assert read_network_settings(tmp_path) == {"model_type": "bert"}
     run = tmp_path / "run"
     (run / "checkpoints").mkdir(parents=True)
     (run / "checkpoints" / "best.ckpt").touch()
     (run / "config.yaml").write_text("model: {config: {model_type: mpnet}}")
-    assert network_of(run / "checkpoints" / "best.ckpt") == network_of(run) == {"model_type": "mpnet"}
+    assert (
+        read_network_settings(run / "checkpoints" / "best.ckpt")
+        == read_network_settings(run)
+        == {"model_type": "mpnet"}
+    )

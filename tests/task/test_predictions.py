@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from assay.task.language_modelling import from_run_lengths, run_lengths
+from assay.task.language_modelling import decode_run_lengths, encode_run_lengths
 from assay.task.predictions import (
     MOST_COLUMNS,
     ClassPredictions,
@@ -159,4 +159,4 @@ def test_pictures_of_masks() -> None:
 
 @given(st.lists(st.sampled_from([0, 1, 2, 10**6]), max_size=30))
 def test_run_lengths_there_and_back(values: list[int]) -> None:
-    assert from_run_lengths(run_lengths(values)) == values
+    assert decode_run_lengths(encode_run_lengths(values)) == values

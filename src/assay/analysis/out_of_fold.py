@@ -15,7 +15,7 @@ from assay.errors import AssayError, first_line
 from assay.files.atomic import write_bytes
 from assay.record import predictions_file
 from assay.record.run_record import reason_of
-from assay.task.task_of import TASKS, known_task
+from assay.task.task_of import TASKS, find_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ class OutOfFold:
 
     def scores(self) -> list[Score]:
         """Over all samples at once, with intervals over samples; see `assay.task.task.Task.scores`."""
-        task = known_task(self.predictions.task)
+        task = find_task(self.predictions.task)
         if self.predictions.targets is None or task is None:
             return []
         return task.scores(self.predictions)
@@ -78,7 +78,7 @@ class OutOfFold:
 
     def _said(self) -> Mapping[str, Any]:
         one = self.predictions
-        task = known_task(one.task)  # None: somebody's own, which is not trusted here
+        task = find_task(one.task)  # None: somebody's own, which is not trusted here
         if task is None or one.kind == task.kept_kind:
             return self._outputs()
         return task.typed(one.outputs, one.kind, one.class_names).columns(1)

@@ -52,7 +52,7 @@ class Teacher:
         inside, preprocess = getattr(model, "model", None), getattr(model, "preprocess", None)
         if isinstance(inside, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it
             there: Any = preprocess.normalize
-            self._rescale = _rescale((mean, std), (there.mean, there.std))
+            self._rescale = _make_rescaling((mean, std), (there.mean, there.std))
             model = inside
         self.model = model.eval().requires_grad_(False)
         self.temperature = temperature
@@ -63,7 +63,7 @@ class Teacher:
         # Weight averaging copies the whole module; a frozen teacher needs no second set of weights.
         return self
 
-    def _as_teacher_knows(self, inputs: Tensor) -> Tensor:
+    def _rescale_inputs(self, inputs: Tensor) -> Tensor:
         if self._rescale is None:
             return inputs
         shape = [1, -1] + [1] * (inputs.ndim - 2)
@@ -77,9 +77,9 @@ class Teacher:
         if self._device != inputs.device:
             self.model.to(inputs.device)
             self._device = inputs.device
-        logits: Tensor = self.model(self._as_teacher_knows(inputs))
+        logits: Tensor = self.model(self._rescale_inputs(inputs))
         if first_use:
-            _verify(logits, targets)
+            _check_logits(logits, targets)
         soft = torch.softmax(logits.float() / self.temperature, dim=1).mul_(1.0 - self.hard_weight)
         if targets.ndim == 1:
             share = soft.new_full((), self.hard_weight).expand(len(targets), 1)
@@ -87,7 +87,7 @@ class Teacher:
         return inputs, soft.add_(targets, alpha=self.hard_weight)
 
 
-def _rescale(here: Scale, there: Scale) -> tuple[Tensor, Tensor] | None:
+def _make_rescaling(here: Scale, there: Scale) -> tuple[Tensor, Tensor] | None:
     """Factor and shift from inputs normalised here to inputs normalised there; None where these are equal."""
     if tuple(map(tuple, here)) == tuple(map(tuple, there)):
         return None
@@ -99,7 +99,7 @@ def _rescale(here: Scale, there: Scale) -> tuple[Tensor, Tensor] | None:
     return (std / other_std).float(), ((mean - other_mean) / other_std).float()
 
 
-def _verify(logits: Tensor, targets: Tensor) -> None:
+def _check_logits(logits: Tensor, targets: Tensor) -> None:
     """Checks once, on the first batch, what would wait for the device if it were checked on each."""
     hard = targets.ndim == 1 and not targets.is_floating_point()
     if hard:

@@ -45,10 +45,10 @@ class TwoViews(nn.Module):
 
     def _view(self, inputs: Tensor) -> Tensor:
         if not self.one_by_one:
-            return self._applied(inputs)
-        return torch.stack([self._applied(sample) for sample in inputs])
+            return self._transform(inputs)
+        return torch.stack([self._transform(sample) for sample in inputs])
 
-    def _applied(self, values: Tensor) -> Tensor:
+    def _transform(self, values: Tensor) -> Tensor:
         for transform in self.transforms:
             values = transform(values)
         return values

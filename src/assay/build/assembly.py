@@ -30,7 +30,7 @@ from assay.data.seeded_loader import seed_loaders
 from assay.data.spec import Declared
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
 from assay.targets.annotation import expected_by
-from assay.task.task_of import kind_of_own_outputs, task_of
+from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +139,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
         # In the dtype of the run: a checkpoint is loaded before Lightning converts the weights.
         with trainer.precision_plugin.module_init_context():
             own: L.LightningModule = build(config, "module")
-        kind_of_own_outputs(own)
+        custom_output_kind(own)
         return own
     loss = build(config, "loss")
     with open_dict(config):

@@ -16,7 +16,7 @@ from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
-from assay.finetune.lora import LoRA, adapted_in, merge
+from assay.finetune.lora import LoRA, adapted_names, merge
 from assay.layer_depth import lies_in
 from assay.targets.allowed_targets import trusted_in
 from assay.targets.resolve import resolve
@@ -54,7 +54,7 @@ def build_trained(config: DictConfig, state: Mapping[str, Tensor]) -> nn.Module:
         raise ConfigError("a torch.nn.Module was expected", key="model")
     finetune = build(config, "finetune") if config.get("finetune") else None
     if isinstance(finetune, LoRA):
-        finetune.insert(model, adapted_in(state))
+        finetune.insert(model, adapted_names(state))
     model.load_state_dict(state)
     merge(model)
     return model

@@ -47,7 +47,7 @@ class EMA(WeightAveraging):
         check_numbers("[0, 1)", decay=decay)
         check_numbers("(0, 1]", warmup_fraction=warmup_fraction)
         check_numbers("[1, inf)", update_every_n_steps=update_every_n_steps)
-        super().__init__(use_buffers=use_buffers, multi_avg_fn=averaging_but_counters(self._average))
+        super().__init__(use_buffers=use_buffers, multi_avg_fn=copy_counters(self._average))
         self.decay, self.warmup_fraction = decay, warmup_fraction
         self.update_every_n_steps = update_every_n_steps
         self._updates = 0
@@ -76,7 +76,7 @@ class EMA(WeightAveraging):
         average(averaged, current, num_averaged)
 
 
-def averaging_but_counters(average: Any) -> Any:
+def copy_counters(average: Any) -> Any:
     """What averages tensors of one dtype, and copies counters, such as batch norm's."""
 
     def apply(averaged: Any, current: Any, num_averaged: Any) -> None:

@@ -27,54 +27,56 @@ def note_non_finite(tensors: Sequence[Tensor], mark: Tensor, one: Tensor) -> Non
     """Set `mark` to 1 where a number is not finite; nothing waits for the device."""
     # Asked for by type first: this is done in each step, and looking attributes up costs more.
     plain = [
-        value if type(value) is Tensor and not (value.is_sparse or value.is_complex()) else _dense(value)
+        value
+        if type(value) is Tensor and not (value.is_sparse or value.is_complex())
+        else _real_values(value)
         for value in tensors
     ]
     mark_non_finite(plain, mark, one)
 
 
-def _dense(tensor: Any) -> Tensor:
+def _real_values(tensor: Any) -> Tensor:
     """The real numbers of a tensor that may be sparse, complex, or spread over processes."""
     here: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     here = here._values() if here.is_sparse else here
     return torch.view_as_real(here) if here.is_complex() else here
 
 
-def floating(value: Any) -> Iterator[Tensor]:
+def floating_tensors(value: Any) -> Iterator[Tensor]:
     """Every floating tensor in nested containers."""
     if isinstance(value, Tensor):
         if value.is_floating_point() or value.is_complex():
             yield value
     elif isinstance(value, Mapping):
         for one in value.values():
-            yield from floating(one)
+            yield from floating_tensors(one)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from floating(one)
+            yield from floating_tensors(one)
 
 
 def is_finite(value: Any) -> bool:
     """Whether all numbers in nested containers are finite; waits for the device."""
-    return all(bool(_dense(one.detach()).isfinite().all()) for one in floating(value))
+    return all(bool(_real_values(one.detach()).isfinite().all()) for one in floating_tensors(value))
 
 
-def spoilt_rows(batch: Any) -> list[int]:
+def non_finite_rows(batch: Any) -> list[int]:
     """Positions in a batch whose values are not finite."""
     found: set[int] = set()
-    for one in floating(batch):
+    for one in floating_tensors(batch):
         if one.ndim:
             wrong = ~one.detach().isfinite().reshape(len(one), -1).all(1)
             found |= set(wrong.nonzero().flatten().tolist())
     return sorted(found)
 
 
-def gradients(module: nn.Module) -> list[str]:
+def non_finite_gradients(module: nn.Module) -> list[str]:
     """Names of the parameters whose gradient is not finite, those near the output first."""
     named = [(name, one.grad) for name, one in module.named_parameters() if one.grad is not None]
     return [name for name, grad in reversed(named) if not is_finite(grad)]
 
 
-def weights(module: nn.Module) -> list[str]:
+def non_finite_weights(module: nn.Module) -> list[str]:
     """Names of the parameters and buffers that are not finite."""
     return [name for name, value in module.state_dict().items() if not is_finite(value)]
 
@@ -158,9 +160,9 @@ class NonFinite(Callback):
         ):
             self._loss = loss.detach()
         else:
-            self._look_at_loss(trainer, pl_module, loss)
+            self._check_loss(trainer, pl_module, loss)
 
-    def _look_at_loss(self, trainer: L.Trainer, module: L.LightningModule, loss: Tensor) -> None:
+    def _check_loss(self, trainer: L.Trainer, module: L.LightningModule, loss: Tensor) -> None:
         if not math.isfinite(loss.item()):
             self._fail(trainer, module, f"the loss became {loss.item()}")
 
@@ -183,7 +185,7 @@ class NonFinite(Callback):
             if self._mark.item():
                 self._mark.zero_()
                 if loss is not None:
-                    self._look_at_loss(trainer, pl_module, loss)
+                    self._check_loss(trainer, pl_module, loss)
                 self._fail(trainer, pl_module, "")
         elif self._pending:
             mark = torch.zeros_like(self._one)
@@ -195,10 +197,10 @@ class NonFinite(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if len(self._pending) >= self._every:
-            self._look(trainer)
+            self._check_pending(trainer)
         elif self._loss is not None:  # whoever takes the step has called no hook before it
             loss, self._loss = self._loss, None
-            self._look_at_loss(trainer, pl_module, loss)
+            self._check_loss(trainer, pl_module, loss)
         self._batch = (-1, None, 0)
 
     # -- moments to look at once more ----------------------------------------------------------------------
@@ -206,25 +208,25 @@ class NonFinite(Callback):
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
-            self._look(trainer)
-            _look_at_metrics(trainer)
+            self._check_pending(trainer)
+            _check_metrics(trainer)
 
     @override
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        self._look(trainer)
-        _look_at_metrics(trainer)
-        spoilt = weights(pl_module)
+        self._check_pending(trainer)
+        _check_metrics(trainer)
+        spoilt = non_finite_weights(pl_module)
         if spoilt:
             raise _error(f"the weights are no longer finite: {first_of(spoilt)}")
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._look(trainer)
-        _look_at_metrics(trainer)
+        self._check_pending(trainer)
+        _check_metrics(trainer)
 
-    def _look(self, trainer: L.Trainer) -> None:
+    def _check_pending(self, trainer: L.Trainer) -> None:
         """Look at what is pending; waits for the device."""
         pending, self._pending = self._pending, []
         if not pending:
@@ -234,20 +236,22 @@ class NonFinite(Callback):
         for step, loss, spoilt in zip(pending, *torch.stack([losses, marks]).tolist(), strict=True):
             if spoilt or not math.isfinite(loss):
                 what = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
-                raise _error(f"{what} in {_where(trainer, step)}")
+                raise _error(f"{what} in {_describe_step(trainer, step)}")
 
     def _fail(self, trainer: L.Trainer, module: L.LightningModule, what: str) -> NoReturn:
         number, batch, batch_idx = self._batch
         step = _Step(number, trainer.current_epoch, batch_idx)
         if not what:
-            names = gradients(module)
-            raise _error(f"the gradient of {first_of(names)} is not finite in {_where(trainer, step)}")
-        spoilt = spoilt_rows(batch)
+            names = non_finite_gradients(module)
+            raise _error(
+                f"the gradient of {first_of(names)} is not finite in {_describe_step(trainer, step)}"
+            )
+        spoilt = non_finite_rows(batch)
         first = "; the inputs are not finite already" if spoilt else ""
-        raise _error(f"{what} in {_where(trainer, step, spoilt)}{first}")
+        raise _error(f"{what} in {_describe_step(trainer, step, spoilt)}{first}")
 
 
-def _where(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
+def _describe_step(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
     """Batch and samples of a step; all samples go to the log."""
     text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
     ask = getattr(trainer.train_dataloader, "samples", None)
@@ -260,7 +264,7 @@ def _where(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
     return f"{text}, samples {first_of(samples)}"
 
 
-def _look_at_metrics(trainer: L.Trainer) -> None:
+def _check_metrics(trainer: L.Trainer) -> None:
     """The metrics that training and validation last came to."""
     metrics = {k: v for k, v in trainer.callback_metrics.items() if k.startswith(("train/", "val/"))}
     if not metrics:

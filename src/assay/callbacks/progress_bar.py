@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _STAGES = ("train", "val", "test")
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Four digits after the point, or four significant ones for the very small and the very large."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
         return f"{value:.4f}"
@@ -36,7 +36,7 @@ def epoch_label(trainer: L.Trainer, number: int) -> str:
     return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
 
 
-def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
+def group_scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
     """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
     wanted = tuple(stages)
     groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
@@ -55,14 +55,14 @@ def scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict
     return {stage: values for stage, values in groups.items() if values}
 
 
-def line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
+def epoch_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
     """What remains of an epoch; a number that is not finite stands out."""
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
     for stage, values in groups.items():
         text.append("   ").append(f"{stage} " if stage else "", style="bold")
         for position, (name, value) in enumerate(values.items()):
             text.append("  " if position else "").append(f"{name} ", style="dim")
-            text.append(number(value), style="" if math.isfinite(value) else "bold red")
+            text.append(format_number(value), style="" if math.isfinite(value) else "bold red")
     return text
 
 
@@ -266,10 +266,10 @@ class ProgressBar(LightningProgressBar):
         if loss is not None and self._label == self._epoch:
             # Lightning divides the loss of outputs by the number of accumulated batches.
             value = float(loss) * self.trainer.accumulate_grad_batches
-            shown = f"loss {number(value)}"
+            shown = f"loss {format_number(value)}"
         if self._bars is not None:
             run, stage = self._bars.task_ids
-            done, total = self._of_run()
+            done, total = self._run_progress()
             self._bars.update(run, completed=done, total=total, visible=bool(self._epoch and total))
             self._bars.update(stage, completed=self._done, loss=shown)
             self._bars.refresh()
@@ -281,7 +281,7 @@ class ProgressBar(LightningProgressBar):
         # All redraws together take 5 % of the time at most.
         self._next_redraw = ended + (max(self._interval, 20 * (ended - began)) if self._interval > 0 else 0.0)
 
-    def _of_run(self) -> tuple[int, float | None]:
+    def _run_progress(self) -> tuple[int, float | None]:
         """Batches that are trained, and those of the whole run; None where there is no end."""
         trainer = self.trainer
         by_steps = trainer.max_steps * trainer.accumulate_grad_batches if trainer.max_steps >= 0 else math.inf

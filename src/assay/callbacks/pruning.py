@@ -57,13 +57,13 @@ class Pruning(Callback):
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         if not self.monitor.startswith(_TRAIN):
-            self._ask(trainer, trainer.current_epoch)
+            self._report_score(trainer, trainer.current_epoch)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """End the run; report a score of the training, which is known only now."""
         if self.monitor.startswith(_TRAIN) and self.monitor in trainer.callback_metrics:
-            self._ask(trainer, trainer.current_epoch - 1)
+            self._report_score(trainer, trainer.current_epoch - 1)
         self._raise()
 
     @override
@@ -78,7 +78,7 @@ class Pruning(Callback):
 
     # -- what ------------------------------------------------------------------------------------------------
 
-    def _ask(self, trainer: L.Trainer, epoch: int) -> None:
+    def _report_score(self, trainer: L.Trainer, epoch: int) -> None:
         if self.monitor not in trainer.callback_metrics:
             known = ", ".join(sorted(trainer.callback_metrics))
             raise AssayError(
@@ -86,17 +86,17 @@ class Pruning(Callback):
                 hint=f"hydra.sweeper.objective=…; there is: {known}",
             )
         value = float(trainer.callback_metrics[self.monitor])
-        by_epoch = _one_an_epoch(trainer)
+        by_epoch = _validates_each_epoch(trainer)
         ends = False
         if trainer.is_global_zero:
-            ends = self._report(value, epoch if by_epoch else trainer.global_step)
+            ends = self._should_prune(value, epoch if by_epoch else trainer.global_step)
         if trainer.world_size > 1:
             ends = trainer.strategy.broadcast(ends)
         if ends:
             where = f"epoch {epoch + 1}" if by_epoch else f"step {trainer.global_step}"
             self._end = Pruned(self.monitor, value, where)
 
-    def _report(self, value: float, step: int) -> bool:
+    def _should_prune(self, value: float, step: int) -> bool:
         if self._unreachable:
             return False
         try:
@@ -107,7 +107,7 @@ class Pruning(Callback):
             if step not in trial.intermediate_values:  # a resumed run comes by the same step again
                 storage.set_trial_intermediate_value(trial_id, step, value)
                 trial = storage.get_trial(trial_id)
-            with no_news():
+            with quiet_optuna():
                 return bool(study.pruner.prune(study, trial))
         except (OSError, KeyError, ValueError) as error:
             if cannot_write(error):
@@ -122,7 +122,7 @@ class Pruning(Callback):
             import optuna
 
             storage = open_storage(self.storage)
-            with no_news():
+            with quiet_optuna():
                 study = optuna.load_study(
                     study_name=STUDY, storage=storage, pruner=build_part("pruner", self.pruner)
                 )
@@ -131,7 +131,7 @@ class Pruning(Callback):
         return self._opened
 
 
-def _one_an_epoch(trainer: L.Trainer) -> bool:
+def _validates_each_epoch(trainer: L.Trainer) -> bool:
     every = getattr(trainer, "val_check_batch", None)
     if trainer.check_val_every_n_epoch is None or every is None:
         return False
@@ -147,16 +147,16 @@ def open_storage(path: str) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
-    with no_news():
+    with quiet_optuna():
         return JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path)))
 
 
 def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
     """A sampler or a pruner of Optuna's."""
-    with no_news():
-        part = _class(kind, str(node.get("_target_")))
+    with quiet_optuna():
+        part = _find_class(kind, str(node.get("_target_")))
         takes = inspect.signature(part).parameters
-        arguments = {key: _value(key, value) for key, value in node.items() if key != "_target_"}
+        arguments = {key: _build_value(key, value) for key, value in node.items() if key != "_target_"}
         for key, value in arguments.items():
             if value is not None and key in takes and "Callable" in str(takes[key].annotation):
                 raise ValueError(f"{key} is a function, which a config cannot hold")
@@ -167,7 +167,7 @@ def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
 
 
 @contextmanager
-def no_news() -> Iterator[None]:
+def quiet_optuna() -> Iterator[None]:
     """Without what Optuna says about things going well, and which of its parts it calls experimental."""
     from optuna import logging
     from optuna.exceptions import ExperimentalWarning
@@ -182,7 +182,7 @@ def no_news() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _class(kind: str, target: str) -> Any:
+def _find_class(kind: str, target: str) -> Any:
     import optuna
 
     home, _, name = target.rpartition(".")
@@ -195,7 +195,7 @@ def _class(kind: str, target: str) -> Any:
     return found
 
 
-def _value(key: str, value: Any) -> Any:
+def _build_value(key: str, value: Any) -> Any:
     if isinstance(value, Mapping) and "_target_" in value:
         return build_part("pruner" if "pruner" in key else "sampler", value)
     return value

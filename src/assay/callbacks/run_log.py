@@ -10,7 +10,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from typing_extensions import override
 
-from assay.callbacks.progress_bar import ProgressBar, epoch_label, line, scalars
+from assay.callbacks.progress_bar import ProgressBar, epoch_label, epoch_line, group_scalars
 
 if TYPE_CHECKING:
     import lightning as L
@@ -19,7 +19,7 @@ log = logging.getLogger("assay.progress")
 
 
 @runtime_checkable
-class FromFirstEpoch(Protocol):
+class NumbersEpochs(Protocol):
     """A logger that numbers epochs itself."""
 
     first_epoch: int
@@ -41,7 +41,7 @@ class RunLog(Callback):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Number epochs from 1 in training; a test comes after so many of them."""
         for logger in trainer.loggers:
-            if isinstance(logger, FromFirstEpoch):
+            if isinstance(logger, NumbersEpochs):
                 logger.first_epoch = int(stage == "fit")
 
     @override
@@ -67,9 +67,9 @@ class RunLog(Callback):
         self._write(trainer, last=True)
         for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
             if isinstance(callback, EarlyStopping) and _has_stopped(callback):
-                _say(trainer, f"stopped early: {_why(callback)}")
+                _announce(trainer, f"stopped early: {_stop_reason(callback)}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
-                _say(trainer, "stopped: the time of trainer.max_time is over")
+                _announce(trainer, "stopped: the time of trainer.max_time is over")
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -92,10 +92,10 @@ class RunLog(Callback):
         finished, self._finished = self._finished, None
         if finished is None or not trainer.is_global_zero:
             return
-        groups = scalars(trainer.callback_metrics, self._stages)
+        groups = group_scalars(trainer.callback_metrics, self._stages)
         if self._stages == ("test",):
             groups = {"": groups.get("", {}) | groups.get("test", {})}
-        text = line(*finished, groups)
+        text = epoch_line(*finished, groups)
         log.info("%s", text.plain)
         bar = trainer.progress_bar_callback
         if isinstance(bar, ProgressBar):
@@ -106,14 +106,14 @@ def _has_stopped(callback: EarlyStopping) -> bool:
     return callback.stopped_epoch > 0 or callback.stopping_reason != EarlyStoppingReason.NOT_STOPPED
 
 
-def _why(callback: EarlyStopping) -> str:
+def _stop_reason(callback: EarlyStopping) -> str:
     if callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
         best = float(callback.best_score)
         return f"{callback.monitor} was no better than {best:.4g} for {callback.wait_count} validations"
     return (callback.stopping_reason_message or callback.monitor).removesuffix(" Signaling Trainer to stop.")
 
 
-def _say(trainer: L.Trainer, text: str) -> None:
+def _announce(trainer: L.Trainer, text: str) -> None:
     """Into the log and onto the screen, past the live line where there is one."""
     if not trainer.is_global_zero:
         return

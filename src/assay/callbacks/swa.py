@@ -7,7 +7,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch.optim.swa_utils import get_swa_multi_avg_fn
 from typing_extensions import override
 
-from assay.callbacks.ema import averaging_but_counters
+from assay.callbacks.ema import copy_counters
 
 if TYPE_CHECKING:
     import lightning as L
@@ -36,7 +36,7 @@ class SWA(WeightAveraging):
         if not 0.0 <= start_fraction < 1.0:
             raise ValueError(f"start_fraction={start_fraction} is not in [0, 1); give such as 0.75")
         mean = get_swa_multi_avg_fn()  # type: ignore[no-untyped-call]  # torch has no types there
-        super().__init__(use_buffers=True, multi_avg_fn=averaging_but_counters(mean))
+        super().__init__(use_buffers=True, multi_avg_fn=copy_counters(mean))
         self.start_fraction = start_fraction
 
     @property

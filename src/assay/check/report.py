@@ -13,7 +13,7 @@ from rich.text import Text
 from assay.errors import AssayError
 from assay.files.atomic import write_bytes
 from assay.quoting import in_bytes, in_flops
-from assay.task.task_of import known_task
+from assay.task.task_of import find_task
 from assay.terminal import in_a_line
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _data(report: Report) -> str:
     shape = "×".join(map(str, spec["input_shape"]))
     if vocab_size := spec.get("vocab_size"):
         shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
-    task = known_task(spec["task"])  # one of the user's own may have been imported by another process
+    task = find_task(spec["task"])  # one of the user's own may have been imported by another process
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "read" if report.data_read else "not read"
     what = "" if task is None else f", {task.in_words(spec)}"

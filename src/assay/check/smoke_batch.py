@@ -18,7 +18,7 @@ from assay.data.normalize import input_dtype
 from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.per_target import ByHead
-from assay.metrics.tracker import is_scalar, listed
+from assay.metrics.tracker import is_scalar, to_nested_lists
 from assay.module import Module
 from assay.task.task_of import task_of
 
@@ -226,9 +226,9 @@ def _try_stage(
                 one.validate_args = True  # off in a run, where it would wait for the device
             given = predictions.float(), targets
             if isinstance(several, ByHead):
-                given = several.given_to(str(name), *given)
+                given = several.select_head(str(name), *given)
             one.update(*given)
-            listed(one.compute())
+            to_nested_lists(one.compute())
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"

@@ -15,7 +15,7 @@ from assay.config.tree import walk
 from assay.config.unread_keys import OUR_MODULE
 from assay.data.source_info import are_vectors, info_of
 from assay.errors import ConfigError
-from assay.model.hf_folder import network_of
+from assay.model.hf_folder import read_network_settings
 from assay.task.task_of import TASKS, Binary
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def settle_network(config: DictConfig) -> None:
     ):
         return
     try:
-        settings = network_of(value_of(config, "model.weights"))
+        settings = read_network_settings(value_of(config, "model.weights"))
     except ConfigError:
         return
     with open_dict(config):

@@ -7,7 +7,7 @@ from sklearn import datasets  # type: ignore[import-untyped]  # scikit-learn shi
 
 from assay.data.samples import Samples
 from assay.task.multitask import Multitask
-from assay.task.predictions import output_names
+from assay.task.predictions import name_outputs
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Bundled:
         used = [index for index in range(len(columns)) if index not in asked]
         data, target = torch.from_numpy(table.data).float(), torch.from_numpy(table.target)
         if self.also:
-            self.class_names = (*output_names(self.name, names), *(str(name) for name in self.also))
+            self.class_names = (*name_outputs(self.name, names), *(str(name) for name in self.also))
             target = torch.cat([target.float()[:, None], data[:, asked]], 1)
         else:
             self.class_names, target = names, task_of(self.task).as_targets(target)

@@ -12,9 +12,9 @@ import torch
 from assay.data.normalize import stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.errors import DataError
-from assay.task.language_modelling import run_lengths
-from assay.task.predictions import heads_of
-from assay.task.task import subset_in_words
+from assay.task.language_modelling import encode_run_lengths
+from assay.task.predictions import parse_heads
+from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Declared(msgspec.Struct, forbid_unknown_fields=True):
         # Token ids from 1 on, as 0 would be padding.
         dtype: torch.dtype = getattr(torch, self.dtype)
         sample = torch.full((1, *self.input_shape), int(self.vocab_size > 0), dtype=dtype)
-        token_bytes = run_lengths([1] * self.vocab_size)  # scores are not looked at
+        token_bytes = encode_run_lengths([1] * self.vocab_size)  # scores are not looked at
         return {
             subset: Samples(
                 sample.expand(len(targets), *self.input_shape),
@@ -215,7 +215,7 @@ class Trained:
             for subset, values in targets.items():
                 if (width := values.shape[-1]) != self.spec.num_targets:
                     raise DataError(
-                        f"data: {subset_in_words(subset)} has {width} targets; the model predicts "
+                        f"data: {describe_subset(subset)} has {width} targets; the model predicts "
                         f"{self.spec.num_targets}",
                         hint="name the same targets as in training",
                     )
@@ -223,7 +223,7 @@ class Trained:
             targets = self._masks(names, targets)
         elif names != self.spec.class_names:
             if task.has_heads:
-                targets = self._heads(heads_of(names), heads_of(self.spec.class_names), targets)
+                targets = self._heads(parse_heads(names), parse_heads(self.spec.class_names), targets)
             elif task.by_class:
                 targets = self._classes(names, self.spec.class_names, targets)
             else:

@@ -16,7 +16,7 @@ from assay.data.source_info import info_of
 from assay.data.spec import Spec
 from assay.data.subset import blocks, divide, find_copies, long_tail, undivided_columns
 from assay.errors import DataError
-from assay.task.task import subset_in_words
+from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _check_subsets(given: Mapping[str, Data]) -> None:
             hint="name them train, val and test",
         )
     for subset, data in given.items():
-        num_targets, what = len(data.targets), subset_in_words(subset)
+        num_targets, what = len(data.targets), describe_subset(subset)
         if not num_targets:
             raise DataError(f"data: {what} has no samples", hint="add some, or do not name it in data.source")
         num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))

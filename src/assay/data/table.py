@@ -31,9 +31,9 @@ from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category
 from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolved
 from assay.errors import DataError
 from assay.quoting import counted, override
-from assay.task.predictions import SIGN, output_names
+from assay.task.predictions import SIGN, name_outputs
 from assay.task.reconstruction import Reconstruction
-from assay.task.task import subset_in_words
+from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class TableTargets:
         for name in self._names:
             classes = [str(value) for value in self._classes.get(name, ())]
             kinds.append(f"{name} as one of {len(classes)} classes" if classes else f"{name} as a number")
-            outputs += output_names(name, classes)
+            outputs += name_outputs(name, classes)
         self.notes.append(f"predicted side by side: {', '.join(kinds)}")
         return tuple(outputs)
 
@@ -313,7 +313,7 @@ class Table:
                 hint="choose another column; data=table predicts from numbers",
             )
         if blank.all():
-            what = subset_in_words(subset)
+            what = describe_subset(subset)
             raise DataError(f"{key}: no row of {what} has a text there", hint="choose another column")
         if number := int(blank.sum()):
             self._note(f"{key}: {counted(number, 'row')} of {len(frame):,} without a text left out")

@@ -19,7 +19,7 @@ from assay.data.source_info import info_of
 from assay.data.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError
 from assay.quoting import counted
-from assay.task.language_modelling import run_lengths
+from assay.task.language_modelling import encode_run_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -290,7 +290,7 @@ class TextFiles:
             identity=f"{digest} {codec.to_json()} {length}",
             names=_Windows([one.name for one in texts], starts, count, length),
             vocab_size=codec.vocab_size,
-            token_bytes=run_lengths(codec.token_bytes),
+            token_bytes=encode_run_lengths(codec.token_bytes),
         )
 
 

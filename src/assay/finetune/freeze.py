@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.finetune.interface import FineTuning, freezable, freeze, names_that_match
+from assay.finetune.interface import FineTuning, freezable_names, freeze, match_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,8 @@ class Freeze(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        names = freezable(model) if self._frozen else [name for name, _ in model.named_parameters()]
-        trained = names_that_match(self._trained, names, "finetune.trained")
-        frozen = names_that_match(self._frozen, names, "finetune.frozen")
+        names = freezable_names(model) if self._frozen else [name for name, _ in model.named_parameters()]
+        trained = match_names(self._trained, names, "finetune.trained")
+        frozen = match_names(self._frozen, names, "finetune.frozen")
         if self._frozen:
             freeze(model, frozen - trained)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.finetune.interface import FineTuning, freezable, hold_statistics
+from assay.finetune.interface import FineTuning, freezable_names, hold_statistics
 from assay.layer_depth import distances_from_head
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Gradual(FineTuning):
         """Find out when each parameter is trained."""
         distances = distances_from_head(model)
         of_module = {name.rpartition(".")[0]: distance for name, distance in distances.items()}
-        for name in freezable(model):
+        for name in freezable_names(model):
             self._first_epoch[name] = self._every * _distance(name, distances, of_module)
 
     @override

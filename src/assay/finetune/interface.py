@@ -36,7 +36,7 @@ class FineTuning(ABC):
         return 0
 
 
-def freezable(model: nn.Module) -> list[str]:
+def freezable_names(model: nn.Module) -> list[str]:
     """Names of the parameters that may be frozen: all but the head's, and those that weights did not fill."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     head = head_names(model)
@@ -66,7 +66,7 @@ def freeze(model: nn.Module, frozen: Collection[str]) -> None:
     hold_statistics(model, frozen)
 
 
-def names_that_match(patterns: Iterable[str], names: Sequence[str], key: str) -> set[str]:
+def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[str]:
     """The names that regular expressions are found in."""
     matching: set[str] = set()
     for index, pattern in enumerate(patterns):
@@ -98,7 +98,7 @@ class _Held:
 
 
 @functools.cache
-def _holding(kind: Any) -> Any:
+def _held_class(kind: Any) -> Any:
     return type(kind.__name__, (_Held, kind), {"__module__": kind.__module__})
 
 
@@ -116,7 +116,7 @@ def hold_statistics(model: nn.Module, frozen: Collection[str]) -> None:
         held = f"{name}.weight" in frozen
         if held and not isinstance(norm, _Held):
             kind: Any = type(norm)
-            norm.__class__ = _holding(kind)
+            norm.__class__ = _held_class(kind)
         if isinstance(norm, _Held):
             norm.held = held
             norm.train(model.training)

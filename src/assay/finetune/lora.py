@@ -11,7 +11,7 @@ from torch.nn.utils import parametrize
 from typing_extensions import override
 
 from assay.errors import ConfigError, check_numbers
-from assay.finetune.interface import FineTuning, freezable, freeze, names_that_match
+from assay.finetune.interface import FineTuning, freezable_names, freeze, match_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,15 +47,15 @@ class LoRA(FineTuning):
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        names = freezable(model)
+        names = freezable_names(model)
         there = set(names)
-        matrices = [name for name in _matrices(model) if name in there]
+        matrices = [name for name in _matrix_names(model) if name in there]
         if not matrices:
             raise ValueError(
                 f"{type(model).__name__} has no linear or attention layer besides its head, and "
                 "finetune=lora adapts no other; use finetune=gradual"
             )
-        chosen = names_that_match(self._match, matrices, "finetune.match") if self._match else set(matrices)
+        chosen = match_names(self._match, matrices, "finetune.match") if self._match else set(matrices)
         freeze(model, names)
         self.insert(model, [name for name in matrices if name in chosen])
 
@@ -76,7 +76,7 @@ class LoRA(FineTuning):
             module.parametrizations[attribute].original.requires_grad_(False)  # type: ignore[union-attr, index]  # of a ModuleDict
 
 
-def adapted_in(state: Iterable[str]) -> list[str]:
+def adapted_names(state: Iterable[str]) -> list[str]:
     """Names of the matrices that are adapted in a state dict."""
     end = ".0.lora_A"
     return [key.removesuffix(end).replace("parametrizations.", "", 1) for key in state if key.endswith(end)]
@@ -99,7 +99,7 @@ def merge(model: nn.Module) -> None:
             getattr(module, attribute).requires_grad_(trained.requires_grad)
 
 
-def _matrices(model: nn.Module) -> Iterator[str]:
+def _matrix_names(model: nn.Module) -> Iterator[str]:
     """Names of the matrices of linear and attention layers, in the model's order."""
     for name, module in model.named_modules():
         held: tuple[str, ...] = ("weight",) if isinstance(module, nn.Linear) else ()

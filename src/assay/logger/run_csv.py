@@ -82,23 +82,23 @@ class RunCSV(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Append one row, which a process that is killed next does not lose."""
-        row = {name: number for name, value in metrics.items() if (number := _number(value)) is not None}
+        row = {name: number for name, value in metrics.items() if (number := _to_number(value)) is not None}
         if not row.keys() - set(_FIRST):
             return
         if step is not None:
             row["step"] = step
         if "epoch" in row:
             row["epoch"] = int(row["epoch"]) + self.first_epoch  # Lightning makes it a float on its way
-        with self._refusal():
+        with self._translate_write_errors():
             new = [name for name in row if name not in self._open()]
             if new:
                 self._rewrite([*self._columns, *new], self._rows())
             with os.fdopen(appending(self._path), "ab") as file:
-                file.write(_line([row.get(name, "") for name in self._columns]).encode())
+                file.write(_csv_line([row.get(name, "") for name in self._columns]).encode())
         self._count += 1
 
     @contextmanager
-    def _refusal(self) -> Iterator[None]:
+    def _translate_write_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -114,7 +114,7 @@ class RunCSV(Logger):
     @rank_zero_only
     def position(self) -> dict[str, Any]:
         """Where the file ends now, for a checkpoint; everything before it is on disk then."""
-        with self._refusal():
+        with self._translate_write_errors():
             columns = self._open()
             if self._synced != self._count:
                 with self._path.open("rb") as file:
@@ -161,18 +161,18 @@ class RunCSV(Logger):
 
     def _rewrite(self, columns: list[str], rows: list[list[str]]) -> None:
         """Replace the file through one beside it, so that no row is ever lost."""
-        lines = [_line(columns), *(_line(row + [""] * (len(columns) - len(row))) for row in rows)]
+        lines = [_csv_line(columns), *(_csv_line(row + [""] * (len(columns) - len(row))) for row in rows)]
         write_text(self._path, "".join(lines))
         self._columns, self._count = columns, len(rows)
 
 
-def _line(values: Iterable[Any]) -> str:
+def _csv_line(values: Iterable[Any]) -> str:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue()
 
 
-def _number(value: Any) -> float | int | None:
+def _to_number(value: Any) -> float | int | None:
     if getattr(value, "ndim", None) is not None:  # a tensor, an array, or a scalar of NumPy
         value = value.item() if _numel(value) == 1 else None
     if isinstance(value, bool):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.loss.targets import binary_targets, one_label
+from assay.loss.targets import binary_targets, squeeze_label
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class BCEWithLogits(nn.Module):
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Sigmoid of each logit: float `[B]` for one label, `[B, L]` for several."""
-        return one_label(outputs).sigmoid()
+        return squeeze_label(outputs).sigmoid()
 
 
 def _balanced_pos_weight(class_counts: Sequence[int] | None, num_train: int | None, task: str) -> list[float]:

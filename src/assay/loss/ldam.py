@@ -66,7 +66,7 @@ class LDAM(WeightedLoss):
         scaled = scaled - scaled.detach().amax(dim=1, keepdim=True)
         shift = self.scale * self.margins.to(logits.dtype)
         if targets.is_floating_point():
-            losses = _loss_of_every_class(scaled, shift)
+            losses = _class_losses(scaled, shift)
         else:
             is_target = torch.arange(shift.shape[0], device=targets.device) == targets.unsqueeze(1)
             losses = F.cross_entropy(
@@ -80,7 +80,7 @@ class LDAM(WeightedLoss):
         return softmax(self.scale * at_least_float32(outputs))
 
 
-def _loss_of_every_class(scaled: Tensor, shift: Tensor) -> Tensor:
+def _class_losses(scaled: Tensor, shift: Tensor) -> Tensor:
     """LDAM(z, k) of all k at once: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z."""
     is_top = torch.arange(shift.shape[0], device=scaled.device) == scaled.argmax(dim=1, keepdim=True)
     # log Σ_{j≠k} exp(a_j) is logsumexp(a) + log(1 − p_k). That cancels where p_k is near 1, which only the

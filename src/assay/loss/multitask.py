@@ -9,7 +9,7 @@ from assay.errors import check_numbers
 from assay.loss.cross_entropy import CrossEntropy
 from assay.loss.targets import at_least_float32, is_mean_over_samples
 from assay.task.classification import Multiclass
-from assay.task.predictions import heads_of
+from assay.task.predictions import parse_heads
 from assay.task.task import LOGIT_KINDS
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class Multitask(nn.Module):
         target_std: Sequence[float] = (),
     ) -> None:
         super().__init__()
-        self.heads = heads_of(output_names)
+        self.heads = parse_heads(output_names)
         names = [head.name for head in self.heads]
         for option, given in (("losses", losses or {}), ("weights", weights or {})):
             if unknown := [name for name in given if name not in names]:
                 raise ValueError(f"{option}: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
         self.weights = {name: float((weights or {}).get(name, 1.0)) for name in names}
         check_numbers("[0, inf)", **{f"weights.{name}": weight for name, weight in self.weights.items()})
-        self.losses = nn.ModuleList(_loss(head, (losses or {}).get(head.name)) for head in self.heads)
+        self.losses = nn.ModuleList(_head_loss(head, (losses or {}).get(head.name)) for head in self.heads)
         self.mean, self.std = ([float(value) for value in given] for given in (target_mean, target_std))
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Multitask(nn.Module):
         return (column - self.mean[head.column]) / self.std[head.column] if self.mean else column
 
 
-def _loss(head: Head, given: nn.Module | None) -> nn.Module:
+def _head_loss(head: Head, given: nn.Module | None) -> nn.Module:
     if given is None:
         return CrossEntropy() if head.class_names else nn.MSELoss()
     kind = getattr(given, "kind", None)

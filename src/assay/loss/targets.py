@@ -71,7 +71,7 @@ def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> 
     return logits, targets.to(logits.dtype) if soft else targets.long()
 
 
-def one_label(outputs: Tensor) -> Tensor:
+def squeeze_label(outputs: Tensor) -> Tensor:
     """Bring outputs of one label from `[B, 1]` to `[B]`, widened to float32; leave `[B, L]` in its shape."""
     values = at_least_float32(outputs)
     if values.ndim not in (1, 2):
@@ -83,7 +83,7 @@ def one_label(outputs: Tensor) -> Tensor:
 
 def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Bring outputs and targets to one shape and precision, judging by shape and dtype alone."""
-    values = one_label(outputs)
+    values = squeeze_label(outputs)
     if values.ndim == 1 and targets.ndim == 2:
         if targets.shape[1] == 1:
             targets = targets.squeeze(1)

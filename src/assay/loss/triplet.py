@@ -48,7 +48,7 @@ class Triplet(nn.Module):
                 f"{list(outputs.shape)} and targets {list(targets.shape)}."
             )
         points = self.probabilities(outputs)
-        positive, negative, valid = _hardest(points.detach(), targets)
+        positive, negative, valid = _mine_hardest(points.detach(), targets)
         # Distances of the mined pairs alone: exact, O(B·D), with slope 0, not NaN, where two points coincide.
         to_positive = torch.linalg.vector_norm(points - points[positive], dim=1)
         to_negative = torch.linalg.vector_norm(points - points[negative], dim=1)
@@ -62,7 +62,7 @@ class Triplet(nn.Module):
         return F.normalize(points, dim=1) if self.normalize else points
 
 
-def _hardest(points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _mine_hardest(points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Index of each anchor's farthest positive and nearest negative, `[B]` each, and whether it has both."""
     distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     same = labels.unsqueeze(1) == labels.unsqueeze(0)

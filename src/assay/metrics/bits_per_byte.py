@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import Metric
 
-from assay.task.language_modelling import from_run_lengths
+from assay.task.language_modelling import decode_run_lengths
 
 
 @final
@@ -34,7 +34,7 @@ class BitsPerByte(Metric):
         super().__init__()
         self.add_state("bits", torch.zeros(()), dist_reduce_fx="sum")
         self.add_state("num_bytes", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
-        self._token_bytes = torch.tensor(from_run_lengths(token_bytes), dtype=torch.int64)
+        self._token_bytes = torch.tensor(decode_run_lengths(token_bytes), dtype=torch.int64)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Take in some tokens."""

@@ -7,7 +7,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from assay.metrics.per_target import ByHead
 from assay.metrics.r2 import R2
-from assay.task.predictions import heads_of, metric_keys
+from assay.task.predictions import metric_keys, parse_heads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ class Multitask(ByHead):
     def __init__(
         self, output_names: Sequence[str], metrics: Mapping[str, Mapping[str, Metric]] | None = None
     ) -> None:
-        heads, given = heads_of(output_names), metrics or {}
+        heads, given = parse_heads(output_names), metrics or {}
         names = [head.name for head in heads]
         if unknown := [name for name in given if name not in names]:
             raise ValueError(f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
-        own = {head.name: given.get(head.name) or _default(len(head.class_names)) for head in heads}
+        own = {head.name: given.get(head.name) or _default_metrics(len(head.class_names)) for head in heads}
         keys = metric_keys(names)
         metrics_of = {
             f"{at_head}/{key}": (metric, head)
@@ -46,7 +46,7 @@ class Multitask(ByHead):
         )
 
 
-def _default(num_classes: int) -> dict[str, Metric]:
+def _default_metrics(num_classes: int) -> dict[str, Metric]:
     if num_classes:
         told: dict[str, Any] = {"num_classes": num_classes, "validate_args": False}
         return {

@@ -33,9 +33,9 @@ class ByHead(MetricCollection, ABC):
             super().update(*args, **kwargs)
             return
         for name, metric in self.items(keep_base=True, copy_state=False):
-            metric.update(*self.given_to(str(name), *args))
+            metric.update(*self.select_head(str(name), *args))
 
-    def given_to(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def select_head(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """What one of the metrics sees of a batch."""
         if (head := self._heads.get(name)) is None:
             return predictions, targets

@@ -24,17 +24,17 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
-def size(value: Any) -> int:
+def count_numbers(value: Any) -> int:
     """How many numbers a value has."""
     return sum(one.numel() if isinstance(one, Tensor) else 1 for one in tree_leaves(value))
 
 
-def listed(value: Any) -> Any:
+def to_nested_lists(value: Any) -> Any:
     """A value as nested lists: of a curve one list each, such as false and true positives and thresholds."""
-    return tree_map(_plain, value)
+    return tree_map(_to_plain, value)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Tensor) and not value.is_complex():
         return value.tolist()
     if isinstance(value, int | float):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from assay.errors import check_numbers
 from assay.model.autoencoder import check_latent
-from assay.model.checks import image_shape
+from assay.model.checks import parse_image_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class ConvAutoencoder(nn.Module):
     ) -> None:
         super().__init__()
         check_numbers("[1, inf)", widths=widths or [0])
-        channels, *size = image_shape(input_shape, "model=conv_autoencoder")
+        channels, *size = parse_image_shape(input_shape, "model=conv_autoencoder")
         check_latent(latent_size, input_shape)
         encoder: list[nn.Module] = []
         sizes = [tuple(size)]

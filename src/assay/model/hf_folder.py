@@ -25,7 +25,7 @@ _OF_OTHERS: Final = frozenset(
 """What a config.json says of heads, of code and of files, and not of the network."""
 
 
-def folder_of(weights: Any) -> Path:
+def find_weights_folder(weights: Any) -> Path:
     """The folder of Hugging Face's, or the run, that weights lie in."""
     if weights is None:
         raise ConfigError(
@@ -45,10 +45,10 @@ def folder_of(weights: Any) -> Path:
     return path
 
 
-def weights_file(weights: str) -> Path:
+def find_weights_file(weights: str) -> Path:
     """The file of weights, or the run that they lie in."""
     path = Path(weights)
-    if path.is_file() or is_run(folder_of(weights)):
+    if path.is_file() or is_run_directory(find_weights_folder(weights)):
         return path
     for name in _WEIGHTS:
         if (path / name).is_file():
@@ -60,15 +60,15 @@ def weights_file(weights: str) -> Path:
     )
 
 
-def is_run(folder: Path) -> bool:
+def is_run_directory(folder: Path) -> bool:
     """Whether a folder is the directory of a run."""
     return (folder / "config.yaml").is_file()
 
 
-def network_of(weights: Any) -> dict[str, Any]:
+def read_network_settings(weights: Any) -> dict[str, Any]:
     """Sizes and settings of a network, as plain values."""
-    folder = folder_of(weights)
-    if is_run(folder):
+    folder = find_weights_folder(weights)
+    if is_run_directory(folder):
         node = load_mapping(folder / "config.yaml").get("model") or {}
         written = node.get("config")
         settings = {**written} if isinstance(written, Mapping) else {}
@@ -91,11 +91,11 @@ def network_of(weights: Any) -> dict[str, Any]:
         raise ConfigError(
             f"{path} holds what is not a plain setting of a network", key="model.weights", hint=_OTHERS
         )
-    check_kind(own, f"{path}: ")
+    check_network_kind(own, f"{path}: ")
     return own
 
 
-def check_kind(settings: Mapping[str, Any], where: str = "") -> None:
+def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
     """Refuse what is not one of the text encoders."""
     kind = settings.get("model_type")
     if kind not in KINDS:

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from assay.errors import ConfigError, first_line
 from assay.files.symlinks import read_whole
 from assay.model.checks import check_vocabulary
-from assay.model.hf_folder import check_kind, folder_of, is_run, network_of, weights_file
+from assay.model.hf_folder import (
+    check_network_kind,
+    find_weights_file,
+    find_weights_folder,
+    is_run_directory,
+    read_network_settings,
+)
 from assay.model.pretrained_weights import load_pretrained_weights
 
 if TYPE_CHECKING:
@@ -70,7 +76,9 @@ class HFText(nn.Module):
             check_vocabulary("hf_text", vocab_size)
         except ValueError as error:  # the network has a vocab_size, too, which is not meant
             raise ConfigError(str(error), key="model", hint="data=text_table") from error
-        settings = _settings(network_of(weights) if isinstance(config, str) else config, vocab_size)
+        settings = _make_settings(
+            read_network_settings(weights) if isinstance(config, str) else config, vocab_size
+        )
         _check_texts(settings, vocab_size, max_length)
         from transformers import AutoModel
 
@@ -78,13 +86,13 @@ class HFText(nn.Module):
         self.encoder.pooler = None  # trained by another task, and seen by none of ours
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(settings.hidden_size, num_outputs)
-        self._padding, self._first = padding_of(settings), pooling == "cls"
+        self._padding, self._first = padding_id(settings), pooling == "cls"
         prefix = f"{self.encoder.base_model_prefix}."
         self.new_layers = load_pretrained_weights(
             self,
-            None if weights is None else weights_file(weights),
+            None if weights is None else find_weights_file(weights),
             head=["head"],
-            convert=lambda entries: _converted(entries, prefix),
+            convert=lambda entries: _convert_entries(entries, prefix),
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -104,8 +112,8 @@ class HFText(nn.Module):
     @staticmethod
     def trained_on(config: Any, weights: str) -> dict[str, Any]:
         """What texts the weights were trained with."""
-        folder = folder_of(weights)
-        settings = network_of(weights) if isinstance(config, str) else config
+        folder = find_weights_folder(weights)
+        settings = read_network_settings(weights) if isinstance(config, str) else config
         try:
             tokenizer = read_whole(folder / "tokenizer.json").decode()
         except (OSError, UnicodeDecodeError) as error:
@@ -114,18 +122,18 @@ class HFText(nn.Module):
                 key="model.weights",
                 hint="transformers writes one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
             ) from error
-        padding = 0 if is_run(folder) else padding_of(_settings(settings, 0))
+        padding = 0 if is_run_directory(folder) else padding_id(_make_settings(settings, 0))
         return {"tokenizer": tokenizer, "padding": padding, "source": str(folder)}
 
 
-def padding_of(settings: PreTrainedConfig) -> int:
+def padding_id(settings: PreTrainedConfig) -> int:
     """The network's own id of padding."""
     padding = settings.pad_token_id
     return padding if isinstance(padding, int) else 0
 
 
-def _settings(given: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
-    check_kind(given)
+def _make_settings(given: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
+    check_network_kind(given)
     from transformers import AutoConfig
 
     values = {**({"vocab_size": vocab_size} if vocab_size else {}), **given}
@@ -134,7 +142,7 @@ def _settings(given: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
 
 
 def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -> None:
-    padding, known = padding_of(settings), int(settings.vocab_size)
+    padding, known = padding_id(settings), int(settings.vocab_size)
     if vocab_size > known:
         raise ConfigError(
             f"the texts have {vocab_size:,} tokens, the network knows {known:,}",
@@ -152,7 +160,7 @@ def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -
         )
 
 
-def _converted(entries: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _convert_entries(entries: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The entries by the names that they have here, without the heads of other tasks."""
     if "head.weight" in entries and all(name.startswith(("encoder.", "head.")) for name in entries):
         return entries  # of a run

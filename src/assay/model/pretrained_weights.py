@@ -89,14 +89,14 @@ def load_pretrained_weights(
         weights = None if next(network.parameters()).is_meta else weights.fetch()
     if weights is None:
         return ()
-    file = _checkpoint_of(Path(weights))
-    entries, left_out = _unwrap(_read(file), network)
+    file = _find_checkpoint(Path(weights))
+    entries, left_out = _unwrap(_read_state_dict(file), network)
     if convert is not None:
         entries = convert(entries)
     own = network.state_dict()
     if stem is not None:
         _fit_channels(entries, own, f"{stem}.weight")
-    free = [*(head or [head_of(network)]), *([stem] if stem else [])]
+    free = [*(head or [find_head(network)]), *([stem] if stem else [])]
     differing = {key for key in own.keys() & entries.keys() if own[key].shape != entries[key].shape}
     # A layer goes as a whole: a bias without the weight it was trained with means nothing.
     dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
@@ -145,7 +145,7 @@ def _fit_channels(entries: dict[str, Tensor], own: Mapping[str, Tensor], key: st
     entries[key] = repeated * (channels / wanted)
 
 
-def _checkpoint_of(path: Path) -> Path:
+def _find_checkpoint(path: Path) -> Path:
     """The file itself, or the best checkpoint of a run."""
     if not (path / "checkpoints").is_dir():
         return path
@@ -154,7 +154,7 @@ def _checkpoint_of(path: Path) -> Path:
     return path / "checkpoints" / name
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_state_dict(path: Path) -> Mapping[str, Any]:
     """Read the file's state dict without running any code of it."""
     if not path.is_file():
         raise ValueError(
@@ -198,7 +198,7 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
     return dict(loaded), left_out
 
 
-def head_of(network: nn.Module) -> str:
+def find_head(network: nn.Module) -> str:
     """Name of a network's last linear layer, or of its last convolution where it has none."""
     for kind in (nn.Linear, nn.Conv2d):
         names = [name for name, module in network.named_modules() if isinstance(module, kind)]

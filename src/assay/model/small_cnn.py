@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, final
 from torch import Tensor, nn
 
 from assay.errors import check_numbers
-from assay.model.checks import image_shape
+from assay.model.checks import parse_image_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ class SmallCNN(nn.Module):
     ) -> None:
         super().__init__()
         check_numbers("[1, inf)", widths=widths or [0])
-        channels, _, _ = image_shape(
+        channels, _, _ = parse_image_shape(
             input_shape, f"model=small_cnn with {len(widths)} widths", minimum=2 ** (len(widths) - 1)
         )
         blocks: list[nn.Module] = []

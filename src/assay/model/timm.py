@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from torch import Tensor, nn
 
-from assay.model.checks import check_network_name, image_shape
+from assay.model.checks import check_network_name, parse_image_shape
 from assay.model.pretrained_weights import Published, load_pretrained_weights
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Timm(nn.Module):
                 f"model.options.{taken[0]} is set by assay: model.weights says what weights to take, the "
                 "data the rest"
             )
-        channels, height, width = image_shape(input_shape, f"model.name={name}")
+        channels, height, width = parse_image_shape(input_shape, f"model.name={name}")
         if config.fixed_input_size:
             given.setdefault("img_size", (height, width))
         import timm
@@ -67,16 +67,16 @@ class Timm(nn.Module):
         network: Any = timm.create_model(
             name, pretrained=False, num_classes=num_outputs, in_chans=channels, **given
         )
-        head = _listed(network.pretrained_cfg.get("classifier"))
+        head = _as_list(network.pretrained_cfg.get("classifier"))
         self.head_names = tuple(f"network.{part}" for part in head)
         self.network: nn.Module = network
-        first = _listed(network.pretrained_cfg.get("first_conv"))
+        first = _as_list(network.pretrained_cfg.get("first_conv"))
         self.new_layers = load_pretrained_weights(
             network,
-            _published(name, weights) or weights,
+            _find_published(name, weights) or weights,
             stem=first[0] if first else None,
             head=head,
-            convert=lambda entries: _converted(network, entries),
+            convert=lambda entries: _convert_entries(network, entries),
             within="network.",
         )
 
@@ -100,7 +100,7 @@ class Timm(nn.Module):
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
         """The file that has to be downloaded before the model can be built; None where there is none."""
-        published = _published(name, weights)
+        published = _find_published(name, weights)
         return published and published.if_missing()
 
 
@@ -120,7 +120,7 @@ def _pretrained_config(name: str) -> Any:
     return timm.get_pretrained_cfg(name)
 
 
-def _published(name: str, weights: str | None) -> Published | None:
+def _find_published(name: str, weights: str | None) -> Published | None:
     if weights != "DEFAULT":
         return None
     config = _pretrained_config(name)
@@ -134,11 +134,11 @@ def _published(name: str, weights: str | None) -> Published | None:
     return Published(url, f"{repository.replace('/', '--')}--{file}")
 
 
-def _listed(names: Any) -> list[str]:
+def _as_list(names: Any) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
-def _converted(network: nn.Module, entries: dict[str, Tensor]) -> dict[str, Tensor]:
+def _convert_entries(network: nn.Module, entries: dict[str, Tensor]) -> dict[str, Tensor]:
     """The entries by the names and sizes that the network has, as timm's own filter gives them."""
     convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
     if convert is None:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torchvision import models  # type: ignore[import-untyped]  # torchvision ships no types
 from torchvision.models import ConvNeXt, ResNet, VisionTransformer  # type: ignore[import-untyped]  # as above
 
-from assay.model.checks import check_network_name, image_shape
-from assay.model.pretrained_weights import Published, head_of, load_pretrained_weights
+from assay.model.checks import check_network_name, parse_image_shape
+from assay.model.pretrained_weights import Published, find_head, load_pretrained_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,10 +72,10 @@ class Torchvision(nn.Module):
     ) -> None:
         super().__init__()
         _check_name(name)
-        source = _published(name, weights) or weights
+        source = _find_published(name, weights) or weights
         options: dict[str, Any] = dict(_OPTIONS.get(name, {}))
         if name.startswith("vit_"):
-            _, height, width = image_shape(input_shape, f"model.name={name}")
+            _, height, width = parse_image_shape(input_shape, f"model.name={name}")
             if height != width:
                 raise ValueError(f"model.name={name} takes square images, the data has {height}x{width}")
             options["image_size"] = height
@@ -83,11 +83,11 @@ class Torchvision(nn.Module):
             options = {"weights_backbone": None, "aux_loss": False}
         network: nn.Module = models.get_model(name, num_classes=num_outputs, **options)
         stem = _fit_to_images(network, input_shape, small_images)
-        head = head_of(network)
+        head = find_head(network)
         self.head_names = (f"network.{head}",)
         self.network = network
         self.new_layers = load_pretrained_weights(
-            network, source, stem=stem, head=[head], convert=_own_entries, within="network."
+            network, source, stem=stem, head=[head], convert=_drop_auxiliary_entries, within="network."
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class Torchvision(nn.Module):
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
         """The file that has to be downloaded before the model can be built; None where there is none."""
-        published = _published(name, weights)
+        published = _find_published(name, weights)
         return published and published.if_missing()
 
 
@@ -132,7 +132,7 @@ def _check_name(name: str) -> None:
     check_network_name(name, _names(), "network of torchvision for classes or masks", "efficientnet_b0")
 
 
-def _published(name: str, weights: str | None) -> Published | None:
+def _find_published(name: str, weights: str | None) -> Published | None:
     """Published weights by their name; None for a file."""
     if weights is None or not weights.isupper():
         return None
@@ -149,7 +149,7 @@ def _published(name: str, weights: str | None) -> Published | None:
     )
 
 
-def _own_entries(entries: dict[str, Tensor]) -> dict[str, Tensor]:
+def _drop_auxiliary_entries(entries: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: value for key, value in entries.items() if not _AUXILIARY.match(key)}
 
 
@@ -158,7 +158,7 @@ def _fit_to_images(
 ) -> str | None:
     """Have a network take images of a shape, in place; returns the name of a stem that was built anew."""
     family = type(network).__name__
-    channels, height, width = image_shape(input_shape, f"this model ({family})")
+    channels, height, width = parse_image_shape(input_shape, f"this model ({family})")
     has_small_stem = isinstance(network, ResNet | ConvNeXt)
     if small_images is True and not has_small_stem:
         raise ValueError(f"{family} has no stem for small images; use model.small_images=auto")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from assay.model.checks import image_shape
+from assay.model.checks import parse_image_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ class UNet(nn.Module):
         self, input_shape: Sequence[int], num_outputs: int, widths: Sequence[int] = (16, 32, 64, 128)
     ) -> None:
         super().__init__()
-        channels, height, width = image_shape(input_shape, "this model (UNet)")
+        channels, height, width = parse_image_shape(input_shape, "this model (UNet)")
         if len(widths) < 2 or min(widths) < 1:
             raise ValueError(f"model.widths={list(widths)}: two or more numbers above 0 were expected")
         self.multiple = 2 ** (len(widths) - 1)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def keep_layout(optimizer: Optimizer) -> None:
     """Have an optimizer's state lie as its parameters do before the first step, and check its gradients."""
     if any("fused" in group for group in optimizer.param_groups):
-        optimizer.register_step_pre_hook(_Look())
+        optimizer.register_step_pre_hook(_LayoutHook())
 
 
 @final
-class _Look:
+class _LayoutHook:
     """Before the first step, and before the next one, when there are gradients: closures make them later."""
 
     any_time = True
@@ -47,7 +47,7 @@ def _align(optimizer: Optimizer) -> None:
             for name, value in state.items():
                 if name == "step" and isinstance(value, torch.Tensor):
                     state[name] = value.to("cpu" if on_cpu else parameter.device)
-                elif _lies_otherwise(value, parameter):
+                elif _layout_differs(value, parameter):
                     state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
@@ -55,7 +55,7 @@ def _check_gradients(optimizer: Optimizer) -> bool:
     fused = [p for group in optimizer.param_groups if group.get("fused") for p in group["params"]]
     there = [p for p in fused if p.grad is not None]
     for parameter in there:
-        if _lies_otherwise(parameter.grad, parameter):
+        if _layout_differs(parameter.grad, parameter):
             raise ConfigError(
                 f"a parameter of shape {list(parameter.shape)} and its gradient lie differently in memory, "
                 "which torch's fused kernels do not allow for",
@@ -65,7 +65,7 @@ def _check_gradients(optimizer: Optimizer) -> bool:
     return bool(there) or not fused
 
 
-def _lies_otherwise(value: Any, parameter: Tensor) -> bool:
+def _layout_differs(value: Any, parameter: Tensor) -> bool:
     if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
         return False
     sizes = zip(value.shape, value.stride(), parameter.stride(), strict=True)

@@ -44,9 +44,9 @@ class ParameterGroups:
 
     def __init__(self, rules: Sequence[Mapping[str, Any]] = (), layer_decay: float | None = None) -> None:
         check_numbers("(0, 1]", layer_decay=layer_decay)
-        self._rules = [_checked(dict(rule), index) for index, rule in enumerate(rules)]
+        self._rules = [_parse_rule(dict(rule), index) for index, rule in enumerate(rules)]
         self._layer_decay = layer_decay
-        names = [*(_name(rule, index) for index, rule in enumerate(self._rules)), "default"]
+        names = [*(_group_name(rule, index) for index, rule in enumerate(self._rules)), "default"]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"param_groups.rules has more than one group called {name}; rename one")
@@ -59,7 +59,7 @@ class ParameterGroups:
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
                 continue
-            matching = (i for i, rule in enumerate(self._rules) if _takes(rule, name, parameter.ndim))
+            matching = (i for i, rule in enumerate(self._rules) if _rule_matches(rule, name, parameter.ndim))
             index = next(matching, len(self._rules))
             distance = distances[name] if self._layer_decay is not None else 0
             if (index, distance) not in groups:
@@ -70,12 +70,12 @@ class ParameterGroups:
         taken = {index for index, _ in groups}
         for index, rule in enumerate(self._rules):
             if index not in taken:
-                raise ValueError(_idle(rule, index, model, names))
+                raise ValueError(_unused_rule_message(rule, index, model, names))
         return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -key[1]))]
 
     def _group(self, index: int, distance: int, lr: float) -> dict[str, Any]:
         rule: Mapping[str, Any] = self._rules[index] if index < len(self._rules) else {"name": "default"}
-        group: dict[str, Any] = {"params": [], "name": _name(rule, index)}
+        group: dict[str, Any] = {"params": [], "name": _group_name(rule, index)}
         group |= {key: value for key, value in rule.items() if key not in _CONDITIONS | {"name", "lr_scale"}}
         if "lr_scale" in rule:
             group["lr"] = lr * rule["lr_scale"]
@@ -85,7 +85,7 @@ class ParameterGroups:
         return group
 
 
-def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
+def _parse_rule(rule: dict[str, Any], index: int) -> dict[str, Any]:
     """Judge one rule; returns it without its nulls and with its regular expression compiled."""
     key, known = f"param_groups.rules[{index}]", _CONDITIONS | _OPTIONS
     if unknown := rule.keys() - known:
@@ -105,24 +105,24 @@ def _checked(rule: dict[str, Any], index: int) -> dict[str, Any]:
     }
 
 
-def _name(rule: Mapping[str, Any], index: int) -> str:
+def _group_name(rule: Mapping[str, Any], index: int) -> str:
     return str(rule.get("name", f"rule_{index}"))
 
 
-def _takes(rule: Mapping[str, Any], name: str, ndim: int) -> bool:
+def _rule_matches(rule: Mapping[str, Any], name: str, ndim: int) -> bool:
     return ("match" not in rule or rule["match"].search(name) is not None) and ndim <= rule.get(
         "max_ndim", ndim
     )
 
 
-def _idle(rule: Mapping[str, Any], index: int, model: nn.Module, names: list[str]) -> str:
+def _unused_rule_message(rule: Mapping[str, Any], index: int, model: nn.Module, names: list[str]) -> str:
     shown = ", ".join(
         f"{key}={value.pattern if isinstance(value, re.Pattern) else value}"
         for key, value in rule.items()
         if key in _CONDITIONS
     )
     start = f"param_groups.rules[{index}] ({shown}) takes no parameter"
-    if any(_takes(rule, name, parameter.ndim) for name, parameter in model.named_parameters()):
+    if any(_rule_matches(rule, name, parameter.ndim) for name, parameter in model.named_parameters()):
         return f"{start}: those it matches are frozen or taken by an earlier rule; move it up or remove it"
     close = difflib.get_close_matches(shown, names, n=3, cutoff=0.3) or names[:3]
     return f"{start}; names of this model close to it: {', '.join(close)}"

@@ -127,10 +127,10 @@ def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
     if task.has_real_targets:
         return "r2", lambda targets, values: float(metrics.r2_score(targets, values))
     if predictions.kind == "confusions":
-        from assay.task.figures.class_figures import iou_of_each
+        from assay.task.figures.class_figures import class_iou
 
         num_classes = len(predictions.class_names)
-        return "mean_iou", lambda _, outputs: float(np.nanmean(iou_of_each(outputs.sum(0), num_classes)))
+        return "mean_iou", lambda _, outputs: float(np.nanmean(class_iou(outputs.sum(0), num_classes)))
     if task.by_class and task.num_classes != 2:
         return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
 

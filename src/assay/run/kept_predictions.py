@@ -18,7 +18,7 @@ from assay.errors import one_line_of
 from assay.module import Module
 from assay.record import predictions_file
 from assay.record.predictions_file import KeptSample
-from assay.task.evaluator import samples_of
+from assay.task.evaluator import describe_samples
 from assay.task.language_modelling import Sampling, generate
 from assay.task.predictions import StoredPredictions
 from assay.task.task_of import task_of
@@ -222,7 +222,7 @@ def warnings_of(predictions: StoredPredictions | None) -> list[str]:
         return []
     finite = np.isfinite(predictions.outputs).all(1)
     if not finite.all():
-        samples = samples_of(predictions)
+        samples = describe_samples(predictions)
         return [f"the model's outputs are not finite for {(~finite).sum():,} of {samples}"]
     return [] if predictions.targets is None else task_of(predictions.task).baseline_warnings(predictions)
 

@@ -26,7 +26,7 @@ from assay.run.predictor import Predictor
 from assay.run.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
 from assay.targets.objects import given
-from assay.task.task_of import kind_of_own_outputs, task_of
+from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -150,7 +150,7 @@ def read_predictor(
         predictor = Predictor(
             model,
             preprocess,
-            kind=kind_of_own_outputs(model) if is_own else task.output_kind(loss),
+            kind=custom_output_kind(model) if is_own else task.output_kind(loss),
             loss=loss,
             names=names,
             codec=encoder if isinstance(encoder, Bytes | Tokenizer) else None,

@@ -16,7 +16,7 @@ from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import given
-from assay.task.task_of import known_task, task_of
+from assay.task.task_of import find_task, task_of
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def predicting(run_dir: Path) -> list[str]:
         return []
     if record.objects or not any(path.is_file() for path in kept):
         return []
-    task = known_task(str((spec or {}).get("task")))
+    task = find_task(str((spec or {}).get("task")))
     samples = "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
     samples = "--prompt TEXT" if task is not None and task.generates else samples
     return [f"assay predict {shlex.quote(str(run_dir))} {samples}"]

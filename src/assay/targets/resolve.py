@@ -31,7 +31,7 @@ from assay.targets.allowed_targets import (
 )
 from assay.targets.trust import KEY, is_library, make_importable, project_packages, within
 from assay.task.task import Task
-from assay.task.task_of import TASKS, check_interface, known_task, remember_task
+from assay.task.task_of import TASKS, check_interface, find_task, register_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -323,7 +323,7 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
 def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     """One task; from then on `assay.task.task_of.task_of` knows it."""
     check_task(key, name, packages)
-    if (known := known_task(name)) is not None:
+    if (known := find_task(name)) is not None:
         return known
     kind = own_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
     if kind.name != name:
@@ -334,7 +334,7 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
         )
     task: Task = called(key, kind)
     check_interface(task, key)
-    remember_task(task)
+    register_task(task)
     return task
 
 

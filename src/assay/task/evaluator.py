@@ -55,7 +55,7 @@ def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_s
     values = statistic(np.ones(num_samples))
     if num_samples < 2:
         return [Score(name, value, np.nan, np.nan) for name, value in values.items()]
-    drawn = [statistic(weights) for weights in _draws(num_samples)]
+    drawn = [statistic(weights) for weights in _bootstrap_weights(num_samples)]
     scores = []
     for name, value in values.items():
         column = np.array([one[name] for one in drawn])
@@ -71,7 +71,7 @@ def num_draws(num_samples: int) -> int:
     return max(_FEWEST_DRAWS, min(_MOST_DRAWS, _WORK // max(num_samples, 1)))
 
 
-def _draws(num_samples: int) -> Iterator[NDArray[Any]]:
+def _bootstrap_weights(num_samples: int) -> Iterator[NDArray[Any]]:
     """The same each time, so that a report says the same of a run whenever it is made."""
     generator = np.random.default_rng(0)
     for _ in range(num_draws(num_samples)):
@@ -127,14 +127,14 @@ def class_name(predictions: StoredPredictions, label: int) -> str:
     return predictions.class_names[label] if label < len(predictions.class_names) else str(label)
 
 
-def samples_of(predictions: StoredPredictions) -> str:
+def describe_samples(predictions: StoredPredictions) -> str:
     """Which samples these are, such as `the 450 test samples`."""
     subset = "" if predictions.subset == "all" else f"{predictions.subset} "
     kept = "kept " if predictions.num_evaluated else ""
     return f"the {len(predictions.keys):,} {kept}{subset}samples"
 
 
-def targets_of(predictions: StoredPredictions) -> NDArray[Any]:
+def require_targets(predictions: StoredPredictions) -> NDArray[Any]:
     """The targets, without which nothing can be judged."""
     if predictions.targets is None:
         raise ValueError("there are no targets to compare with")
@@ -183,7 +183,7 @@ def count_warnings(
     if total - are[most] < _FEWEST_OTHERS:
         return []
     if claimed.max() == total:
-        return [f"{who} predicts {_name(names, int(claimed.argmax()))} for each of {samples}"]
+        return [f"{who} predicts {_quote_class(names, int(claimed.argmax()))} for each of {samples}"]
     if total < _FEWEST or hits.sum() > are[most]:
         return []
     p, q = are / total, claimed / total
@@ -193,7 +193,7 @@ def count_warnings(
         return []
     return [
         f"{who} is right for {100 * hits.sum() / total:.1f} % of {samples}: not better than always "
-        f"predicting {_name(names, most)}, the most frequent class ({100 * are[most] / total:.1f} %)"
+        f"predicting {_quote_class(names, most)}, the most frequent class ({100 * are[most] / total:.1f} %)"
     ]
 
 
@@ -228,7 +228,7 @@ def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str]
     if not right.size or (right != usual).any(1).sum() < _FEWEST_OTHERS:
         return []
     if (said == said[0]).all():
-        chosen = " + ".join(_name(names, int(label)) for label in said[0].nonzero()[0]) or "no label"
+        chosen = " + ".join(_quote_class(names, int(label)) for label in said[0].nonzero()[0]) or "no label"
         return [f"the model predicts {chosen} for each of {samples}"]
     accuracy, of_usual = float((said == right).mean()), float((usual == right).mean())
     f1 = 2 * (said & right).sum() / (said.sum() + right.sum())
@@ -260,5 +260,5 @@ def token_warnings(bits: NDArray[Any], tokens: NDArray[Any], samples: str) -> li
     ]
 
 
-def _name(names: Sequence[str], label: int) -> str:
+def _quote_class(names: Sequence[str], label: int) -> str:
     return repr(names[label]) if names else f"class {label}"

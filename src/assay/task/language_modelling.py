@@ -155,7 +155,7 @@ def generate(
             inputs = torch.tensor([ids[-context_length:]], device=device)
             # On the CPU and in double precision, so that a device changes as little as it can.
             logits = model(inputs)[0, -1].double().cpu()
-            token = _drawn(logits, codec.never, sampling, draw)
+            token = _draw_token(logits, codec.never, sampling, draw)
             bits.append(float(-logits.log_softmax(0)[token]) / math.log(2))
             if token == codec.end:
                 break
@@ -163,7 +163,7 @@ def generate(
     return TextPrediction(prompt, codec.decode(ids[begun:]), np.array(bits, np.float32))
 
 
-def _drawn(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch.Generator) -> int:
+def _draw_token(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch.Generator) -> int:
     import torch
 
     logits = logits.clone()
@@ -176,7 +176,7 @@ def _drawn(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch
     return int(torch.multinomial(shares, 1, generator=draw))
 
 
-def run_lengths(values: Sequence[int]) -> str:
+def encode_run_lengths(values: Sequence[int]) -> str:
     """Numbers as a text, equal neighbours once."""
     runs: list[list[int]] = []
     for value in values:
@@ -187,7 +187,7 @@ def run_lengths(values: Sequence[int]) -> str:
     return " ".join(f"{value}*{count}" if count > 1 else str(value) for value, count in runs)
 
 
-def from_run_lengths(text: str) -> list[int]:
+def decode_run_lengths(text: str) -> list[int]:
     """What `run_lengths` has written."""
     values: list[int] = []
     for run in text.split():

@@ -12,7 +12,7 @@ from assay.quoting import number_text
 from assay.task.classification import Multiclass
 from assay.task.evaluator import Evaluator
 from assay.task.figures.value_figures import Values
-from assay.task.predictions import EmbeddingPredictions, MultitaskPredictions, ValuePredictions, heads_of
+from assay.task.predictions import EmbeddingPredictions, MultitaskPredictions, ValuePredictions, parse_heads
 from assay.task.task import Task, wrong_form
 
 if TYPE_CHECKING:
@@ -120,13 +120,13 @@ class Multitask(Task):
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
         if targets.ndim != 2 or not targets.is_floating_point():
             raise wrong_form(self, subset, targets)
-        for head in heads_of(class_names):
+        for head in parse_heads(class_names):
             if head.class_names:
                 _CLASSES.check(subset, head.targets_of(targets), head.class_names)
 
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
-        for head in heads_of(class_names):
+        for head in parse_heads(class_names):
             own = {subset: head.targets_of(values) for subset, values in targets.items()}
             (_CLASSES if head.class_names else _NUMBERS).check_subsets(own, head.class_names)
 
@@ -136,7 +136,7 @@ class Multitask(Task):
 
     @override
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
-        return not heads_of(class_names)[column].class_names
+        return not parse_heads(class_names)[column].class_names
 
     @override
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
@@ -151,7 +151,7 @@ class Multitask(Task):
     ) -> Tensor:
         import torch
 
-        num_values = [max(2, head.num_outputs) for head in heads_of(class_names)] or [2] * size
+        num_values = [max(2, head.num_outputs) for head in parse_heads(class_names)] or [2] * size
         if len(num_values) != size:
             raise ValueError(
                 f"class_names={list(class_names)}: outputs of num_targets={size} targets were expected; "
@@ -186,8 +186,8 @@ class Heads(Evaluator):
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         return [
             replace(score, name=f"{head.name}/{score.name}")
-            for head, own in _by_head(predictions)
-            for score in _task(head).scores(own)
+            for head, own in _split_by_head(predictions)
+            for score in _task_of_head(head).scores(own)
         ]
 
     @override
@@ -198,8 +198,8 @@ class Heads(Evaluator):
                 name=f"head_{head.column}_{figure.name}",
                 title=f"{head.name}: {figure.title.removesuffix(f': {head.name}')}",
             )
-            for head, own in _by_head(predictions)
-            for figure in _task(head).figures(own)
+            for head, own in _split_by_head(predictions)
+            for figure in _task_of_head(head).figures(own)
         ]
 
     @override
@@ -207,8 +207,8 @@ class Heads(Evaluator):
         import numpy as np
 
         shares = []
-        for head, own in _by_head(predictions):
-            error_scores = _task(head).error_scores(own)
+        for head, own in _split_by_head(predictions):
+            error_scores = _task_of_head(head).error_scores(own)
             largest = np.nanmax(error_scores, initial=0.0)
             shares.append(error_scores / largest if largest > 0 else error_scores)
         worst: NDArray[Any] = np.max(shares, axis=0)
@@ -219,7 +219,7 @@ class Heads(Evaluator):
         """Whether each class of a sample is; None where there are only numbers."""
         import numpy as np
 
-        each = [_task(head).is_right(own) for head, own in _by_head(predictions)]
+        each = [_task_of_head(head).is_right(own) for head, own in _split_by_head(predictions)]
         known = [right for right in each if right is not None]
         return np.all(known, axis=0) if known else None
 
@@ -227,33 +227,34 @@ class Heads(Evaluator):
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         return [
             f"{head.name}: {warning}"
-            for head, own in _by_head(predictions)
-            for warning in _task(head).baseline_warnings(own)
+            for head, own in _split_by_head(predictions)
+            for warning in _task_of_head(head).baseline_warnings(own)
         ]
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         return ", ".join(
-            f"{head.name} {_task(head).predicted_label(own, index)}" for head, own in _by_head(predictions)
+            f"{head.name} {_task_of_head(head).predicted_label(own, index)}"
+            for head, own in _split_by_head(predictions)
         )
 
 
-def _task(head: Head) -> Task:
+def _task_of_head(head: Head) -> Task:
     return _CLASSES if head.class_names else _NUMBERS
 
 
-def _by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
+def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPredictions]]:
     import numpy as np
 
     pairs = []
-    for head in heads_of(predictions.class_names):
+    for head in parse_heads(predictions.class_names):
         targets = predictions.targets
         if targets is not None:
             column = targets[:, head.column]
             targets = column.astype(np.int64) if head.class_names else column[:, None]
         own = replace(
             predictions,
-            task=_task(head).name,
+            task=_task_of_head(head).name,
             kind="probabilities" if head.class_names else "values",
             outputs=np.ascontiguousarray(head.of(predictions.outputs)),
             targets=targets,

@@ -162,18 +162,18 @@ class Predictions(ABC):
         return "\n".join([*rows, *more]) or "no predictions"
 
 
-def is_on(probabilities: NDArray[Any]) -> NDArray[Any]:
+def labels_on(probabilities: NDArray[Any]) -> NDArray[Any]:
     """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
     return probabilities > 0.5
 
 
-def _each(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
+def _score_columns(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
     if len(names) > MOST_COLUMNS:
         return {}
     return {f"{word} {name}": scores[:, at] for at, name in enumerate(names)}
 
 
-def _listed(pairs: Iterable[tuple[str, float]]) -> str:
+def _format_scores(pairs: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{name} {score:.4f}" for name, score in pairs)
 
 
@@ -246,7 +246,7 @@ class ClassPredictions(Scored):
 
     @override
     def in_words(self) -> str:
-        return _listed(self.top_k())
+        return _format_scores(self.top_k())
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -260,7 +260,7 @@ class ClassPredictions(Scored):
             label, score = ("prediction", word) if not place else (f"top_{place + 1}", f"{word}_{place + 1}")
             found[label] = names[best[:, place]]
             found[score] = np.take_along_axis(self.scores, best[:, place : place + 1], 1)[:, 0]
-        return found | _each(word, self.class_names, self.scores)
+        return found | _score_columns(word, self.class_names, self.scores)
 
 
 @final
@@ -273,18 +273,20 @@ class LabelPredictions(Scored):
         """Names of the labels with a probability above 0.5, a tuple for each sample."""
         if self.scores.ndim > 1:
             return [one.labels for one in self]
-        return tuple(name for name, on in zip(self.class_names, is_on(self.probabilities), strict=True) if on)
+        return tuple(
+            name for name, on in zip(self.class_names, labels_on(self.probabilities), strict=True) if on
+        )
 
     @override
     def in_words(self) -> str:
-        return _listed(zip(self.class_names, self.scores, strict=True))
+        return _format_scores(zip(self.class_names, self.scores, strict=True))
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         if self.kind != "probabilities":
-            return _each("score", self.class_names, self.scores)
+            return _score_columns("score", self.class_names, self.scores)
         said = {"prediction": [";".join(labels) for labels in self.labels]}
-        return said | _each("probability", self.class_names, self.scores)
+        return said | _score_columns("probability", self.class_names, self.scores)
 
 
 @final
@@ -413,7 +415,7 @@ class Head:
         return column.long() if self.class_names else column[:, None]
 
 
-def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
+def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
     """The heads, in the order of their outputs and targets."""
     heads: list[Head] = []
     for index, output_name in enumerate(output_names):
@@ -426,7 +428,7 @@ def heads_of(output_names: Sequence[str]) -> tuple[Head, ...]:
     return tuple(heads)
 
 
-def output_names(name: str, class_names: Sequence[str] = ()) -> list[str]:
+def name_outputs(name: str, class_names: Sequence[str] = ()) -> list[str]:
     """Names of the outputs of a head, from which `heads_of` makes it again."""
     return [f"{name}{SIGN}{one}" for one in class_names] or [name]
 
@@ -482,7 +484,7 @@ class MultitaskPredictions(Predictions):
             head.name: ClassPredictions(head.of(self.values), head.class_names)
             if head.class_names
             else ValuePredictions(head.of(self.values), (head.name,))
-            for head in heads_of(self.names)
+            for head in parse_heads(self.names)
         }
 
 
@@ -508,12 +510,12 @@ def mask_png(mask: NDArray[np.uint8]) -> bytes:
     """A PNG file whose pixels are the classes, and which shows them in colours."""
     image = Image.fromarray(np.ascontiguousarray(mask), "L")
     image.putpalette(palette().tobytes())
-    return _png(image)
+    return _encode_png(image)
 
 
 def swatch(label: int) -> bytes:
     """A small PNG file in the colour of a class."""
-    return _png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
+    return _encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
 def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) -> bytes:
@@ -523,19 +525,19 @@ def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) 
     times = max(1, _SMALLEST // max(base.size))
     base = base.resize((base.width * times, base.height * times), Image.Resampling.NEAREST)
     strip = Image.new("RGB", (3 * base.width + 2 * _GAP, base.height), "white")
-    panels = [base, *(_over(base, mask) for mask in (target, predicted))]
+    panels = [base, *(_overlay_mask(base, mask) for mask in (target, predicted))]
     for place, panel in enumerate(panels):
         strip.paste(panel, (place * (base.width + _GAP), 0))
-    return _png(strip)
+    return _encode_png(strip)
 
 
-def _over(base: Image.Image, mask: NDArray[Any]) -> Image.Image:
+def _overlay_mask(base: Image.Image, mask: NDArray[Any]) -> Image.Image:
     small = Image.fromarray(mask.astype(np.uint8), "L").resize(base.size, Image.Resampling.NEAREST)
     colours = Image.fromarray(palette()[np.asarray(small)], "RGB")
     return Image.blend(base, colours, _ALPHA)
 
 
-def _png(image: Image.Image) -> bytes:
+def _encode_png(image: Image.Image) -> bytes:
     file = io.BytesIO()
     image.save(file, "PNG", optimize=True)
     return file.getvalue()

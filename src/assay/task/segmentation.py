@@ -7,7 +7,7 @@ from typing_extensions import override
 from assay.errors import DataError
 from assay.task.figures.class_figures import Masks
 from assay.task.predictions import MaskPredictions, side_by_side, swatch
-from assay.task.task import Task, check_trained_classes, subset_in_words, wrong_form
+from assay.task.task import Task, check_trained_classes, describe_subset, wrong_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class Segmentation(Task):
             strange = masks[(masks != IGNORED) & ((masks > highest) | (masks < 0))]
             if len(strange):
                 raise DataError(
-                    f"data: a mask of {subset_in_words(subset)} has the value {int(strange[0])}; classes go "
+                    f"data: a mask of {describe_subset(subset)} has the value {int(strange[0])}; classes go "
                     f"from 0 to {highest}, and {IGNORED} is left out",
                     hint="number the classes from 0",
                 )

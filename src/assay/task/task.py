@@ -337,7 +337,7 @@ class Task(ABC):
         return self.evaluator(predictions).hardest_caption(predictions)
 
 
-def subset_in_words(subset: str) -> str:
+def describe_subset(subset: str) -> str:
     """What a message calls a subset.
 
     >>> subset_in_words("test"), subset_in_words("all")
@@ -349,7 +349,7 @@ def subset_in_words(subset: str) -> str:
 def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
     """That targets have another shape or type."""
     return DataError(
-        f"data: {subset_in_words(subset)}'s targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
+        f"data: {describe_subset(subset)}'s targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
         f"a {task.name} task has {task.form}",
         hint="set data.source.task, or change the targets",
     )
@@ -359,7 +359,7 @@ def check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
     """Refuse numbers that are no classes or labels."""
     if not 0 <= targets.min() <= targets.max() <= highest:
         raise DataError(
-            f"data: {subset_in_words(subset)} has targets from {targets.min()} to {targets.max()}; "
+            f"data: {describe_subset(subset)} has targets from {targets.min()} to {targets.max()}; "
             f"{what} go from 0 to {highest}",
             hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
         )

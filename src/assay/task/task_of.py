@@ -37,7 +37,7 @@ def check_interface(task: Task, key: str) -> None:
         )
 
 
-def kind_of_own_outputs(module: Any) -> Kind | None:
+def custom_output_kind(module: Any) -> Kind | None:
     """What a custom `LightningModule` says that its outputs are; None where it says nothing."""
     kind: Kind | None = getattr(module, "prediction_kind", None)
     if kind is not None and kind not in KINDS:
@@ -121,12 +121,12 @@ _OWN: Final[dict[str, Task]] = {}
 """The user's own, as far as they were imported, by their dotted path."""
 
 
-def remember_task(task: Task) -> None:
+def register_task(task: Task) -> None:
     """Let `task_of` know a task of the user's own."""
     _OWN[task.name] = task
 
 
-def known_task(name: str) -> Task | None:
+def find_task(name: str) -> Task | None:
     """The task of a name; None of one whose package nobody has trusted and imported."""
     return TASKS.get(name) or _OWN.get(name)
 
@@ -136,9 +136,9 @@ def task_of(name: str | Task) -> Task:
     if isinstance(name, Task):
         if _OWN.get(name.name) is not name and TASKS.get(name.name) is not name:
             check_interface(name, "data.source.task")
-            remember_task(name)
+            register_task(name)
         return name
-    task = known_task(name)
+    task = find_task(name)
     if task is None and "." in name:
         raise ValueError(
             f"task={name!r}: it lies in a package that is not trusted here; if it is your own: put "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from typing_extensions import override
 
 from assay.analysis.objective import objectives
-from assay.callbacks.pruning import STUDY, build_part, no_news, open_storage
+from assay.callbacks.pruning import STUDY, build_part, open_storage, quiet_optuna
 from assay.errors import ConfigError, one_line_of
 from assay.sweep.search.search import Choice, Count, Proposal, Search, read_space
 from assay.targets.optional_packages import require
@@ -167,7 +167,7 @@ class OptunaSearch(Search):
 
     def _ask(self, index: int) -> _Trial:
         study = self.study
-        with no_news():
+        with quiet_optuna():
             study.sampler = self._make_sampler(index)
             try:
                 asked = study.ask({one.key: distribution(one) for one in self._space.dimensions})
@@ -239,7 +239,7 @@ class OptunaSearch(Search):
         import optuna
 
         trial.told = True
-        with no_news():
+        with quiet_optuna():
             self.study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
             self.study.tell(trial.number, values, state=optuna.trial.TrialState[state], skip_if_finished=True)
 
@@ -308,7 +308,7 @@ def open_study(path: Path, aims: Sequence[Objective]) -> optuna.Study:
     try:
         if path.exists() and not (content := path.read_bytes()).endswith(b"\n"):
             os.truncate(path, content.rfind(b"\n") + 1)  # half a line, as of a full disk
-        with no_news():
+        with quiet_optuna():
             study = optuna.create_study(
                 storage=open_storage(str(path)),
                 study_name=STUDY,

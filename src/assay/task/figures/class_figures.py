@@ -14,11 +14,11 @@ from assay.task.evaluator import (
     class_name,
     class_warnings,
     count_warnings,
+    describe_samples,
     label_warnings,
-    samples_of,
-    targets_of,
+    require_targets,
 )
-from assay.task.predictions import is_on
+from assay.task.predictions import labels_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +110,7 @@ def ranking_figures(
             "true positive rate",
             x_range=_WHOLE,
             y_range=_WHOLE,
-            caption=" ".join([_in_brackets(roc, "area below the curve"), *captions]),
+            caption=" ".join([_legend_caption(roc, "area below the curve"), *captions]),
         ),
         Figure(
             "precision_recall",
@@ -120,25 +120,25 @@ def ranking_figures(
             "precision",
             x_range=_WHOLE,
             y_range=_WHOLE,
-            caption=" ".join([_in_brackets(recall, "average precision"), *captions]),
+            caption=" ".join([_legend_caption(recall, "average precision"), *captions]),
         ),
     ]
 
 
 def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> float:
     """Expected calibration error: mean distance of chance and frequency over bins, by their samples."""
-    bins = _bins(chances)
+    bins = _bin_indices(chances)
     gap = np.bincount(bins, weights * (truth - chances), NUM_BINS)
     return float(np.abs(gap).sum() / weights.sum())
 
 
-def calibration(
+def calibration_figures(
     chances: NDArray[Any], truth: NDArray[Any], what: str, kinds: tuple[str, str]
 ) -> list[Figure]:
     """Reliability diagram, and how sure the model was of what was so and of what was not."""
     from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
 
-    bins = _bins(chances)
+    bins = _bin_indices(chances)
     count = np.bincount(bins, minlength=NUM_BINS)
     used = count > 0
     hits = np.bincount(bins, truth, NUM_BINS)[used]
@@ -174,12 +174,12 @@ def calibration(
     ]
 
 
-def _bins(chances: NDArray[Any]) -> NDArray[Any]:
+def _bin_indices(chances: NDArray[Any]) -> NDArray[Any]:
     bins: NDArray[Any] = np.clip((chances * NUM_BINS).astype(int), 0, NUM_BINS - 1)
     return bins
 
 
-def _in_brackets(lines: Sequence[Line], what: str) -> str:
+def _legend_caption(lines: Sequence[Line], what: str) -> str:
     """A line that is alone has no legend, so that its name and number stand here."""
     return f"{lines[0].name}, in brackets: the {what}." if len(lines) == 1 else f"In brackets: the {what}."
 
@@ -210,17 +210,17 @@ def _rate_bars(
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
     """The confusion matrix, also as shares of each target, and the most frequent confusions."""
-    return [*_matrices(matrix, names), *_confusions(matrix, names, unit)]
+    return [*_matrix_figures(matrix, names), *_confusion_bars(matrix, names, unit)]
 
 
-def _calibrated(outputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _confidence_and_truth(outputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """How sure the model was, and whether it was so: of two classes of the second, else of the one said."""
     if outputs.shape[1] == 2:
         return outputs[:, 1], targets == 1
     return outputs.max(1), outputs.argmax(1) == targets
 
 
-def _matrices(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
+def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
     caption = "Rows: true class; columns: predicted class."
     shown = np.arange(len(names))
     if len(names) > _MOST_IN_MATRIX:
@@ -248,7 +248,7 @@ def _matrices(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure]:
     ]
 
 
-def _confusions(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list[Figure]:
+def _confusion_bars(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list[Figure]:
     """What is taken for what, where there are more than two classes to confuse."""
     wrong = matrix * (1 - np.eye(len(names), dtype=matrix.dtype))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
@@ -303,7 +303,7 @@ class Classes(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Accuracy, F1 and what goes with them."""
-        outputs, targets = predictions.outputs.astype(float), targets_of(predictions)
+        outputs, targets = predictions.outputs.astype(float), require_targets(predictions)
         said, num_classes = outputs.argmax(1), outputs.shape[1]
         is_right = said == targets
         chances = predictions.kind == "probabilities"
@@ -326,7 +326,9 @@ class Classes(Evaluator):
                 scores["auroc (macro)"] = auroc(weights)
             if chances:
                 scores["log loss"] = (loss * weights).sum() / weights.sum()
-                scores["calibration error"] = calibration_error(*_calibrated(outputs, targets), weights)
+                scores["calibration error"] = calibration_error(
+                    *_confidence_and_truth(outputs, targets), weights
+                )
             return {name: float(value) for name, value in scores.items()}
 
         return bootstrapped(statistic, len(targets))
@@ -334,7 +336,7 @@ class Classes(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
-        outputs, targets = predictions.outputs, targets_of(predictions)
+        outputs, targets = predictions.outputs, require_targets(predictions)
         said, num_classes = outputs.argmax(1), outputs.shape[1]
         names = predictions.class_names or tuple(str(label) for label in range(num_classes))
         cells = np.bincount(targets * num_classes + said, minlength=num_classes**2)
@@ -348,12 +350,14 @@ class Classes(Evaluator):
         if predictions.kind == "probabilities":
             what = f"of {names[1]}" if is_binary else "of the predicted class"
             kinds = (names[1], names[0]) if is_binary else ("right", "wrong")
-            figures += calibration(*_calibrated(outputs.astype(float), targets), what, kinds)
+            figures += calibration_figures(
+                *_confidence_and_truth(outputs.astype(float), targets), what, kinds
+            )
         return figures
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        outputs, targets = predictions.outputs, targets_of(predictions)
+        outputs, targets = predictions.outputs, require_targets(predictions)
         of_target: NDArray[Any] = outputs[np.arange(len(targets)), targets]
         return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
 
@@ -371,7 +375,7 @@ class Classes(Evaluator):
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         said, names = predictions.outputs.argmax(1), predictions.class_names
-        return class_warnings(targets_of(predictions), said, names, samples_of(predictions))
+        return class_warnings(require_targets(predictions), said, names, describe_samples(predictions))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -391,8 +395,8 @@ class Labels(Evaluator):
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """F1, accuracy over all labels, exact matches and AUROC; see `is_on`."""
-        said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
+        """F1, accuracy over all labels, exact matches and AUROC; see `labels_on`."""
+        said, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
         right = said == targets
         whole, each = right.all(1), right.mean(1)
         of_labels = [of.astype(float) for of in (said & targets, targets, said)]
@@ -414,13 +418,13 @@ class Labels(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Scores and errors per label, ROC, precision and recall, calibration."""
-        said, targets = is_on(predictions.outputs), targets_of(predictions).astype(bool)
+        said, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
         bars, worst = _rate_bars("label", (said & targets).sum(0), targets.sum(0), said.sum(0), names)
         return [
             bars,
             *ranking_figures(names, targets, predictions.outputs, worst, "labels"),
-            *calibration(
+            *calibration_figures(
                 predictions.outputs.astype(float).ravel(),
                 targets.ravel(),
                 "of a label, all labels together",
@@ -430,22 +434,22 @@ class Labels(Evaluator):
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        worst: NDArray[Any] = np.abs(predictions.outputs - targets_of(predictions)).max(1)
+        worst: NDArray[Any] = np.abs(predictions.outputs - require_targets(predictions)).max(1)
         return worst
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
-        right: NDArray[Any] = (is_on(predictions.outputs) == (targets_of(predictions) > 0)).all(1)
+        right: NDArray[Any] = (labels_on(predictions.outputs) == (require_targets(predictions) > 0)).all(1)
         return right
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        said, right = is_on(predictions.outputs), targets_of(predictions) > 0
-        return label_warnings(right, said, predictions.class_names, samples_of(predictions))
+        said, right = labels_on(predictions.outputs), require_targets(predictions) > 0
+        return label_warnings(right, said, predictions.class_names, describe_samples(predictions))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        rows = [is_on(predictions.outputs[index])]
+        rows = [labels_on(predictions.outputs[index])]
         if predictions.targets is not None:
             rows.append(predictions.targets[index] > 0)
         names = [
@@ -457,7 +461,7 @@ class Labels(Evaluator):
 _MOST_SAID: Final = 4
 
 
-def iou_of_each(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
+def class_iou(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
     """The IoU of each class `[N, C]`, by the confusions of N sets of pixels; NaN without a pixel."""
     matrices = confusions.reshape(-1, num_classes, num_classes).astype(float)
     hit = np.diagonal(matrices, axis1=1, axis2=2)
@@ -497,7 +501,7 @@ class Masks(Evaluator):
         """IoU of each class, and what is taken for what."""
         names = predictions.class_names
         matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
-        iou = iou_of_each(matrix, len(names))[0]
+        iou = class_iou(matrix, len(names))[0]
         worst = np.argsort(iou, kind="stable")[: np.isfinite(iou).sum()]  # NaN comes last
         absent = len(names) - len(worst)
         caption = f"{absent} classes without a pixel, true or predicted, are left out." if absent else ""
@@ -510,7 +514,7 @@ class Masks(Evaluator):
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """1 - mean IoU of each sample, over the classes that its mask or the prediction has."""
-        iou = iou_of_each(predictions.outputs, len(predictions.class_names))
+        iou = class_iou(predictions.outputs, len(predictions.class_names))
         there = np.isfinite(iou)
         with np.errstate(invalid="ignore"):
             mean: NDArray[Any] = np.where(there, iou, 0).sum(1) / there.sum(1)
@@ -520,14 +524,14 @@ class Masks(Evaluator):
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         names = predictions.class_names
         matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
-        samples = f"the pixels of {samples_of(predictions)}"
+        samples = f"the pixels of {describe_samples(predictions)}"
         counts = matrix.sum(1), matrix.sum(0), matrix.diagonal()
         return count_warnings(*counts, names, samples, num_independent=len(predictions.keys))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """Mean IoU of a sample, and the classes that it is lowest for."""
-        iou = iou_of_each(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
+        iou = class_iou(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
         there = np.flatnonzero(np.isfinite(iou))
         if not len(there):
             return "every pixel is left out"

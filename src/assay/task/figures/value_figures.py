@@ -17,9 +17,9 @@ from assay.task.evaluator import (
     bootstrapped,
     class_name,
     class_warnings,
+    describe_samples,
     embedding_warnings,
-    samples_of,
-    targets_of,
+    require_targets,
     token_warnings,
     value_warnings,
 )
@@ -56,7 +56,7 @@ def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
     return ("target",) if num_targets == 1 else tuple(f"target {index}" for index in range(num_targets))
 
 
-def _of_target(
+def _target_figures(
     number: str, name: str, said: NDArray[Any], right: NDArray[Any], keys: tuple[str, ...]
 ) -> list[Figure]:
     finite = np.isfinite(said)
@@ -101,8 +101,8 @@ def _of_target(
     ]
 
 
-def _pair(predictions: StoredPredictions) -> tuple[NDArray[Any], NDArray[Any]]:
-    return predictions.outputs.astype(float), targets_of(predictions).astype(float)
+def _outputs_and_targets(predictions: StoredPredictions) -> tuple[NDArray[Any], NDArray[Any]]:
+    return predictions.outputs.astype(float), require_targets(predictions).astype(float)
 
 
 @final
@@ -112,7 +112,7 @@ class Values(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """R², MAE and RMSE of each target; of several targets the mean R² first."""
-        said, right = _pair(predictions)
+        said, right = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         error, squares = np.abs(said - right), (said - right) ** 2
         centred = right - right.mean(0)
@@ -136,12 +136,12 @@ class Values(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Predicted against true, and the residuals, of each target."""
-        said, right = _pair(predictions)
+        said, right = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         figures: list[Figure] = []
         for index, name in enumerate(names[:_MOST_TARGETS]):
             number = f"_{index}" if len(names) > 1 else ""
-            figures += _of_target(number, name, said[:, index], right[:, index], predictions.keys)
+            figures += _target_figures(number, name, said[:, index], right[:, index], predictions.keys)
         if len(names) > _MOST_TARGETS and figures:
             caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
             figures[-1] = replace(figures[-1], caption=caption.strip())
@@ -149,7 +149,7 @@ class Values(Evaluator):
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        outputs, targets = _pair(predictions)
+        outputs, targets = _outputs_and_targets(predictions)
         error = np.abs(outputs - targets)
         if targets.shape[1] > 1:  # in deviations, for their units may differ
             spread = targets.std(0)
@@ -165,8 +165,8 @@ class Values(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        names, samples = _target_names(predictions), samples_of(predictions)
-        return value_warnings(targets_of(predictions), predictions.outputs, names, samples)
+        names, samples = _target_names(predictions), describe_samples(predictions)
+        return value_warnings(require_targets(predictions), predictions.outputs, names, samples)
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -228,7 +228,9 @@ class Tokens(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        return token_warnings(predictions.outputs, targets_of(predictions), samples_of(predictions))
+        return token_warnings(
+            predictions.outputs, require_targets(predictions), describe_samples(predictions)
+        )
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -256,7 +258,7 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
         Figure(
             "embeddings",
             "Embeddings, projected by PCA",
-            tuple(_clouds(places, predictions)),
+            tuple(_class_points(places, predictions)),
             f"first component ({100 * share[0]:.0f} % of the variance)",
             f"second component ({100 * share[1]:.0f} %)",
             is_wide=True,
@@ -278,7 +280,7 @@ def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
     return found[:, 0]
 
 
-def _clouds(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
+def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
     """The most frequent classes have colours of their own."""
     keys, targets = predictions.keys, predictions.targets
     if targets is None:
@@ -302,7 +304,7 @@ def _clouds(places: NDArray[Any], predictions: StoredPredictions) -> list[Points
 _QUANTILES: Final = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
 
 
-def _errors(predictions: StoredPredictions) -> NDArray[np.float64]:
+def _finite_errors(predictions: StoredPredictions) -> NDArray[np.float64]:
     errors = predictions.outputs[:, 0].astype(float)
     finite: NDArray[np.float64] = errors[np.isfinite(errors)]
     return finite
@@ -343,7 +345,7 @@ class Embeddings(Evaluator):
         targets, nearest = predictions.targets, nearest_neighbours(predictions)
         if targets is None or nearest is None:
             return []
-        samples, names = samples_of(predictions), predictions.class_names
+        samples, names = describe_samples(predictions), predictions.class_names
         return embedding_warnings(predictions.outputs, samples) or class_warnings(
             targets, targets[nearest], names, samples, "the nearest neighbour"
         )
@@ -367,7 +369,7 @@ class Reconstructions(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """The mean error of the samples, and the error below which half and 95 % of them lie."""
-        errors = _errors(predictions)
+        errors = _finite_errors(predictions)
         if not len(errors):
             return []
         order = np.argsort(errors)
@@ -383,7 +385,7 @@ class Reconstructions(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """How the errors are distributed, and the latent vectors, projected."""
-        errors = _errors(predictions)
+        errors = _finite_errors(predictions)
         figures = []
         if len(errors):
             lost = len(predictions.outputs) - len(errors)
