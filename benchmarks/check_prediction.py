@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from assay.build.assembly import assemble
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
@@ -123,7 +123,7 @@ def predict(overrides: tuple[str, ...]) -> Took:
 
 def run(overrides: tuple[str, ...]) -> Took:
     """By training."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silence_lightning():
         assembly = assemble(job_config(compose([*ALWAYS, *overrides, f"hydra.run.dir={folder}"])))
         watch = Watch()
         assembly.trainer.callbacks.append(watch)  # type: ignore[attr-defined]  # a plain list

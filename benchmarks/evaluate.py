@@ -21,7 +21,7 @@ from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from benchmarks.train_step import job, machine, parser
 from lightning.pytorch.callbacks import Callback
 
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 
 if TYPE_CHECKING:
     import argparse
@@ -62,7 +62,7 @@ def overrides(options: argparse.Namespace) -> tuple[str, ...]:
 
 def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float]:
     """Seconds a batch."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silence_lightning():
         assembly = job(options, folder, *overrides(options), f"trainer.max_epochs={epochs}")
         trainer, watch = assembly.trainer, Stopwatch(getattr(time, options.clock))
         trainer.callbacks.insert(0, watch)  # type: ignore[attr-defined]  # a plain attribute
@@ -72,7 +72,7 @@ def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float]:
 
 def hand_over(options: argparse.Namespace, path: Path) -> int:
     """Write what the hand-written loop evaluates; returns its number of batches."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silence_lightning():
         assembly = job(options, folder, *overrides(options))
     data: DataModule = assembly.datamodule  # type: ignore[assignment]  # the config says so
     batches = [data.on_after_batch_transfer(batch, 0) for batch in data.val_dataloader()]

@@ -23,7 +23,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from assay.build.assembly import assemble
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice
@@ -67,7 +67,7 @@ class Rounds(Callback):
 
 def measure(model: str, rounds: int) -> list[tuple[str, float]]:
     """Side and seconds a step of each epoch."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silence_lightning():
         given = [
             *("data=synthetic", "data.source.num_samples=10000", "data.source.input_shape=[1,8,8]"),
             *(f"model={model}", "scheduler=none", "callbacks=[non_finite]", "trainer.limit_val_batches=0"),

@@ -29,7 +29,7 @@ from benchmarks.interleaved import answer, by_hand_and_ours, ratios
 from lightning.pytorch.callbacks import Checkpoint
 
 from assay.build.assembly import Assembly, assemble
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 from assay.record.provenance import cpu_model
 from assay.report.info import auto_choice
@@ -82,7 +82,7 @@ def job(options: argparse.Namespace, folder: str, *overrides: str) -> Assembly:
 
 def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float, float]:
     """Seconds a step, and of the whole fit a step."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silence_lightning():
         assembly = job(options, folder, f"trainer.max_epochs={epochs}")
         clock = getattr(time, options.clock)
         trainer, watch = assembly.trainer, Stopwatch(clock)
@@ -95,7 +95,7 @@ def by_assay(options: argparse.Namespace, epochs: int) -> tuple[float, float]:
 
 def hand_over(options: argparse.Namespace, path: Path) -> dict[str, Any]:
     """Write what the hand-written loop trains; returns what of that can be printed."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
+    with tempfile.TemporaryDirectory() as folder, silence_lightning():
         assembly = job(options, folder)
     data: DataModule = assembly.datamodule  # type: ignore[assignment]  # the config says so
     batches = [data.on_after_batch_transfer(batch, 0) for batch in data.train_dataloader()]

@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 
 from assay.build import assembly as opening
-from assay.build.assembly import Assembly, assemble, build_module, build_optimization, describe, open_data
+from assay.build.assembly import Assembly, add_spec, assemble, build_module, build_optimization, open_data
 from assay.build.trainer import build_trainer
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError, DataError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def job(*overrides: str) -> DictConfig:
     config = job_config(compose([*overrides, "device=cpu", "callbacks=[]", "hydra.run.dir=run"]))
     opened: Any = open_data(config)
-    describe(config, opened.spec)
+    add_spec(config, opened.spec)
     return config
 
 
@@ -123,7 +123,7 @@ def test_an_error_of_reading_is_one_of_the_data(
 def test_the_data_is_described_in_the_config() -> None:
     config = job_config(compose(["data=iris", "data.batch_size=16", "trainer.max_epochs=4", "device=cpu"]))
     opened: Any = open_data(config)
-    describe(config, opened.spec)
+    add_spec(config, opened.spec)
     assert config.spec.num_classes == 3
     assert config.spec.steps_per_epoch == len(opened.train_dataloader())
     assert config.spec.total_steps == 4 * config.spec.steps_per_epoch
@@ -132,7 +132,7 @@ def test_the_data_is_described_in_the_config() -> None:
 def test_data_that_tells_nothing_is_for_a_module_of_ones_own() -> None:
     config = job_config(compose(["data=iris", "device=cpu"]))
     with pytest.raises(ConfigError, match="data: a datamodule needs a `spec` attribute"):
-        describe(config, None)
+        add_spec(config, None)
     config.module._target_ = "my.Gan"
-    describe(config, None)
+    add_spec(config, None)
     assert "spec" not in config

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import nn
 from typing_extensions import override
 
-from assay.build.assembly import describe
+from assay.build.assembly import add_spec
 from assay.build.run_length import (
     check_length,
     check_plateau,
@@ -54,7 +54,7 @@ class Validations(Callback):
 def job(*typed: str) -> DictConfig:
     config = job_config(compose([*IRIS, *typed]))
     spec = Spec(task="multiclass", input_shape=(4,), num_classes=3, class_counts=(35, 35, 35), **SAMPLES)  # type: ignore[arg-type]  # three numbers by their names
-    describe(config, spec)
+    add_spec(config, spec)
     return config
 
 

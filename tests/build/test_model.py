@@ -11,13 +11,13 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from assay.build.model import (
-    asked_of_model,
     build_model,
     build_trained,
     check_fine_tuning,
     has_weights,
     notes_on_model,
     pretrained_inputs,
+    query_model_class,
     warnings_of,
 )
 from assay.compose.recipe import settle_recipe
@@ -83,11 +83,11 @@ def test_weights_are_not_looked_for_once_a_model_is_trained(tmp_path: Path) -> N
 
 
 def test_what_the_class_knows_of_its_weights() -> None:
-    assert asked_of_model(job(), "trained_on") is None
-    known = asked_of_model(job("DEFAULT"), "trained_on")
+    assert query_model_class(job(), "trained_on") is None
+    known = query_model_class(job("DEFAULT"), "trained_on")
     assert known["source"] == "torchvision's ResNet18_Weights.IMAGENET1K_V1"
     with pytest.raises(ConfigError, match=r"model\.weights=MINE: resnet18 has no such weights"):
-        asked_of_model(job("MINE"), "to_download")
+        query_model_class(job("MINE"), "to_download")
 
 
 # -- what its inputs were trained with

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.trainer import build_loggers, build_trainer, check_device, quiet
+from assay.build.trainer import build_loggers, build_trainer, check_device, silence_lightning
 from assay.build.trainer_options import RUN_ID, num_local_processes, world_size
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError, DeviceError
@@ -145,7 +145,7 @@ def test_only_what_is_meant_as_it_is_is_kept_from_the_terminal() -> None:
     before = logger.level
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with suppress(KeyError), quiet():
+        with suppress(KeyError), silence_lightning():
             assert logger.level == logging.WARNING
             warnings.warn("The 'train_dataloader' does not have many workers", stacklevel=1)
             warnings.warn("a tensor was not contiguous", stacklevel=1)

@@ -22,7 +22,7 @@ from assay.build.trainer import VARIABLE
 from assay.callbacks.batch_norm import BatchNormStatistics
 from assay.callbacks.ema import EMA
 from assay.callbacks.lr_monitor import LRMonitor
-from assay.check.callbacks import notes_on
+from assay.check.callbacks import notes_on_averages
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
 
@@ -309,7 +309,7 @@ def test_check_warns_of_a_horizon_that_is_longer_than_the_run() -> None:
     assert f"{100 * left:.0f} % of the average are the initial weights" in warning
     config = of("callbacks=ema", "trainer.max_epochs=3000")
     config.spec = {"total_steps": 57_000}
-    assert notes_on(config) == []
+    assert notes_on_averages(config) == []
 
 
 def test_weights_and_buffers_of_another_precision_are_averaged(train: Train) -> None:

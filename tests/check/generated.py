@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.signature import supplied
+from assay.check.signature import injected_arguments
 from assay.compose.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError
@@ -151,7 +151,7 @@ def _added(config: DictConfig, at: str, node: DictConfig) -> Iterator[tuple[str,
         call = call_of(resolve(at, str(node._target_), ()))
     except AssayError:
         return
-    given = supplied(config, at)
+    given = injected_arguments(config, at)
     if call is None:
         return  # a built-in does not tell
     by_position = call.by_position[: given.by_position] if given else []

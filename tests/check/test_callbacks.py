@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 
-from assay.check.callbacks import check_checkpoint_names, notes_on
+from assay.check.callbacks import check_checkpoint_names, notes_on_averages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def job(total_steps: int = 10_000, **groups: Any) -> DictConfig:
     ],
 )
 def test_an_average_that_looks_back_too_far_is_noted(steps: int, node: Any, says: str) -> None:
-    notes = notes_on(job(steps, callbacks={"ema": node}))
+    notes = notes_on_averages(job(steps, callbacks={"ema": node}))
     assert len(notes) == bool(says)
     assert says in "".join(notes)
 

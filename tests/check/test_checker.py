@@ -12,8 +12,8 @@ import torch
 from omegaconf import open_dict
 from tests.check.jobs import prove
 
-from assay.check.checker import Checker, Failure, check_job, summary_of
-from assay.check.prove import Prover, but_for_rates
+from assay.check.checker import Checker, Failure, check_job, summarize_failures
+from assay.check.prove import Prover, mask_rates
 from assay.check.step import take_step
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError, DataError
@@ -98,13 +98,13 @@ def test_every_error_is_told_once_with_its_jobs() -> None:
 
 def test_a_summary_shows_ten_errors_and_has_the_highest_exit_code() -> None:
     same = [(number, [f"seed={number}"], ConfigError("wrong", key="seed")) for number in (2, 4, 5)]
-    summary = summary_of([*same, (7, ["data=x"], DataError("gone"))], 9)
+    summary = summarize_failures([*same, (7, ["data=x"], DataError("gone"))], 9)
     lines = summary.message.splitlines()
     assert lines[:2] == ["4 of 9 jobs cannot run; none was started", "job 2 and 2 more (seed=2)"]
     assert lines[-2:] == ["job 7 (data=x)", "  gone"]
     assert summary.exit_code == max(ConfigError("a").exit_code, DataError("b").exit_code)
     many: list[Failure] = [(number, [], AssayError(f"wrong {number}")) for number in range(13)]
-    lines = summary_of(many, 13).message.splitlines()
+    lines = summarize_failures(many, 13).message.splitlines()
     assert sum(line.startswith("  wrong") for line in lines) == 10
     assert lines[-1] == "… and 3 other errors"
 
@@ -146,7 +146,7 @@ def test_a_proof_is_not_shared_by_jobs_that_differ() -> None:
     ],
 )
 def test_how_large_a_rate_is_shares_a_proof(one: Any, other: Any, share: bool) -> None:
-    assert (but_for_rates(one) == but_for_rates(other)) is share
+    assert (mask_rates(one) == mask_rates(other)) is share
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.check.generated import as_typed, values
 from tests.check.test_generated import fault_of
 
-from assay.compose.compose import compose_whole, loader, trust_for
+from assay.compose.compose import compose_sweep, loader, trust_for
 from assay.compose.listing import list_options
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError
@@ -61,7 +61,7 @@ def cases(hydra: Hydra, option: str) -> Iterator[tuple[str, str]]:
     """Key and override of each change of one place."""
     words = base(option)
     at = option.partition("=")[0].replace("/", ".")
-    part = OmegaConf.select(compose_whole(hydra, words, trust_for(hydra, words)), at)
+    part = OmegaConf.select(compose_sweep(hydra, words, trust_for(hydra, words)), at)
     assert isinstance(part, DictConfig)
     yield at, f"+{at}.no_such_argument=1"
     for entry in walk(part, at):

@@ -16,7 +16,7 @@ from torch.optim import lr_scheduler as schedulers
 from torch.optim.lr_scheduler import LambdaLR
 
 from assay.build.run_length import RunLength
-from assay.check.optimization import Curve, follow_lr, lr_curve, unfinished
+from assay.check.optimization import Curve, follow_lr, lr_curve, unfinished_schedule_warnings
 from assay.check.values import STEP_COUNTS
 from assay.compose.listing import list_options
 from assay.compose.recipe import settle_recipe
@@ -173,6 +173,6 @@ def test_a_model_that_takes_its_shape_from_the_first_batch_waits() -> None:
     ],
 )
 def test_schedules_that_are_not_finished(scheduler: dict[str, Any], says: str) -> None:
-    found = unfinished(OmegaConf.create({"scheduler": scheduler}), LENGTH)
+    found = unfinished_schedule_warnings(OmegaConf.create({"scheduler": scheduler}), LENGTH)
     assert len(found) == bool(says)
     assert says in "".join(found)

@@ -9,10 +9,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.build import assembly, node, trainer
-from assay.check.signature import check_signatures, supplied
+from assay.check.signature import check_signatures, injected_arguments
 from assay.compose.compose import compose, job_config
 from assay.errors import ConfigError
-from assay.targets.allowed_targets import targets
+from assay.targets.allowed_targets import find_targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_what_is_used_as_it_is_cannot_be_a_partial() -> None:
     typed = ["data=cifar10", "augment=mixup", "callbacks=[default,ema]", "logger=[csv]", "scheduler=plateau"]
     config = job_config(compose(typed))
     blamed: dict[str, str] = {}
-    for key, _ in targets(config):
+    for key, _ in find_targets(config):
         tried = copy.deepcopy(config)
         OmegaConf.update(tried, f"{key}._partial_", True, force_add=True)
         try:
@@ -58,6 +58,6 @@ def test_injected_arguments_are_those_that_assemble_gives(
     monkeypatch.chdir(tmp_path)
     assembly.assemble(job_config(compose(["data=wine", "device=cpu"])))
     for key in ("trainer", "module"):
-        injected = supplied(OmegaConf.create({}), key)
+        injected = injected_arguments(OmegaConf.create({}), key)
         assert injected is not None
         assert set(injected.names) == given[key]

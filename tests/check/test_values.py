@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from tests.check.jobs import PROVER
 
 from assay.build.trainer_options import may_end_early
-from assay.check.signature import supplied
+from assay.check.signature import injected_arguments
 from assay.check.values import check_trainer, check_values
 from assay.errors import ConfigError
 
@@ -47,7 +47,7 @@ def test_ranges(job: DictConfig, key: str) -> None:
 
 def test_every_argument_of_lightnings_trainer_is_checked(composed: DictConfig) -> None:
     """One that a newer Lightning adds has to be sorted in here."""
-    injected = supplied(composed, "trainer")
+    injected = injected_arguments(composed, "trainer")
     assert injected is not None
     checked = {key.partition(".")[2] for key in VALUES if key.startswith("trainer.")}
     known = {*checked, *SIGNATURE, *ELSEWHERE, *injected.names}

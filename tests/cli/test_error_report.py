@@ -21,7 +21,7 @@ from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.cli.verb import reported
+from assay.cli.verb import report_errors
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.process import Stopped
@@ -94,7 +94,7 @@ def test_ctrl_c_while_a_config_is_read(tmp_path: Path) -> None:
             if calls == interrupted_in_call:
                 raise KeyboardInterrupt
 
-        with reported(debug=False):
+        with report_errors(debug=False):
             sys.settrace(trace)
             try:
                 load_mapping(path)
@@ -125,7 +125,7 @@ def test_an_interrupt_behind_an_error_is_one(chained: bool) -> None:
         except KeyboardInterrupt as stop:
             raise AssayError("cannot be read") from (ValueError(str(stop)) if chained else None)
 
-    with pytest.raises(typer.Exit) as caught, reported(debug=False):
+    with pytest.raises(typer.Exit) as caught, report_errors(debug=False):
         fail()
     assert caught.value.exit_code == 143
 

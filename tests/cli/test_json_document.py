@@ -20,8 +20,8 @@ from tests.command import ASSAY
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.cli.documents import SCHEMA_VERSION, Document, plain
-from assay.cli.verb import reported, verb
+from assay.cli.documents import SCHEMA_VERSION, Document, to_plain
+from assay.cli.verb import report_errors, verb
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import replacing, temporary_folder
 
@@ -95,7 +95,7 @@ def test_errors(error: BaseException, told: dict[str, Any], capfd: pytest.Captur
 def test_a_signal_removes_what_is_being_written(tmp_path: Path, *, as_json: bool) -> None:
     def write_half() -> None:
         with (
-            reported(False, as_json=as_json),
+            report_errors(False, as_json=as_json),
             temporary_folder(tmp_path / "folder"),
             replacing(tmp_path / "file") as file,
         ):
@@ -131,7 +131,7 @@ def test_values(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(document.to_json())
     assert (found["text"], found["api_key"], found["o"]) == ("a *** b", "***", "logger.api_key=***")
     with pytest.raises(TypeError, match="object"):
-        plain(object())
+        to_plain(object())
 
 
 @pytest.mark.parametrize(

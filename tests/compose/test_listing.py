@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def test_unknown_group() -> None:
     with pytest.raises(ConfigError, match=r"optim: there is no such group; did you mean 'optimizer'\?"):
-        listing.show(listing.options_of("optim", None))
+        listing.print_options(listing.options_of("optim", None))
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -78,5 +78,5 @@ def test_last_word(line: str, words: list[str]) -> None:
 def test_own_options_are_listed_and_offered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "model/mlperf.yaml", "# Mine.\n_target_: torch.nn.Identity\n")
     assert complete(f"assay train --config-dir {tmp_path} model=ml", VERBS) == ["model=mlp", "model=mlperf"]
-    listing.show(listing.options_of("model", tmp_path))
+    listing.print_options(listing.options_of("model", tmp_path))
     assert "mlperf" in capsys.readouterr().out

@@ -11,8 +11,16 @@ from omegaconf import OmegaConf
 
 from assay.compose.compose import compose, loader
 from assay.compose.listing import list_options
-from assay.compose.origin import COMMAND_LINE, Origins, explain, explain_job, locate, say, trace_origins
-from assay.config.tree import split, walk
+from assay.compose.origin import (
+    COMMAND_LINE,
+    Origins,
+    explain,
+    explain_job,
+    locate,
+    print_explanation,
+    trace_origins,
+)
+from assay.config.tree import split_key, walk
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -49,7 +57,7 @@ def test_the_last_setting_of_every_key_and_group_is_what_was_composed(overrides:
     for entry in walk(config):
         if entry.is_container or entry.key.startswith("hydra."):
             continue
-        last, composed = found.chain(split(entry.key))[-1], entry.node._value()
+        last, composed = found.chain(split_key(entry.key))[-1], entry.node._value()
         if "${" in last.text and not entry.is_interpolation:
             assert ":" in last.text or entry.key in ("name", "run_dir"), "resolved when it was composed"
         else:
@@ -57,7 +65,7 @@ def test_the_last_setting_of_every_key_and_group_is_what_was_composed(overrides:
         checked += 1
         if last.path:
             line = last.path.read_text(encoding="utf-8").splitlines()[last.line - 1]
-            name = split(last.key)[-1]
+            name = split_key(last.key)[-1]
             assert name.isdigit() or f"{name}:" in line, entry.key
         else:
             assert last.override in overrides or entry.key == "run_dir"
@@ -86,8 +94,8 @@ DEFAULT_KEYS = [
 def test_what_is_typed_is_the_end_of_the_chain(keys: list[str], value: int) -> None:
     found = origins([f"{key}={value}" for key in keys])
     for key in keys:
-        *before, last = found.chain(split(key))
-        assert before == DEFAULTS.chain(split(key))
+        *before, last = found.chain(split_key(key))
+        assert before == DEFAULTS.chain(split_key(key))
         assert (last.where, last.text, last.override) == (COMMAND_LINE, str(value), f"{key}={value}")
 
 
@@ -124,7 +132,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_last_places_oldest_first(key: str, typed: str, places: list[str]) -> None:
-    assert [setting.where for setting in origins(typed.split()).chain(split(key))][-len(places) :] == places
+    assert [setting.where for setting in origins(typed.split()).chain(split_key(key))][
+        -len(places) :
+    ] == places
 
 
 @pytest.mark.parametrize(
@@ -136,7 +146,7 @@ def test_the_last_places_oldest_first(key: str, typed: str, places: list[str]) -
     ],
 )
 def test_what_replaces_or_changes_a_whole_node(typed: str, key: str, text: str) -> None:
-    last = origins([typed]).chain(split(key))[-1]
+    last = origins([typed]).chain(split_key(key))[-1]
     assert (last.override, last.text) == (typed, text)
 
 
@@ -173,7 +183,7 @@ Explain = Callable[..., list[str]]
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Explain:
     def run(key: str, *overrides: str) -> list[str]:
-        say(Console(highlight=False, soft_wrap=True), explain(key, overrides))
+        print_explanation(Console(highlight=False, soft_wrap=True), explain(key, overrides))
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
     return run
@@ -232,7 +242,7 @@ def test_every_key_node_and_group_has_an_answer() -> None:
     groups = [str(group) for group in config.hydra.runtime.choices if not str(group).startswith("hydra/")]
     for key in [*(entry.key for entry in walk(config)), *groups]:
         console = Console(file=io.StringIO(), width=1000)
-        say(console, explain_job(key, config, found))
+        print_explanation(console, explain_job(key, config, found))
         text = console.file.getvalue()
         assert text.startswith(key) or key.replace(".", "/") in groups, key
         assert text.count("\n") > 1 or key.startswith("hydra."), key

@@ -8,9 +8,9 @@ from omegaconf import DictConfig, OmegaConf
 from assay.check.checker import check_job
 from assay.check.signature import check_signatures
 from assay.compose.compose import JobComposer, compose, job_config
-from assay.config.did_you_mean import did_you_mean, key_meant
+from assay.config.did_you_mean import did_you_mean, guess_key
 from assay.config.tree import walk
-from assay.config.unread_keys import check_read, check_single
+from assay.config.unread_keys import check_single_run, check_unread_keys
 from assay.errors import ConfigError
 from assay.targets.trust import Trust
 
@@ -44,7 +44,7 @@ def nodes() -> list[str]:
 
 def refusal(config: DictConfig) -> ConfigError:
     with pytest.raises(ConfigError) as caught:  # noqa: PT012 - each of the three may be the one that sees it
-        check_read(config)
+        check_unread_keys(config)
         config.run_dir = "x"
         check_job(job_config(config))
         check_signatures(job_config(config))
@@ -98,8 +98,8 @@ def test_every_job_of_a_sweep_is_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("typed", ["sweep=lr", "hydra/launcher=ray", "hydra.sweeper.params={}"])
 def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
     with pytest.raises(ConfigError, match="only a sweep"):
-        check_single([typed])
-    check_single(["seed=1", "hydra.run.dir=x", "~sweep"])
+        check_single_run([typed])
+    check_single_run(["seed=1", "hydra.run.dir=x", "~sweep"])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
 )
 def test_the_key_that_was_meant(word: str, meant: str) -> None:
     keys = [entry.key for entry in walk(composed()) if not entry.key.startswith("hydra.")]
-    assert key_meant(word, keys) == meant
+    assert guess_key(word, keys) == meant
 
 
 @pytest.mark.parametrize(

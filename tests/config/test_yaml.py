@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
-from assay.config.tree import joined, split, walk
-from assay.config.yaml_file import entries_of, shown
+from assay.config.tree import join_key, split_key, walk
+from assay.config.yaml_file import display_path, yaml_entries
 from assay.errors import AssayError
 from assay.paths import CONF_DIR
 from assay.run.saved_config import read_config
@@ -26,11 +26,11 @@ def test_every_key_and_value_as_omegaconf_reads_them() -> None:
         assert isinstance(theirs, DictConfig)
         theirs.pop("defaults", None)
         expected = {entry.key: entry for entry in walk(theirs)}
-        ours = entries_of(path)
-        assert [joined(parts) for parts, *_ in ours] == list(expected), path
+        ours = yaml_entries(path)
+        assert [join_key(parts) for parts, *_ in ours] == list(expected), path
         lines = path.read_text(encoding="utf-8").splitlines()
         for parts, kind, text, line in ours:
-            entry = expected[joined(parts)]
+            entry = expected[join_key(parts)]
             assert parts[-1].isdigit() or f"{parts[-1]}:" in lines[line - 1]
             if kind == "value":
                 assert not entry.is_container
@@ -52,7 +52,7 @@ def test_every_key_and_value_as_omegaconf_reads_them() -> None:
 def test_a_value_in_one_line(line: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(line, encoding="utf-8")
-    assert entries_of(path)[0][2] == text
+    assert yaml_entries(path)[0][2] == text
 
 
 PARTS = st.lists(st.from_regex(r"[a-z_][a-z0-9_]{0,5}|[0-9]{1,2}", fullmatch=True), min_size=1, max_size=6)
@@ -60,14 +60,14 @@ PARTS = st.lists(st.from_regex(r"[a-z_][a-z0-9_]{0,5}|[0-9]{1,2}", fullmatch=Tru
 
 @given(PARTS)
 def test_a_key_comes_back(parts: list[str]) -> None:
-    assert split(joined(parts)) == tuple(parts)
+    assert split_key(join_key(parts)) == tuple(parts)
 
 
 def test_a_path_as_a_user_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert shown(tmp_path / "conf" / "a.yaml") == "conf/a.yaml"
-    assert shown(CONF_DIR / "optimizer" / "adamw.yaml") == "conf/optimizer/adamw.yaml"
-    assert shown(tmp_path.parent / "a.yaml") == str(tmp_path.parent / "a.yaml")
+    assert display_path(tmp_path / "conf" / "a.yaml") == "conf/a.yaml"
+    assert display_path(CONF_DIR / "optimizer" / "adamw.yaml") == "conf/optimizer/adamw.yaml"
+    assert display_path(tmp_path.parent / "a.yaml") == str(tmp_path.parent / "a.yaml")
 
 
 def test_a_run_directory_whose_config_is_a_pipe_or_nested_without_end(tmp_path: Path) -> None:

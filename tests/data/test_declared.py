@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from assay.build.assembly import describe, open_data, open_declared
+from assay.build.assembly import add_spec, open_data, open_declared
 from assay.build.model import check_declared
 from assay.compose.compose import compose, job_config
 from assay.data.source_files import SourcePath, check_path
@@ -88,7 +88,7 @@ def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
     typed = [f"data.source.task={task[0]}", *task[1:], "data.source.num_samples=500", "data.source.noise=0.5"]
     config = job_config(compose(["data=synthetic", "device=cpu", *typed]))
     stated: Any = open_declared(copy.deepcopy(config)).spec  # type: ignore[attr-defined]  # ours has one
-    describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
+    add_spec(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_declared(stated.as_config(), config)
 
 
@@ -125,7 +125,7 @@ def test_a_wrong_key_is_named() -> None:
 
 def test_data_that_is_not_what_was_stated_is_refused() -> None:
     config = job_config(compose(["data=digits", "device=cpu"]))
-    describe(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
+    add_spec(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_declared({}, config)
     with pytest.raises(DataError, match=r"data\.spec: by it num_classes is 9; the data has 10"):
         check_declared(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.loop.fit_loop import install
 
 INPUTS = torch.linspace(-1, 1, 36).reshape(12, 3)
@@ -44,7 +44,7 @@ def fit(
     module: L.LightningModule, *callbacks: L.Callback, val: Any = None, train: Any = None, **options: Any
 ) -> L.Trainer:
     """Train for an epoch, or as the options say."""
-    with quiet():
+    with silence_lightning():
         trainer = quiet_trainer(*callbacks, **{"max_epochs": 1, "num_sanity_val_steps": 0, **options})
         install(trainer)
         trainer.fit(module, batches() if train is None else train, val)

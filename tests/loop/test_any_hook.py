@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau, StepL
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import override
 
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.data.seeded_loader import seed_loaders
@@ -162,7 +162,7 @@ def fit(folder: Path, name: str, save: Save | None = None, ckpt: Path | None = N
     last = ModelCheckpoint(folder / "kept", "last-{step}", every_n_train_steps=4)
     callbacks = [MovedRun(), SeedEachStep(3), stop, LearningRateMonitor(), kept, last]
     callbacks += [save] if save else []
-    with quiet():
+    with silence_lightning():
         trainer = L.Trainer(
             callbacks=callbacks,
             max_epochs=EPOCHS,

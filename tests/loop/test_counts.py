@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from typing_extensions import override
 
 from assay.build.assembly import assemble
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.compose.compose import compose, job_config
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def in_a_step(folder: Path, counting: Counting, *overrides: str) -> dict[str, fl
         *overrides,
     ]
     marks = _Marks()
-    with unchanged_process(), quiet():
+    with unchanged_process(), silence_lightning():
         assembly = assemble(job_config(compose(words)))
         assembly.trainer.callbacks.append(marks)  # type: ignore[attr-defined]  # a plain attribute
         with counting() as marks.found:

@@ -12,7 +12,7 @@ from tests.loop.small_fit import Line, batches, by_hand, fit, same_weights
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
-from assay.build.trainer import quiet
+from assay.build.trainer import silence_lightning
 from assay.errors import AssayError
 from assay.loop.fit_loop import install
 
@@ -131,7 +131,7 @@ def test_another_module_is_asked_anew_what_its_step_takes() -> None:
         def validation_step(self, batch: Any) -> None:
             super().validation_step(batch)
 
-    with quiet():
+    with silence_lightning():
         trainer = quiet_trainer()
         install(trainer)
         for module, number in ((Validating(), 2), (Short(), 1), (Validating(), 2)):

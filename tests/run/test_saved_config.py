@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from assay.build.assembly import Assembly
 from assay.compose.compose import compose, job_config
 from assay.compose.listing import list_options
-from assay.config.serialize import fingerprint, known, to_yaml
+from assay.config.serialize import fingerprint, to_resolved_dict, to_yaml
 from assay.data.spec import Spec
 from assay.errors import AssayError, ConfigError
 from assay.files.checksum import seal_yaml
@@ -122,7 +122,7 @@ def test_of_every_option_the_run_directory_tells_the_fingerprint(option: str, tm
     fingerprints, written = fingerprint(config), interpolations(config)
     with open_dict(config):
         config.spec = SPEC
-    read: Any = OmegaConf.create(to_yaml(known(config)))
+    read: Any = OmegaConf.create(to_yaml(to_resolved_dict(config)))
     assert "${" not in to_yaml(OmegaConf.to_container(read, resolve=False))
     moved = change(tmp_path / "moved", read.copy(), written, [])
     assert not moved.changed
@@ -156,7 +156,7 @@ def run() -> tuple[DictConfig, dict[str, str]]:
     written = interpolations(config)
     with open_dict(config):
         config.spec = SPEC
-    read: Any = OmegaConf.create(to_yaml(known(config)))
+    read: Any = OmegaConf.create(to_yaml(to_resolved_dict(config)))
     return read, written
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.command import ASSAY
 
 from assay.compose.compose import choices, compose, job_config
-from assay.config.serialize import to_text, written
+from assay.config.serialize import to_raw_dict, to_text
 from assay.record.run_record import RunRecord
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.worker.fork_client import ForkServer
@@ -68,7 +68,7 @@ def make_job_spec(tmp_path: Path) -> MakeJobSpec:
             number=number,
             attempt=1,
             run_dir=str(run_dir),
-            config=to_text(written(job_config(composed))),
+            config=to_text(to_raw_dict(job_config(composed))),
             overrides=list(overrides),
             choices=choices(composed.hydra),
             output=f"{run_dir}.txt",

@@ -18,7 +18,15 @@ from assay.sweep.definition import made, target
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
-from assay.targets.resolve import _ANY_CALL, _own, check_tasks, import_task, import_tasks, own_class, resolve
+from assay.targets.resolve import (
+    _ANY_CALL,
+    _resolve_custom,
+    check_tasks,
+    custom_class,
+    import_task,
+    import_tasks,
+    resolve,
+)
 from assay.targets.trust import KEY
 from assay.task.task import Task
 from assay.task.task_of import task_of
@@ -57,7 +65,7 @@ def looked_up(slot: str, package: str, text: str) -> tuple[Callable[[], Any], st
     if slot in INTERFACES:
         return lambda: target({"_target_": path}, slot, INTERFACES[slot][0], [package]), f"{slot}._target_"
     if slot == "hydra.sweeper.sampler":
-        return lambda: own_class(f"{slot}._target_", path, [package], BaseSampler), f"{slot}._target_"
+        return lambda: custom_class(f"{slot}._target_", path, [package], BaseSampler), f"{slot}._target_"
     if slot == "data.source.task":
         return lambda: import_task(slot, path, [package]), slot
     return lambda: resolve(NODES[slot], path, [package]), f"{NODES[slot]}._target_"
@@ -110,7 +118,7 @@ def test_a_class_of_another_kind_or_with_something_abstract(slot: str, package: 
     for name in list(sys.modules):
         if name.startswith(package):
             del sys.modules[name]
-    _own.cache_clear()
+    _resolve_custom.cache_clear()
     base = base_of(slot)
     text = f"import abc\nimport {base.rpartition('.')[0]}\nclass It({base}, metaclass=abc.ABCMeta):\n"
     error = refusal(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.errors import ConfigError
-from assay.targets.annotation import Made, accepts
+from assay.targets.annotation import NestedTarget, accepts
 from assay.targets.instantiate import CallError, instantiate
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def test_what_is_refused(node: dict[str, Any], key: str) -> None:
     assert caught.value.key == key
 
 
-MODULE, PARTIAL = Made(torch.nn.Linear), Made(functools.partial)
+MODULE, PARTIAL = NestedTarget(torch.nn.Linear), NestedTarget(functools.partial)
 Name = typing.NewType("Name", str)
 
 
@@ -197,16 +197,24 @@ Name = typing.NewType("Name", str)
         (Mapping[str, Any], [{}], [[1], "a"]),
         (Any, [None, 1, "a", [1], {}], []),
         (object, [None, 1, {}], []),
-        (torch.nn.Module, [MODULE, Made()], ["a", 3, None, [1], {}, Made(torch.optim.SGD), PARTIAL]),
-        (torch.nn.Linear, [Made(torch.nn.Linear), MODULE], [3, Made(torch.utils.data.Dataset)]),
+        (
+            torch.nn.Module,
+            [MODULE, NestedTarget()],
+            ["a", 3, None, [1], {}, NestedTarget(torch.optim.SGD), PARTIAL],
+        ),
+        (
+            torch.nn.Linear,
+            [NestedTarget(torch.nn.Linear), MODULE],
+            [3, NestedTarget(torch.utils.data.Dataset)],
+        ),
         (torch.nn.Module | None, [None, MODULE], [True]),
-        (torch.Tensor | None, [None, Made()], [[0.1], 3, MODULE]),
-        (torch.utils.data.Dataset[int], [Made(torch.utils.data.TensorDataset)], ["a", MODULE]),
-        (int, [Made(), Made(int)], [MODULE, PARTIAL]),
-        (list[torch.nn.Module], [[], [MODULE, Made()]], [[3], [MODULE, PARTIAL]]),
-        (Callable[[int], int], [MODULE, Made(), PARTIAL], [3, "relu", None, [1], {}]),
+        (torch.Tensor | None, [None, NestedTarget()], [[0.1], 3, MODULE]),
+        (torch.utils.data.Dataset[int], [NestedTarget(torch.utils.data.TensorDataset)], ["a", MODULE]),
+        (int, [NestedTarget(), NestedTarget(int)], [MODULE, PARTIAL]),
+        (list[torch.nn.Module], [[], [MODULE, NestedTarget()]], [[3], [MODULE, PARTIAL]]),
+        (Callable[[int], int], [MODULE, NestedTarget(), PARTIAL], [3, "relu", None, [1], {}]),
         (Callable | None, [None], [3]),
-        (Literal["a"], ["a", Made()], [MODULE]),
+        (Literal["a"], ["a", NestedTarget()], [MODULE]),
         (Name, ["a"], [3]),
         (list[list[float]], [[[1, 2.5]], []], [[1], [["a"]]]),
         ("NotKnown", [1, "a"], []),

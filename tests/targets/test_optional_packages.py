@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from assay.errors import ConfigError
-from assay.targets.optional_packages import check_installed, install
+from assay.targets.optional_packages import check_installed, install_command
 
 
 @pytest.fixture
@@ -51,4 +51,4 @@ def test_what_is_there_passes(without: Any) -> None:
 def test_an_extra_of_the_package_goes_before_the_package() -> None:
     extras = importlib.metadata.metadata("assay").get_all("Provides-Extra") or []
     for extra in extras:
-        assert install(f"logger.{extra}", extra) == f"pip install 'assay[{extra}]'"
+        assert install_command(f"logger.{extra}", extra) == f"pip install 'assay[{extra}]'"

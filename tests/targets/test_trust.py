@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose
 from assay.errors import ConfigError
 from assay.sweep.session import plan
-from assay.targets.external_values import check_outside, may_reach_out, said_in
+from assay.targets.external_values import check_external_values, collect_texts, may_reach_out
 from assay.targets.trust import Trust, project_packages, trust, typed_keys
 
 if TYPE_CHECKING:
@@ -154,19 +154,19 @@ def job_with(key: str, value: Any) -> Any:
 def test_outside_needs_a_person(key: str, value: str) -> None:
     config = job_with(key, value)
     with pytest.raises(ConfigError, match="was not typed") as caught:
-        check_outside(config, NOBODY)
+        check_external_values(config, NOBODY)
     assert caught.value.key == key
     typed = caught.value.hint.removeprefix("if you want that, type it: ").partition(", or name it under")[0]
     (word,) = shlex.split(typed)
     assert word.startswith(f"{key}=")
     assert may_reach_out(key, value)
-    check_outside(config, Trust(keys=frozenset([key])))
-    check_outside(config, Trust(said=said_in(config)))
+    check_external_values(config, Trust(keys=frozenset([key])))
+    check_external_values(config, Trust(said=collect_texts(config)))
 
 
 @pytest.mark.parametrize(("key", "value"), INSIDE.items())
 def test_what_stays_inside_needs_nobody(key: str, value: str) -> None:
-    check_outside(job_with(key, value), NOBODY)
+    check_external_values(job_with(key, value), NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_what_stays_inside_needs_nobody(key: str, value: str) -> None:
 def test_trusted_values_of_the_project(said: str, value: str, *, is_fine: bool) -> None:
     config = job_with("callbacks.checkpoint.dirpath", value)
     if is_fine:
-        check_outside(config, Trust(values=(said,)))
+        check_external_values(config, Trust(values=(said,)))
     else:
         with pytest.raises(ConfigError):
-            check_outside(config, Trust(values=(said,)))
+            check_external_values(config, Trust(values=(said,)))
 
 
 @pytest.mark.parametrize(
@@ -212,18 +212,18 @@ def test_a_name_is_made_of_words(name: str) -> None:
     config = job_with("seed", 1)
     config.name = name
     with pytest.raises(ConfigError, match="cannot be part of a path"):
-        check_outside(config, NOBODY)
+        check_external_values(config, NOBODY)
 
 
 def test_a_trusted_class_may_have_a_path_but_no_address() -> None:
     config = OmegaConf.create({"name": "x", "run_dir": "run", "trusted_packages": ["mine"], "callbacks": {}})
     config.callbacks.x = {"_target_": "mine.Notes", "deep": {"folder": "${run_dir}/../notes"}}
-    check_outside(config, NOBODY)
+    check_external_values(config, NOBODY)
     for name, value in (("_target_", "mined.Notes"), ("folder", "http://evil")):
         tried = config.copy()
         tried.callbacks.x[name] = value
         with pytest.raises(ConfigError, match="was not typed"):
-            check_outside(tried, NOBODY)
+            check_external_values(tried, NOBODY)
 
 
 def test_an_experiment_and_the_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,4 +267,4 @@ def test_every_such_argument_of_lightning_is_known() -> None:
     assert len(found) >= 10
     for key in sorted(found):
         with pytest.raises(ConfigError, match="was not typed"):
-            check_outside(job_with(key, "word"), NOBODY)
+            check_external_values(job_with(key, "word"), NOBODY)

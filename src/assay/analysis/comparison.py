@@ -40,7 +40,7 @@ from assay.analysis.statistics import (
     same_folds,
     welch,
 )
-from assay.config.did_you_mean import did_you_mean, named
+from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
 from assay.quoting import counted, number_text, spreadsheet_cell
@@ -203,7 +203,7 @@ def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> Confi
     return ConfigError(
         f"no run has a metric {metric!r}{near}",
         key=option,
-        hint=f"there is: {named(names, metric)}" if names else "",
+        hint=f"there is: {list_names(names, metric)}" if names else "",
     )
 
 

@@ -21,15 +21,15 @@ from assay.build.recipe import add_recipe, notes_on_length, notes_on_pictures
 from assay.build.run_length import run_length
 from assay.build.trainer import build_loggers, build_trainer, check_device, trainer_nodes
 from assay.checkpoint.checkpoint_file import plain_part
-from assay.config.serialize import known
-from assay.config.tree import written_at
+from assay.config.serialize import to_resolved_dict
+from assay.config.tree import source_key
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.normalize import target_scale
 from assay.data.seeded_loader import seed_loaders
 from assay.data.spec import Declared
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
-from assay.targets.annotation import expected_by
+from assay.targets.annotation import expected_type
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         source = msgspec.convert(stated, Declared)
     except msgspec.ValidationError as error:
         name = str(error).partition(" - at `$.")[2].strip("`").partition("[")[0]
-        key = written_at(config, f"data.spec.{name}") if name else "data.spec"
+        key = source_key(config, f"data.spec.{name}") if name else "data.spec"
         given = OmegaConf.select(config, key)
-        raise ConfigError(f"expected {expected_by(error)}, got {given}", key=key) from error
+        raise ConfigError(f"expected {expected_type(error)}, got {given}", key=key) from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
             config.data.transform.normalize = None  # there are no values to take a mean of
@@ -93,7 +93,7 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     return datamodule
 
 
-def describe(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
+def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
     """Put what the data tells into the config as node `spec`."""
     if spec is not None:
         with open_dict(config):
@@ -108,7 +108,7 @@ def describe(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None
         )
 
 
-def own_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
+def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
     """What the loaders of a custom datamodule say of their batches, for node `spec`; nothing is read."""
     if isinstance(datamodule, DataModule):
         return {}
@@ -147,7 +147,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     with trainer.init_module(empty_init=False):
         model, finetune = build_model(config)
     augment = build(config, "augment")
-    module = module_of(
+    module = assemble_module(
         config,
         *(model, loss),
         augment=augment,
@@ -162,7 +162,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
     return converted
 
 
-def module_of(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:
+def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:
     """Assay's module over parts that are made, or fake."""
     parts = {
         "model": model,
@@ -216,7 +216,7 @@ class Assembly:
     @functools.cached_property
     def plain(self) -> dict[str, Any]:
         """The config as plain data, as it was when this was first asked for."""
-        return known(self.config)
+        return to_resolved_dict(self.config)
 
 
 def assemble(
@@ -232,7 +232,7 @@ def assemble(
     torch.set_float32_matmul_precision(config.trainer.get("matmul_precision") or "highest")
     if datamodule is None:
         datamodule = open_data(config, prepare=prepare)
-    describe(config, getattr(datamodule, "spec", None), own_batches(datamodule))
+    add_spec(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
     made, made_from = trainer or (None, None)

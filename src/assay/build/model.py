@@ -18,7 +18,7 @@ from assay.errors import AssayError, ConfigError, DataError
 from assay.finetune.gradual import Gradual
 from assay.finetune.lora import LoRA, adapted_names, merge
 from assay.layer_depth import lies_in
-from assay.targets.allowed_targets import trusted_in
+from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.resolve import resolve
 from assay.task.task import LOGIT_KINDS, LOSS_KINDS
 from assay.task.task_of import task_of
@@ -68,11 +68,11 @@ def has_weights(config: DictConfig) -> bool:
     return str(node.get("_target_")).startswith("assay.model.") and node.get("weights") is not None
 
 
-def asked_of_model(config: DictConfig, method: str) -> Any:
+def query_model_class(config: DictConfig, method: str) -> Any:
     """What the model's class answers before it is built; None where it has no such method, or no weights."""
     if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is told elsewhere
         return None
-    kind = resolve("model", str(config.model._target_), trusted_in(config))
+    kind = resolve("model", str(config.model._target_), read_trusted_packages(config))
     asked = getattr(kind, method, None)
     names = [] if asked is None else list(inspect.signature(asked).parameters)
     if asked is None or not all(name in config.model for name in names):
@@ -137,7 +137,7 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
 def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
     """What is trained, and from where its weights come."""
     notes: list[str] = []
-    if (download := asked_of_model(config, "to_download")) is not None:
+    if (download := query_model_class(config, "to_download")) is not None:
         notes.append(f"model.weights={config.model.weights}: training will download {download.in_words()}")
     new = getattr(model, "new_layers", ())
     if new:
@@ -274,10 +274,10 @@ def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
     """Statistics and size of the inputs that the weights of a job were trained with."""
     if not has_weights(config):
         return None
-    return _of_run(Path(str(config.model.weights))) or asked_of_model(config, "trained_on")
+    return _inputs_of_run(Path(str(config.model.weights))) or query_model_class(config, "trained_on")
 
 
-def _of_run(path: Path) -> dict[str, Any] | None:
+def _inputs_of_run(path: Path) -> dict[str, Any] | None:
     """Of the run that a path is the directory of, or lies in the folder `checkpoints` of."""
     run_dir = path.parent.parent if path.parent.name == "checkpoints" else path
     if not (run_dir / "config.yaml").is_file():

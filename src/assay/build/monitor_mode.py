@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from assay.build.node import build_metrics
 from assay.config.unread_keys import OUR_MODULE
 from assay.errors import ConfigError
-from assay.targets.allowed_targets import trusted_in
+from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve
 
@@ -36,7 +36,7 @@ def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
             yield key, monitor
 
 
-def known_directions(config: DictConfig, metrics: Mapping[str, Any] | None = None) -> dict[str, Mode]:
+def score_directions(config: DictConfig, metrics: Mapping[str, Any] | None = None) -> dict[str, Mode]:
     """Which way each score of a job is better, as far as its metrics say it."""
     if config.module._target_ != OUR_MODULE:
         return {}
@@ -46,7 +46,7 @@ def known_directions(config: DictConfig, metrics: Mapping[str, Any] | None = Non
 
 
 def mode_argument(
-    config: DictConfig, key: str, known: Callable[[DictConfig], Mapping[str, Mode]] = known_directions
+    config: DictConfig, key: str, known: Callable[[DictConfig], Mapping[str, Mode]] = score_directions
 ) -> dict[str, Mode]:
     """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
     node, at = OmegaConf.select(config, key), f"{key}.mode"
@@ -58,7 +58,7 @@ def mode_argument(
             message, monitor = "a metric is followed here; none is named", f"{key}.monitor"
             raise ConfigError(message, key=monitor, hint=f"{monitor}=val/loss")
         return {}
-    call = call_of(resolve(key, str(node._target_), trusted_in(config)))
+    call = call_of(resolve(key, str(node._target_), read_trusted_packages(config)))
     if call is None or "mode" not in call.parameters:
         return {}
     if written not in (None, *WRITTEN):

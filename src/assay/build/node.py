@@ -9,14 +9,14 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean, named
+from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.tree import walk
 from assay.errors import AssayError, ConfigError, first_line, own_frame
-from assay.targets.allowed_targets import trusted_in
-from assay.targets.call_signature import example
+from assay.targets.allowed_targets import read_trusted_packages
+from assay.targets.call_signature import example_hint
 from assay.targets.instantiate import CallError, instantiate
-from assay.targets.optional_packages import install
-from assay.targets.resolve import check_made, import_tasks, resolve_node
+from assay.targets.optional_packages import install_command
+from assay.targets.resolve import check_object, import_tasks, resolve_node
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if isinstance(cause, AssayError):
         return cause
     if isinstance(cause, OmegaConfBaseException):
-        return _dangling(cause, config, key)
+        return _dangling_error(cause, config, key)
     text = " ".join(str(cause).split()) or type(cause).__name__
     node = OmegaConf.select(config, key)
     if isinstance(cause, ModuleNotFoundError):
         return ConfigError(
-            text, key=key, hint=install(key, cause.name) if cause.name else "install what is missing"
+            text, key=key, hint=install_command(key, cause.name) if cause.name else "install what is missing"
         )
     if match := _UNEXPECTED.search(text):
-        return _unexpected(match[1], node, key, text)
+        return _unexpected_argument_error(match[1], node, key, text)
     frame = own_frame(cause)
     if whole := _whole_shape(cause, node, key):
         return ConfigError(
@@ -63,7 +63,7 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     at = _value_at_fault(text, node, key)
     if frame:
         text = f"{text} ({frame})"
-    return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_way_out(config, at))
+    return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_hint(config, at))
 
 
 def _whole_shape(cause: BaseException, node: Any, key: str) -> str:
@@ -73,16 +73,16 @@ def _whole_shape(cause: BaseException, node: Any, key: str) -> str:
     return next((one.key for one in walk(node, key) if str(one.raw) == "${spec.input_shape}"), "")
 
 
-def _way_out(config: DictConfig, key: str) -> str:
+def _hint(config: DictConfig, key: str) -> str:
     group, _, rest = key.partition(".")
     if group == "metrics" and config.get("spec"):
         return task_of(config.spec.task).suits
     if group == "callbacks" and "." not in rest:
         return f"or leave it out: ~{key}"
-    return example(config, key)
+    return example_hint(config, key)
 
 
-def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
+def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
     text = first_line(cause)
     at = str(getattr(cause, "full_key", None) or key)
     match = _NOT_IN_SPEC.search(text)
@@ -96,20 +96,20 @@ def _dangling(cause: OmegaConfBaseException, config: DictConfig, key: str) -> Co
     return ConfigError(
         f"the data has no {match[1]!r}{did_you_mean(match[1], known, '; ')}",
         key=at,
-        hint=f"it has: {named(known, match[1])}" if known else f"the data is not read yet; {at}=VALUE",
+        hint=f"it has: {list_names(known, match[1])}" if known else f"the data is not read yet; {at}=VALUE",
     )
 
 
-def _unexpected(name: str, node: Any, key: str, text: str) -> ConfigError:
+def _unexpected_argument_error(name: str, node: Any, key: str, text: str) -> ConfigError:
     """An argument of a mapping inside the node that the class hands on."""
-    at = next((found for found in _typed(node, key) if found.rpartition(".")[2] == name), key)
+    at = next((found for found in _written_values(node, key) if found.rpartition(".")[2] == name), key)
     hint = f"leave out {name if at == key else at}"
     return ConfigError(text.replace(".__init__()", ""), key=at, hint=hint)
 
 
 def _value_at_fault(text: str, node: Any, key: str) -> str:
     """The full key of the argument that the message is about, where it is clear; else the node's."""
-    leaves = list(_typed(node, key).items())
+    leaves = list(_written_values(node, key).items())
     spelled = [found for found, _ in leaves if f"{found}=" in text]
     if spelled:
         return spelled[0]
@@ -126,7 +126,7 @@ def _value_at_fault(text: str, node: Any, key: str) -> str:
     return by_value.pop() if len(by_value) == 1 else key
 
 
-def _typed(node: Any, key: str) -> dict[str, Any]:
+def _written_values(node: Any, key: str) -> dict[str, Any]:
     """What was written in a node as plain values; what comes from elsewhere is not what was typed."""
     if not isinstance(node, DictConfig):
         return {}
@@ -166,8 +166,8 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
             return None
         import_tasks(config)
         tree = resolve_node(config, key, node, NOT_ARGUMENTS.get(key, ()))
-        made = instantiate(tree, key, trusted_in(config), **objects)
-        check_made(key, made)
+        made = instantiate(tree, key, read_trusted_packages(config), **objects)
+        check_object(key, made)
         return made
     except CallError as error:
         raise build_error(error.reason, config, error.key) from error.reason

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from omegaconf import OmegaConf
 
-from assay.build.trainer_options import has_no_end, world_size
+from assay.build.trainer_options import is_unbounded, world_size
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
@@ -63,10 +63,10 @@ def run_length(config: DictConfig, num_train: int) -> RunLength:
     """Count a job's batches and steps."""
     trainer = config.trainer
     batches = batches_of(config, num_train)
-    used = _limited(batches, trainer.get("limit_train_batches"))
+    used = _apply_limit(batches, trainer.get("limit_train_batches"))
     accumulated = int(trainer.get("accumulate_grad_batches") or 1)
     epochs, most = trainer.get("max_epochs"), trainer.get("max_steps", -1)
-    if has_no_end(trainer) or epochs == -1 or (epochs is None and most is not None and most >= 0):
+    if is_unbounded(trainer) or epochs == -1 or (epochs is None and most is not None and most >= 0):
         epochs = None
     elif epochs is None:
         epochs = _LIGHTNING_MAX_EPOCHS
@@ -91,7 +91,7 @@ def batches_of(config: DictConfig, num_train: int) -> int:
     return num_train // size if drops else -(-num_train // size)
 
 
-def _limited(batches: int, limit: Any) -> int:
+def _apply_limit(batches: int, limit: Any) -> int:
     """What Lightning leaves of so many batches: a share up to 1.0, or a number."""
     if limit is None:
         return batches
@@ -122,7 +122,7 @@ def check_length(config: DictConfig) -> list[str]:
     for name, count in batches.items():
         key = f"trainer.limit_{name}_batches"
         limit = value_of(config, key)
-        if isinstance(limit, float) and limit != 0 and not _limited(count, limit):
+        if isinstance(limit, float) and limit != 0 and not _apply_limit(count, limit):
             raise ConfigError(
                 f"{limit:g} of {_batches(count)} is less than one batch",
                 key=key,
@@ -145,7 +145,7 @@ def check_length(config: DictConfig) -> list[str]:
             hint="trainer.val_check_interval=1.0 for once per epoch; trainer.check_val_every_n_epoch=null "
             "counts the batches of several epochs",
         )
-    return list(_rarely_saved(config, length))
+    return list(_warn_rarely_saved(config, length))
 
 
 def why_no_validation(config: DictConfig) -> tuple[str, str]:
@@ -209,7 +209,7 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
             raise ConfigError(message, key=entry.key, hint=hint)
 
 
-def _between_validations(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
+def _validation_interval(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
     """Batches, of every how many epochs: None for batches where time decides, for epochs where none count."""
     interval = value_of(config, "trainer.val_check_interval")
     every = config.trainer.get("check_val_every_n_epoch", 1)
@@ -222,11 +222,11 @@ def _between_validations(config: DictConfig, length: RunLength) -> tuple[int | N
 
 def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     """After how many training batches the first validation takes place; None where time decides."""
-    within, every = _between_validations(config, length)
+    within, every = _validation_interval(config, length)
     return within if every is None or within is None else (every - 1) * length.used_batches + within
 
 
-def _rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
+def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
     bounds = {"every_n_train_steps": length.total_steps, "every_n_epochs": length.epochs}
     for name in config.get("callbacks") or {}:
         for argument, bound in bounds.items():

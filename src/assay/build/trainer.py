@@ -93,7 +93,7 @@ _TALKATIVE = {
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_lightning() -> Iterator[None]:
     """Keep Lightning's advertising and its hints on things that are meant as they are from the terminal."""
     levels = {name: logging.getLogger(name).level for name in _TALKATIVE}
     with warnings.catch_warnings():
@@ -150,7 +150,7 @@ def build_trainer(config: DictConfig) -> L.Trainer:
     L.seed_everything(config.seed, workers=True, verbose=False)  # a callback may draw, too
     keys = [f"callbacks.{name}" for name, node in (config.get("callbacks") or {}).items() if node is not None]
     callbacks = [build(config, key, **mode_argument(config, key)) for key in keys]
-    check_told_apart(keys, callbacks)
+    check_distinct_state_keys(keys, callbacks)
     kinds = [type(callback).__name__ for callback in callbacks]
     stop = StopOnSignal(f"{config.run_dir}/checkpoints/last.ckpt")
     trainer: L.Trainer = build(
@@ -184,7 +184,7 @@ def build_loggers(config: DictConfig) -> list[Logger]:
     return made
 
 
-def check_told_apart(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
+def check_distinct_state_keys(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
     """A checkpoint holds the state of callbacks by a key that some of their settings make up."""
     known: dict[str, str] = {}
     for key, callback in zip(keys, callbacks, strict=True):

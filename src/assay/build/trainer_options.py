@@ -83,7 +83,7 @@ def refuse_foreign_ranks() -> None:
             )
 
 
-def has_no_end(values: Mapping[str, Any]) -> bool:
+def is_unbounded(values: Mapping[str, Any]) -> bool:
     """Whether neither a number of epochs nor of steps ends a run."""
     epochs, steps = values.get("max_epochs"), values.get("max_steps", -1)
     if steps is not None and steps != -1:

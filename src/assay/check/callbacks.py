@@ -22,7 +22,7 @@ from assay.check.values import is_lbfgs
 from assay.config.did_you_mean import did_you_mean
 from assay.config.tree import walk
 from assay.errors import ConfigError
-from assay.targets.allowed_targets import trusted_in
+from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import call_of
 from assay.targets.resolve import resolve
 
@@ -88,7 +88,7 @@ _LEFT: Final = 0.01
 
 def check_callbacks(config: DictConfig) -> None:
     """Refuse callbacks that contradict each other, and loggers that write into one file."""
-    chosen = dict(kinds(config, "callbacks"))
+    chosen = dict(classes_in(config, "callbacks"))
     for key, kind in chosen.items():
         for name, (why, instead) in _OTHERWISE.items():
             if issubclass(kind, getattr(lightning_callbacks, name)):
@@ -105,11 +105,11 @@ def check_callbacks(config: DictConfig) -> None:
             _check_accumulation(config, key)
 
 
-def notes_on(config: DictConfig) -> list[str]:
+def notes_on_averages(config: DictConfig) -> list[str]:
     """Averages that look back further than the run is long, and so consist of the initial weights."""
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     notes = []
-    for key, kind in kinds(config, "callbacks"):
+    for key, kind in classes_in(config, "callbacks"):
         call = call_of(kind) if issubclass(kind, WeightAveraging) else None
         if not steps or call is None or "decay" not in call.parameters:
             continue
@@ -127,11 +127,11 @@ def notes_on(config: DictConfig) -> list[str]:
     return notes
 
 
-def kinds(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
+def classes_in(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
     """Key and class of each callback or logger; those made by a function are left out."""
     for name, node in (config.get(group) or {}).items():
         if isinstance(node, DictConfig):
-            kind = resolve(f"{group}.{name}", str(node._target_), trusted_in(config))
+            kind = resolve(f"{group}.{name}", str(node._target_), read_trusted_packages(config))
             if isinstance(kind, type):
                 yield f"{group}.{name}", kind
 
@@ -157,7 +157,7 @@ _COUNTS: Final = ("epoch", "step")
 """What Lightning logs, or has at hand, in every run."""
 
 
-def scores(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
+def score_names(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
     """Names of the metrics that a job will log."""
     is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
     tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]] if is_tested else []
@@ -176,10 +176,10 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
             raise ConfigError(
                 f"there will be no {monitor!r}: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
             )
-        raise no_metric(key, monitor, sorted(known))
+        raise unknown_metric_error(key, monitor, sorted(known))
 
 
-def no_metric(key: str, metric: str, known: Sequence[str]) -> ConfigError:
+def unknown_metric_error(key: str, metric: str, known: Sequence[str]) -> ConfigError:
     """What to tell of a metric that nothing logs."""
     return ConfigError(
         f"there is no metric {metric!r}{did_you_mean(metric, known, '; ')}",
@@ -194,7 +194,7 @@ _LAST: Final = f"{ModelCheckpoint.CHECKPOINT_NAME_LAST}{ModelCheckpoint.FILE_EXT
 def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> None:
     """Refuse a `filename` that no checkpoint can have, and two that write one file."""
     written: dict[str, str] = {}
-    for key, kind in kinds(config, "callbacks"):
+    for key, kind in classes_in(config, "callbacks"):
         if not issubclass(kind, ModelCheckpoint):
             continue
         node, at = OmegaConf.select(config, key), f"{key}.filename"
@@ -218,7 +218,7 @@ def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
     try:
         for _, name, _, _ in Formatter().parse(filename or ""):
             if name and names is not None and not (name in (*_COUNTS, *names) or name.startswith("lr-")):
-                raise no_metric(key, name, [*_COUNTS, *names])
+                raise unknown_metric_error(key, name, [*_COUNTS, *names])
         values = {name: torch.tensor(number) for number, name in enumerate((*_COUNTS, *(names or ())), 1)}
         path = Path(os.path.normpath(callback.format_checkpoint_name(values)))
         if not path.is_relative_to(str(callback.dirpath)):

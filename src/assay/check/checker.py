@@ -98,12 +98,14 @@ class Checker:
             except AssayError as error:
                 failures.append((number, job.overrides, error))
         if failures:
-            raise failures[0][2] if len(jobs) == 1 else summary_of(failures, len(jobs)) from failures[0][2]
+            raise failures[0][2] if len(jobs) == 1 else summarize_failures(failures, len(jobs)) from failures[
+                0
+            ][2]
         return reports
 
     def report(self, job: Job) -> Report:
         """Check a job; what another one has told that differs in the seed alone is not asked again."""
-        alike = _but_for_the_seed(job)
+        alike = _fingerprint_without_seed(job)
         if alike not in self._proven:
             report = self.check(job).report
             if alike and not report.data_read:
@@ -137,14 +139,14 @@ class Checker:
         return self._prover.prove(job.to_config(), job.overrides, curve=self._curve)
 
 
-def _but_for_the_seed(job: Job) -> str:
+def _fingerprint_without_seed(job: Job) -> str:
     """Names a job and those that differ from it in the seed alone; empty where more depends on the seed."""
     text = json.dumps(job.config, default=str)
     inside = text.count("${seed}") - (job.config.get("data", {}).get("seed") == "${seed}")
     return "" if inside else fingerprint_of(job.config, without=("seed",))
 
 
-def summary_of(failures: Sequence[Failure], total: int) -> AssayError:
+def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
     """One error for all; those with the same message are told once."""
     by_message: dict[str, list[Failure]] = {}
     for failure in failures:

@@ -146,7 +146,7 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
         raise build_error(error, config, key) from error
 
 
-def unfinished(config: DictConfig, length: RunLength) -> list[str]:
+def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[str]:
     """What a schedule counts that the run is too short for, in words."""
     node = config.get("scheduler")
     if not isinstance(node, DictConfig) or length.total_steps is None:

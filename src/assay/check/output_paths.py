@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.tree import called_nodes, walk
+from assay.config.tree import target_nodes, walk
 from assay.data.source_files import SourcePath, check_path, missing
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
@@ -26,7 +26,7 @@ _TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
 
 def check_data_root(config: DictConfig) -> None:
     """Refuse paths of nothing, and paths of something else than what is read from them."""
-    for key, node in called_nodes(config):
+    for key, node in target_nodes(config):
         target = str(node.get("_target_"))
         try:
             if target == "assay.load":
@@ -48,7 +48,7 @@ def check_data_root(config: DictConfig) -> None:
 def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if node.get("_partial_"):  # its root comes from somewhere else
         return
-    full, download = f"{key}.{source.argument}", _given(node, "download")
+    full, download = f"{key}.{source.argument}", _select(node, "download")
     path = _path(full, node, source.argument)
     if path is None or not isinstance(download, bool | None):
         return  # that one is said when arguments are looked at
@@ -69,7 +69,7 @@ def _check_run(full: str, path: Path | None) -> None:
         raise ConfigError(message, key=full, hint=hint)
 
 
-def _given(node: DictConfig, name: str) -> object:
+def _select(node: DictConfig, name: str) -> object:
     """A value, or None where it waits for the data or cannot be read, which is said elsewhere."""
     try:
         return OmegaConf.select(node, name, throw_on_missing=False)
@@ -78,7 +78,7 @@ def _given(node: DictConfig, name: str) -> object:
 
 
 def _path(full: str, node: DictConfig, name: str) -> Path | None:
-    value = _given(node, name)
+    value = _select(node, name)
     if value == "":
         raise ConfigError("a path was expected", key=full, hint=f"{full}=PATH")
     return Path(value) if isinstance(value, str) else None
@@ -102,7 +102,7 @@ def check_output_paths(config: DictConfig) -> None:
         if not value:
             what = "file" if is_file else "folder"
             raise ConfigError(f"it is empty; a {what} was expected", key=key, hint=f"{key}='${{run_dir}}/…'")
-        if why := _why_not(value, is_file=is_file):
+        if why := _why_unwritable(value, is_file=is_file):
             raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
         if is_file and os.path.dirname(value) == run_dir and os.path.basename(value) in _OWN:  # noqa: PTH119, PTH120 - nothing is opened
             raise ConfigError(
@@ -112,12 +112,12 @@ def check_output_paths(config: DictConfig) -> None:
 
 def check_folder(key: str, path: str, instead: str = "SOMEWHERE/ELSE") -> None:
     """Refuse a directory for a run or a sweep that cannot be made, or cannot be written to."""
-    why = _why_not(path) if path else "it is empty; a folder was expected"
+    why = _why_unwritable(path) if path else "it is empty; a folder was expected"
     if why:
         raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}={instead}")
 
 
-def _why_not(path: str, *, is_file: bool = False) -> str:
+def _why_unwritable(path: str, *, is_file: bool = False) -> str:
     """Why nothing can be written there; empty where it can."""
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
     there = next(place for place in (whole, *whole.parents) if os.path.lexists(place))
@@ -137,7 +137,7 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
         ):
             continue
         key = f"callbacks.{name}.dirpath"
-        value = _given(node, "dirpath")
+        value = _select(node, "dirpath")
         if value is None or os.path.normpath(str(value)) != wanted:
             raise ConfigError(
                 f"a run keeps its checkpoints in its own directory, not in {value}",
@@ -155,7 +155,7 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
                 continue
             if not str(entry.parent.get("_target_")).startswith(_LIBRARIES):
                 continue  # what somebody's own code does with a path is its own affair
-            name, value = str(entry.name), _given(entry.parent, entry.name)
+            name, value = str(entry.name), _select(entry.parent, entry.name)
             if not isinstance(value, str):
                 continue
             local = next((value[len(one) :] for one in _LOCAL if value.startswith(one)), None)

@@ -13,12 +13,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
 from assay.build.assembly import (
-    describe,
+    add_spec,
+    custom_batches,
     notes_on_hyper_parameters,
     notes_on_parts,
     open_data,
     open_declared,
-    own_batches,
 )
 from assay.build.model import (
     check_fine_tuning,
@@ -29,23 +29,23 @@ from assay.build.model import (
     pretrained_inputs,
     warnings_of,
 )
-from assay.build.monitor_mode import known_directions
+from assay.build.monitor_mode import score_directions
 from assay.build.node import build, build_metrics, plain_node
 from assay.build.run_length import check_length, check_plateau, run_length
-from assay.build.trainer import build_trainer, check_device, quiet, trainer_nodes
+from assay.build.trainer import build_trainer, check_device, silence_lightning, trainer_nodes
 from assay.build.trainer_options import may_end_early, world_size
 from assay.check.callbacks import (
     check_callbacks,
     check_checkpoint_names,
     check_monitors,
     check_processes,
-    notes_on,
-    scores,
+    notes_on_averages,
+    score_names,
 )
-from assay.check.optimization import follow_lr, unfinished
+from assay.check.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
 from assay.check.signature import check_signatures
-from assay.check.smoke_batch import Trial, check_in_pieces, try_parts
+from assay.check.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay.check.step import (
     FEW,
     Batch,
@@ -53,15 +53,15 @@ from assay.check.step import (
     StepError,
     as_fake,
     batch_sizes,
-    bytes_of,
+    build_step_module,
     check_capacity,
     error_of_step,
-    evaluated,
+    evaluation_batch,
+    model_bytes,
     model_on_meta,
     module_on_meta,
-    module_over,
-    refusal,
     take_step,
+    to_config_error,
     try_sizes,
 )
 from assay.check.values import check_manual
@@ -69,7 +69,7 @@ from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.normalize import input_dtype
 from assay.errors import ConfigError
-from assay.targets.allowed_targets import trusted_in
+from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import name_of
 from assay.targets.resolve import resolve
 from assay.torch_internals import FakeTensorMode
@@ -106,20 +106,20 @@ class Prover:
         stated = config.data.get("_target_") == OUR_DATA and config.data.get("spec") is not None
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
         self._signatures(config, ("data", "trainer") if stated else ())
-        with torch.random.fork_rng(devices=[]), quiet(), warnings.catch_warnings():
+        with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
             (spec, own, data_notes), datamodule = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
-                found = self._own_module(config, spec, own, datamodule)
+                found = self._prove_custom_module(config, spec, own, datamodule)
             else:
-                found = self._ours(config, spec, own, curve=curve)
+                found = self._prove_module(config, spec, own, curve=curve)
         report = Report(
             overrides=list(overrides),
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[*data_notes, *found.pop("notes"), *notes_on(config)],
-            targets=chosen_classes(config),
+            notes=[*data_notes, *found.pop("notes"), *notes_on_averages(config)],
+            targets=class_names(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
             may_end_early=may_end_early(config),
@@ -148,34 +148,34 @@ class Prover:
                 return stand_in.spec, {}, stand_in.splits.notes
             datamodule = open_data(copy_of(config))
             notes = getattr(datamodule, "notes", ())
-            return getattr(datamodule, "spec", None), own_batches(datamodule), notes
+            return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
         known = pretrained_inputs(config)
-        return self._once("data", [data, source, known], look), datamodule
+        return self._memoize("data", [data, source, known], look), datamodule
 
     # -- the parts
 
-    def _ours(
+    def _prove_module(
         self, config: DictConfig, spec: Spec | None, own: Mapping[str, int | None], *, curve: bool
     ) -> dict[str, Any]:
-        describe(config, spec, own)
+        add_spec(config, spec, own)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
-        kind = resolve("loss", str(config.loss._target_), trusted_in(config))
+        kind = resolve("loss", str(config.loss._target_), read_trusted_packages(config))
         check_fit(config, kind)
         with open_dict(config):
             config.spec.num_outputs = num_outputs(config, kind)
         nodes = self._signatures(config)
         parts = [nodes["loss"], data, nodes["metrics"], nodes.get("augment")]
-        loss, trial, directions = self._once("trial", parts, lambda: _try_loss(config))
+        loss, trial, directions = self._memoize("trial", parts, lambda: _try_loss(config))
         check_monitors(config, trial.names)
-        trainer, of_trainer = self._look_at_trainer(config)
-        check_in_pieces(config, loss, trainer)
-        check_checkpoint_names(config, scores(config, trial.names))
+        trainer, of_trainer = self._inspect_trainer(config)
+        check_micro_batch(config, loss, trainer)
+        check_checkpoint_names(config, score_names(config, trial.names))
         precision = trainer.precision_plugin
         model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
         model_of.append(config.trainer.get("channels_last"))
-        model, finetune = self._once("model", model_of, lambda: model_on_meta(config, precision))
+        model, finetune = self._memoize("model", model_of, lambda: model_on_meta(config, precision))
         check_fine_tuning(config, finetune)
         doubts = warnings_of(config, finetune, model)
         check_model(config, model)
@@ -185,32 +185,40 @@ class Prover:
             )
         check_plateau(config)
         batch = _batch(config, trial, str(trainer.precision))  # by its full name: "64" is 64-true
-        proof_of = [*model_of, nodes["loss"], but_for_rates(nodes["optimizer"]), nodes.get("param_groups")]
+        proof_of = [*model_of, nodes["loss"], mask_rates(nodes["optimizer"]), nodes.get("param_groups")]
         proof_of += [str(batch), str(trainer.accelerator)]
-        fake = self._once("fake", model_of, lambda: self._fake(model))
+        fake = self._memoize("fake", model_of, lambda: self._fake(model))
         with self._mode:
             followed = follow_lr(config, fake, length, _CURVE_SECONDS if curve else _GLANCE_SECONDS)
         sizes = batch_sizes(config)
         sizes[True] = [size * trial.num_views for size in sizes[True]]
         proof_of.append(str(sizes))
-        step, unproven = self._once("step", proof_of, lambda: self._step(config, model, loss, batch, sizes))
+        step, unproven = self._memoize(
+            "step", proof_of, lambda: self._step(config, model, loss, batch, sizes)
+        )
         if step is not None:
             check_outputs(config, loss, step.outputs)
             warned += check_capacity(step.memory, trainer, whole=config.trainer.get("micro_batch") is None)
-        warned = [*of_trainer, *doubts, *warned, *followed.warnings(), *unfinished(config, length)]
+        warned = [
+            *of_trainer,
+            *doubts,
+            *warned,
+            *followed.warnings(),
+            *unfinished_schedule_warnings(config, length),
+        ]
         return {
             **_count(model),
             "notes": notes_on_parts(config, model, finetune),
             "step": step,
             "unproven": unproven,
-            "scores": scores(config, trial.names),
+            "scores": score_names(config, trial.names),
             "directions": directions,
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
             "warnings": warned,
         }
 
-    def _own_module(
+    def _prove_custom_module(
         self,
         config: DictConfig,
         spec: Spec | None,
@@ -219,15 +227,15 @@ class Prover:
     ) -> dict[str, Any]:
         found: list[str] = []
         if spec is not None:
-            describe(config, spec, own)
+            add_spec(config, spec, own)
             found = check_length(config)
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config)
-        trainer, of_trainer = self._look_at_trainer(config)
+        trainer, of_trainer = self._inspect_trainer(config)
         precision = trainer.precision_plugin
         check_checkpoint_names(config, None)
-        module = self._once(
+        module = self._memoize(
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
         check_manual(config, module)
@@ -235,7 +243,7 @@ class Prover:
         notes = notes_on_hyper_parameters(module, datamodule)
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *found]}
 
-    def _look_at_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
+    def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
         """The trainer, and what its parts warn of."""
         check_callbacks(config)
         # The metrics say how what the callbacks follow is better.
@@ -246,12 +254,12 @@ class Prover:
         def look() -> tuple[L.Trainer, list[str]]:
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
-                with quiet():
+                with silence_lightning():
                     built = build_trainer(config)
             self._trainer = built, trainer_nodes(config)  # of this very job, which may have it
             return built, [" ".join(str(one.message).split()) for one in said]
 
-        found: tuple[L.Trainer, list[str]] = self._once("trainer", [text], look)
+        found: tuple[L.Trainer, list[str]] = self._memoize("trainer", [text], look)
         check_processes(config, found[0])
         return found
 
@@ -259,28 +267,30 @@ class Prover:
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
     ) -> tuple[Step | None, str]:
         """What a step comes to, or why that cannot be said; the other batches are tried, too."""
-        precision = self._look_at_trainer(config)[0].precision_plugin
+        precision = self._inspect_trainer(config)[0].precision_plugin
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
             wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
             if wrong is not None:
-                raise refusal(config, wrong, batch) from wrong
+                raise to_config_error(config, wrong, batch) from wrong
             return None, "the model takes its shape from the first batch"
         fake_loss = self._fake(precision.convert_module(copy.deepcopy(loss)))
         try:
-            module = module_over(config, self._fake(model), fake_loss)
+            module = build_step_module(config, self._fake(model), fake_loss)
             step = take_step(module, batch, precision, config.model, self._mode)
             with self._mode:
                 try_sizes(module, batch, {True: sizes[True]}, precision, config.model)
-                try_sizes(module, evaluated(config, batch), {False: sizes[False]}, precision, config.model)
+                try_sizes(
+                    module, evaluation_batch(config, batch), {False: sizes[False]}, precision, config.model
+                )
             return step, ""
         except StepError as error:
             of_values = error.depends_on_data
-            if bytes_of(model) > _LARGE:
+            if model_bytes(model) > _LARGE:
                 real = None if of_values else error
             else:
                 real = error_of_step(config, loss, batch, precision, sizes, of_values=of_values)
             if real is not None:
-                raise refusal(config, real, batch) from real
+                raise to_config_error(config, real, batch) from real
             if of_values:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
             return None, f"fake tensors cannot follow it: {error}"
@@ -300,7 +310,7 @@ class Prover:
         # Before they are fake: torch's copies of fake tensors write where no memory is.
         return as_fake(copy.deepcopy(module), self._mode)
 
-    def _once(self, what: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
+    def _memoize(self, what: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
         key = json.dumps([what, *nodes], sort_keys=True, default=str)
         if key not in self._known:
             self._known[key] = make()
@@ -318,7 +328,7 @@ def copy_of(config: DictConfig) -> DictConfig:
     return copied
 
 
-def but_for_rates(node: Any) -> Any:
+def mask_rates(node: Any) -> Any:
     """The optimizer's node in which a rate is only nothing or something: how large it is changes no shape."""
     if not isinstance(node, dict):
         return node
@@ -331,7 +341,7 @@ def _is_zero(value: Any) -> Any:
     return value == 0 if isinstance(value, int | float) else value
 
 
-def chosen_classes(config: DictConfig) -> dict[str, str]:
+def class_names(config: DictConfig) -> dict[str, str]:
     """The class of each node that says what is trained, by its key."""
     if config.module._target_ != OUR_MODULE:
         return {"model": name_of(config.module)}
@@ -345,7 +355,7 @@ def chosen_classes(config: DictConfig) -> dict[str, str]:
     return classes
 
 
-def _try_loss(config: DictConfig) -> tuple[nn.Module, Trial, Mapping[str, str]]:
+def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, str]]:
     """The loss, what a made-up batch shows of it and the metrics, and which way each score is better."""
     loss = build(config, "loss")
     if not isinstance(loss, nn.Module):
@@ -359,10 +369,10 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, Trial, Mapping[str, str]]:
         if entry.name == "validate_args":  # off in a run, where it would wait for the device
             entry.parent["validate_args"] = True
     metrics = build_metrics(copied)
-    return loss, try_parts(copied, loss, metrics, build(copied, "augment")), known_directions(config, metrics)
+    return loss, try_parts(copied, loss, metrics, build(copied, "augment")), score_directions(config, metrics)
 
 
-def _batch(config: DictConfig, trial: Trial, precision: str) -> Batch:
+def _batch(config: DictConfig, trial: SmokeResult, precision: str) -> Batch:
     rows = max(1, min(_batch_size(config) or FEW, int(config.spec.num_train) or 1)) * trial.num_views
     spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))

@@ -16,12 +16,20 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.build.node import NOT_ARGUMENTS
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import parent_of, root_of
-from assay.config.tree import called_nodes, written_at
+from assay.config.tree import source_key, target_nodes
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.errors import ConfigError
 from assay.record.secrets import STRUCK, is_secret_key
-from assay.targets.allowed_targets import slot_of, trusted_in
-from assay.targets.annotation import Made, accepts, as_typed, as_typed_key, choices_of, example_of, in_words
+from assay.targets.allowed_targets import read_trusted_packages, slot_of
+from assay.targets.annotation import (
+    NestedTarget,
+    accepts,
+    as_typed,
+    as_typed_key,
+    choices_of,
+    example_of,
+    format_annotation,
+)
 from assay.targets.call_signature import call_of
 from assay.targets.instantiate import WORDS, check_words
 from assay.targets.resolve import import_tasks, resolve, resolve_targets
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True)
-class Supplied:
+class InjectedArguments:
     """What a call gets beside what its node says."""
 
     by_position: int = 0
@@ -63,29 +71,29 @@ _MODULE = {
 _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
 
 
-def supplied(config: DictConfig, key: str) -> Supplied | None:
+def injected_arguments(config: DictConfig, key: str) -> InjectedArguments | None:
     """What comes later to the call of a node; None where nobody can tell."""
     ours = OmegaConf.select(config, "module._target_", default=OUR_MODULE) == OUR_MODULE
     if key == "trainer":
-        return Supplied(names=_TRAINER)
+        return InjectedArguments(names=_TRAINER)
     if key == "module" and ours:
-        return Supplied(names=_MODULE)
+        return InjectedArguments(names=_MODULE)
     node = OmegaConf.select(config, key)
     if not (node is not None and node.get("_partial_")):
-        return Supplied()
+        return InjectedArguments()
     if key in _CALLED_WITH and ours:
-        return Supplied(_CALLED_WITH[key])
-    called = _called_around(key, node)
-    return None if called is None else Supplied(called[0], called[1], "take data=custom; ")
+        return InjectedArguments(_CALLED_WITH[key])
+    called = _arguments_from_parent(key, node)
+    return None if called is None else InjectedArguments(called[0], called[1], "take data=custom; ")
 
 
-def _called_around(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
+def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
     """What the class of the node around calls this one with, as it says in `calls_with`."""
     around, root = parent_of(node), root_of(node)
     if not isinstance(around, DictConfig) or "_target_" not in around or not isinstance(root, DictConfig):
         return None
     outer, _, name = key.rpartition(".")
-    kind = resolve(outer, str(around._target_), trusted_in(root))
+    kind = resolve(outer, str(around._target_), read_trusted_packages(root))
     called: tuple[int, Mapping[str, str]] | None = getattr(kind, "calls_with", {}).get(name)
     return called
 
@@ -100,17 +108,17 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
     resolve_targets(config, nodes)
     import_tasks(config)
     left_alone: list[str] = []
-    for key, node in called_nodes(config):
+    for key, node in target_nodes(config):
         if nodes is not None and key.partition(".")[0] not in nodes:
             continue
         # Hydra leaves what is inside such a node to its class, which may add arguments.
         inside = any(key.startswith((f"{one}.", f"{one}[")) for one in left_alone)
-        _check_node(key, node, None if inside else supplied(config, key))
+        _check_node(key, node, None if inside else injected_arguments(config, key))
         if node.get("_recursive_") is False:
             left_alone.append(key)
 
 
-def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
+def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> None:
     check_words(key, node)
     source = key == "data.source" and OmegaConf.select(root_of(node), "data._target_") == OUR_DATA
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
@@ -127,12 +135,12 @@ def _check_node(key: str, node: DictConfig, later: Supplied | None) -> None:
     for name, inner in getattr(kind, "mapping_arguments", {}).items():  # which the class makes objects of
         within, call = node.get(name), call_of(inner)
         if isinstance(within, DictConfig) and call is not None:
-            _check_call(f"{key}.{name}", within, call, Supplied())
+            _check_call(f"{key}.{name}", within, call, InjectedArguments())
         elif within is not None:
             raise ConfigError(f"expected a mapping, got {as_typed(within)}", key=f"{key}.{name}")
 
 
-def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) -> None:
+def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments | None) -> None:
     others = ("_target_", *WORDS, *NOT_ARGUMENTS.get(key, ()))
     names = [name for name in map(str, node) if name not in others]
     given = node.get("_args_") or []
@@ -167,7 +175,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: Supplied | None) 
     for name, value in _values(node, names):
         # Which mode suits a monitor: assay.build.monitor_mode.
         if name != "mode" or not isinstance(node.get("monitor"), str):
-            _check_value(written_at(root, f"{key}.{name}"), value, call, call.parameters.get(name))
+            _check_value(source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name))
     for index, value in _values(given, range(len(given))):
         parameter = call.parameters[by_position[index]] if index < len(by_position) else None
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
@@ -191,16 +199,16 @@ def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter 
         return  # the annotation says less than the class takes: the default does not fit it either
     shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
     shown = STRUCK if is_secret_key(key) else shown
-    told = _instead(as_typed_key(key), value, wanted, default)
+    told = _suggest(as_typed_key(key), value, wanted, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
     raise ConfigError(
-        f"expected {in_words(wanted)}, got {shown}",
+        f"expected {format_annotation(wanted)}, got {shown}",
         key=key,
         hint=f"{told}\n    {signature}" if told else signature,
     )
 
 
-def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
+def _suggest(key: str, value: Any, wanted: Any, default: Any) -> str:
     if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
         number = float(value)
         if accepts(wanted, number):
@@ -208,9 +216,9 @@ def _instead(key: str, value: Any, wanted: Any, default: Any) -> str:
         value = number
     if isinstance(value, float) and value.is_integer() and accepts(wanted, int(value)):
         return f"{key}={int(value)}"
-    if isinstance(value, Made) and value.kind is functools.partial:
+    if isinstance(value, NestedTarget) and value.kind is functools.partial:
         return "leave out its _partial_: true"
-    if value is not None and not isinstance(value, list | dict | Made):
+    if value is not None and not isinstance(value, list | dict | NestedTarget):
         pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
         for several in ([value], *([[value, value]] if pair else [])):
             if accepts(wanted, several):
@@ -225,7 +233,7 @@ def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> N
     missing = [name for name in call.required if name not in given]
     if not missing:
         return
-    is_called_later = key in _CALLED_WITH or _called_around(key, node) is not None
+    is_called_later = key in _CALLED_WITH or _arguments_from_parent(key, node) is not None
     if is_called_later and not node.get("_partial_"):
         raise ConfigError(
             f"{call.name} can only be made later: it waits for {missing[0]!r}, which assay gives",
@@ -244,16 +252,16 @@ def _values(node: Any, names: Any) -> Iterator[tuple[Any, Any]]:
     """What is given, as far as it is known before the data is."""
     for name in names:
         with suppress(OmegaConfBaseException):
-            yield name, _as_given(node, name)
+            yield name, _to_plain(node, name)
 
 
-def _as_given(node: Any, name: Any) -> Any:
+def _to_plain(node: Any, name: Any) -> Any:
     value = node[name]
     if isinstance(value, DictConfig):
         if "_target_" in value:
-            return Made(_kind(value))
-        return {one: _as_given(value, one) for one in value}
-    return [_as_given(value, one) for one in range(len(value))] if isinstance(value, ListConfig) else value
+            return NestedTarget(_kind(value))
+        return {one: _to_plain(value, one) for one in value}
+    return [_to_plain(value, one) for one in range(len(value))] if isinstance(value, ListConfig) else value
 
 
 def _kind(node: DictConfig) -> type | None:
@@ -274,4 +282,4 @@ def _kind(node: DictConfig) -> type | None:
 
 def _locate(key: str, node: DictConfig) -> Any:
     root: Any = root_of(node)
-    return resolve(key, str(node._target_), trusted_in(root))
+    return resolve(key, str(node._target_), read_trusted_packages(root))

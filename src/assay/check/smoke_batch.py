@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assay.module import Observation
 
 
-def check_in_pieces(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
+def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
     """Refuse what is not the same for a batch and for its pieces together."""
     asked = config.trainer.get("micro_batch")
     if asked is None:
@@ -68,7 +68,7 @@ _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 
 @final
 @dataclass(frozen=True)
-class Trial:
+class SmokeResult:
     """What a made-up batch showed."""
 
     names: dict[str, list[str]]
@@ -94,7 +94,7 @@ def try_parts(
     loss: nn.Module,
     metrics: Mapping[str, MetricCollection],
     augment: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None,
-) -> Trial:
+) -> SmokeResult:
     """Refuse parts that cannot take this data's batches, or each other's outputs."""
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
@@ -105,7 +105,7 @@ def try_parts(
         stand_in = Module(
             model=model, task=task, loss=loss, optimizer=torch.optim.SGD, metrics=metrics, augment=views
         )
-        plain = batch = _batch(config, _MANY)
+        plain = batch = _smoke_batch(config, _MANY)
         num_views = _num_views(config, augment) if task.compares_views else 1
 
         def train() -> Observation | None:
@@ -118,17 +118,17 @@ def try_parts(
             batch = _try_augment(config, augment, loss, stand_in)
         names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, train)
     compared = task.loss_targets(*batch, None) if num_views == 1 else torch.zeros(1, dtype=torch.int64)
-    return Trial(names, tuple(compared.shape[1:]), compared.dtype, num_views)
+    return SmokeResult(names, tuple(compared.shape[1:]), compared.dtype, num_views)
 
 
-def _batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
+def _smoke_batch(config: DictConfig, rows: int) -> tuple[Tensor, Tensor]:
     spec = config.spec
     if rows == spec.num_outputs:
         rows += 1  # else a transposed shape would pass for the right one
-    return made_up(config, rows, spec.get("train_shape") or spec.input_shape)
+    return random_batch(config, rows, spec.get("train_shape") or spec.input_shape)
 
 
-def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Numbers of the shape and type that the data will give."""
     spec = config.spec
     task = task_of(spec.task)
@@ -147,7 +147,7 @@ def made_up(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[Tensor
 def _try_augment(
     config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
 ) -> tuple[Tensor, Tensor]:
-    made, labels = _batch(config, _FEW)
+    made, labels = _smoke_batch(config, _FEW)
     inputs, targets = made, task_of(config.spec.task).loss_targets(made, labels, None)
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
@@ -185,7 +185,7 @@ def _num_views(config: DictConfig, augment: Any) -> int:
         raise ConfigError(
             f"data.task={name} compares views of a sample, and none are made", key="augment", hint=_VIEWS
         )
-    inputs, targets = _batch(config, _FEW)
+    inputs, targets = _smoke_batch(config, _FEW)
     try:
         views, samples = augment(inputs, targets)
     except Exception as error:

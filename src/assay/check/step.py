@@ -16,7 +16,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay.build.assembly import module_of
+from assay.build.assembly import assemble_module
 from assay.build.model import build_model
 from assay.build.node import build
 from assay.build.trainer_options import world_size
@@ -160,7 +160,7 @@ def _shapes(values: list[Any]) -> str:
 
 def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, FineTuning | None]:
     """The model and its fine-tuning; with weights where it computes with them while it is made."""
-    model, finetune = _on_meta(lambda: build_model(config))
+    model, finetune = _make_on_meta(lambda: build_model(config))
     if config.trainer.get("channels_last"):
         model.to(memory_format=torch.channels_last)
     return precision.convert_module(model), finetune
@@ -168,11 +168,11 @@ def model_on_meta(config: DictConfig, precision: Precision) -> tuple[nn.Module, 
 
 def module_on_meta(config: DictConfig, precision: Precision) -> nn.Module:
     """A custom LightningModule, likewise."""
-    module: nn.Module = _on_meta(lambda: build(config, "module"))
+    module: nn.Module = _make_on_meta(lambda: build(config, "module"))
     return precision.convert_module(module)
 
 
-def _on_meta(make: Callable[[], Any]) -> Any:
+def _make_on_meta(make: Callable[[], Any]) -> Any:
     try:
         with torch.device("meta"):
             return make()
@@ -319,11 +319,11 @@ def take_step(
             # In Lightning's order: the gradients of the step before are there until the forward is done.
             loss, shape = _forward(module, batch, precision, node)
             optimizer.zero_grad()
-            with _guarded("backward"):
+            with _translate_errors("backward"):
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             return loss.detach()
 
-        with _guarded("optimizer"):
+        with _translate_errors("optimizer"):
             optimizer.step(closure)
         return shape
 
@@ -338,7 +338,7 @@ def take_step(
         parts = [*parameters, *module.buffers()], grads, state
         with LiveMemory(itertools.chain(*parts)) as memory, FlopCounterMode(display=False) as flops:
             outputs = step()
-    weights, gradients, kept_by_optimizer = map(_bytes, parts)
+    weights, gradients, kept_by_optimizer = map(_storage_bytes, parts)
     rest = memory.peak - weights - gradients - kept_by_optimizer
     return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, kept_by_optimizer, max(0, rest)))
 
@@ -372,13 +372,13 @@ def _forward(
             name, layer = layer_at_fault(error, module.model)
             where = ", ".join(part for part in (when, layer) if part)
             raise StepError("model", error, where, _key_of_layer(name, node, "model")) from error
-        with _guarded("loss", when):
+        with _translate_errors("loss", when):
             loss: torch.Tensor = module.compared(outputs, targets)
     return loss, tuple(outputs.shape)
 
 
 @contextmanager
-def _guarded(stage: str, when: str = "") -> Iterator[None]:
+def _translate_errors(stage: str, when: str = "") -> Iterator[None]:
     try:
         yield
     except StepError:
@@ -387,7 +387,7 @@ def _guarded(stage: str, when: str = "") -> Iterator[None]:
         raise StepError(stage, error, when, "model" if stage == "backward" else stage) from error
 
 
-def _bytes(tensors: list[torch.Tensor]) -> int:
+def _storage_bytes(tensors: list[torch.Tensor]) -> int:
     sizes = {id(tensor.untyped_storage()): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(sizes.values())
 
@@ -410,44 +410,44 @@ def error_of_step(
 ) -> StepError | None:
     """The error of small real batches, if there is one: fake tensors may be at fault themselves."""
     model = precision.convert_module(build_model(config)[0])
-    module = module_over(config, model, precision.convert_module(copy.deepcopy(loss)))
-    base = batch.of_size(*few_of(config, [batch.inputs[0]]))
-    few = few_of(config, sizes[False], base.inputs[0])
+    module = build_step_module(config, model, precision.convert_module(copy.deepcopy(loss)))
+    base = batch.of_size(*small_sizes(config, [batch.inputs[0]]))
+    few = small_sizes(config, sizes[False], base.inputs[0])
     try:
         if steps:
             take_step(module, base, precision, config.model, None)
         else:
             try_sizes(module, base, {True: [base.inputs[0]]}, precision, config.model)
         of_values = False
-        try_sizes(module, base, {True: few_of(config, sizes[True])}, precision, config.model)
-        try_sizes(module, evaluated(config, base), {False: few}, precision, config.model)
+        try_sizes(module, base, {True: small_sizes(config, sizes[True])}, precision, config.model)
+        try_sizes(module, evaluation_batch(config, base), {False: few}, precision, config.model)
     except StepError as error:
         return None if of_values else error
     return None
 
 
-def few_of(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
+def small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) -> list[int]:
     """Numbers of samples that are few enough to be computed for real."""
     most = max(FEW, _VALUES // max(1, int(config.spec.num_features)))
     return sorted({size for size in sizes if size <= most}) or ([otherwise] if sizes else [])
 
 
-def bytes_of(model: nn.Module) -> int:
+def model_bytes(model: nn.Module) -> int:
     """Of the parameters that have a shape."""
     known = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
     return sum(p.numel() * p.element_size() for p in known)
 
 
-def module_over(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
+def build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
     """The run's module over parts that may be fake."""
     # Of the kind that the run will have: the numbers change neither shapes nor types.
     scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
     numbers = int(config.spec.num_targets) if scaled else 0
     scale = TargetScale([0.0] * numbers, [1.0] * numbers) if numbers else TargetScale()
-    return module_of(config, model, loss, target_scale=scale)
+    return assemble_module(config, model, loss, target_scale=scale)
 
 
-def refusal(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
+def to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     """What to tell of a step that fails."""
     key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
@@ -492,7 +492,7 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
 
 
-def evaluated(config: DictConfig, batch: Batch) -> Batch:
+def evaluation_batch(config: DictConfig, batch: Batch) -> Batch:
     """A batch with samples as they are evaluated, which training may cut or enlarge."""
     return replace(batch, inputs=(batch.inputs[0], *config.spec.input_shape))
 

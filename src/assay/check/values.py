@@ -10,10 +10,10 @@ from msgspec import Meta
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.analysis.objective import BASELINES
-from assay.build.trainer_options import has_no_end, is_stopped
+from assay.build.trainer_options import is_stopped, is_unbounded
 from assay.compose.recipe import is_chosen
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
-from assay.config.tree import follow, written_at
+from assay.config.tree import follow, source_key
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.limits import NAMES, check_limits
 from assay.errors import ConfigError
@@ -143,7 +143,7 @@ def check_numbers(config: DictConfig) -> None:
             continue
         if str(entry.parent.get("_target_")).partition(".")[0] not in _LIBRARIES:
             continue
-        at, group = written_at(config, entry.key), entry.key.partition(".")[0]
+        at, group = source_key(config, entry.key), entry.key.partition(".")[0]
         around = OmegaConf.select(config, at.rpartition(".")[0]) if "." in at else None
         at = entry.key if isinstance(around, DictConfig) and "_target_" in around else at
         kind = _LIMITS.get(group, {}).get(str(entry.name))
@@ -192,7 +192,7 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
                 key=f"trainer.{name}",
                 hint=f"trainer.{name}=10",
             )
-    if values.get("max_time") is None and has_no_end(values) and not is_stopped(config):
+    if values.get("max_time") is None and is_unbounded(values) and not is_stopped(config):
         raise ConfigError(
             "the run would never end: neither max_epochs, max_steps nor max_time is set",
             key="trainer.max_epochs",

@@ -42,16 +42,16 @@ class _Verbs(TyperGroup):
 
     @override
     def make_context(self, *arguments: Any, **more: Any) -> Any:
-        with self._refused():
+        with self._report_refusal():
             return super().make_context(*arguments, **more)
 
     @override
     def invoke(self, ctx: Any) -> Any:
-        with self._refused():
+        with self._report_refusal():
             return super().invoke(ctx)
 
     @contextmanager
-    def _refused(self) -> Iterator[None]:
+    def _report_refusal(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:

@@ -79,7 +79,7 @@ class Document:
 
     def say(self, kind: str, value: Any) -> None:
         """Have this printed at the end; without `--json` it goes nowhere."""
-        self.body = {"kind": kind, "schema_version": SCHEMA_VERSION, **plain(value)}
+        self.body = {"kind": kind, "schema_version": SCHEMA_VERSION, **to_plain(value)}
 
     def fail(self, message: str, *, hint: str = "", code: int = 1) -> None:
         """Say why the exit code is not 0 although there is something to print."""
@@ -89,15 +89,15 @@ class Document:
         """One line of ASCII: no control character of anybody's reaches a terminal through it."""
         whole = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
         if self.next:
-            whole = {**whole, "next": plain(self.next)}
+            whole = {**whole, "next": to_plain(self.next)}
         if self.error is not None:
-            whole = {**whole, "error": plain(self.error)}
+            whole = {**whole, "error": to_plain(self.error)}
         text = json.dumps(finite(redact_tree(whole)), allow_nan=False)
         return text.replace("\x7f", "\\u007f")
 
 
 @contextmanager
-def printed_document(as_json: bool, debug: bool = False) -> Iterator[Document]:
+def print_document(as_json: bool, debug: bool = False) -> Iterator[Document]:
     """Point standard output at standard error in this block, and print one document where it ends."""
     document = Document(as_json, debug)
     if not as_json:
@@ -122,20 +122,20 @@ def print_problem(words: list[str], problem: Problem) -> None:
         _print(sys.stdout, Document(error=problem).to_json())
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Something as JSON's own types."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.repr}
+        return {one.name: to_plain(getattr(value, one.name)) for one in fields(value) if one.repr}
     if hasattr(value, "items"):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [to_plain(inner) for inner in value]
     if hasattr(value, "tolist"):  # arrays and scalars of numpy
-        return plain(value.tolist())
+        return to_plain(value.tolist())
     raise TypeError(f"a document cannot hold {type(value).__name__}")
 
 

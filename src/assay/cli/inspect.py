@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, check_ending, loading, say
+from assay.cli.verb import ConfigDir, Overrides, check_ending, print_lines, show_loading
 from assay.errors import ConfigError
 from assay.terminal import Console
 
@@ -40,7 +40,7 @@ def check(
         if not document.as_json:
             show_sweep(console, reports)
         return
-    with loading():
+    with show_loading():
         from assay.check.checker import Checker
         from assay.check.report import save_curve, show_job
 
@@ -68,7 +68,7 @@ def data(
     """Look at the data of an experiment before it is trained."""
     typed = overrides or []
     check_ending("--out", out, ".html")
-    with loading():
+    with show_loading():
         from assay.check.checker import Checker
 
         job = Checker(config_dir).job(typed)
@@ -80,7 +80,7 @@ def data(
         return
     print_survey(Console(highlight=False), survey)
     page = str(out or "--out data.html writes one, with samples")
-    say(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
+    print_lines(Console(highlight=False, soft_wrap=True), [("page", page), ("next", document.next[0])], 5)
 
 
 def configs(
@@ -89,13 +89,13 @@ def configs(
     config_dir: ConfigDir = None,
 ) -> None:
     """The options of every group, or of one, in a line each."""
-    from assay.compose.listing import options_of, show
+    from assay.compose.listing import options_of, print_options
 
     options = options_of(group, config_dir)
     if document.as_json:
         document.say("configs", {"options": options})
     else:
-        show(options)
+        print_options(options)
 
 
 def explain(
@@ -111,7 +111,7 @@ def explain(
     if document.as_json:
         document.say("explain", found)
     else:
-        origin.say(Console(highlight=False, soft_wrap=True), found)
+        origin.print_explanation(Console(highlight=False, soft_wrap=True), found)
 
 
 def diff(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import say
+from assay.cli.verb import print_lines
 from assay.errors import AssayError
 from assay.terminal import Console, in_a_line, printable
 
@@ -107,7 +107,7 @@ def best(
     if ranking is None:
         raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
     if found is None or comparison.best is None:
-        raise _no_best(path, ranking)
+        raise _no_best_error(path, ranking)
     row = to_document(comparison).rows[comparison.best]
     document.say("best", Best(found, ranking.metric, ranking.direction, row))
     for note in comparison.notes:
@@ -116,7 +116,7 @@ def best(
         typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
 
 
-def _no_best(path: Path, ranking: Ranking) -> AssayError:
+def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
     name, place = in_a_line(ranking.metric), shlex.quote(str(path))
     anyway = f"assay best {place} {shlex.quote(name)}"
     if ranking.losses or ranking.data:
@@ -215,7 +215,7 @@ def report(
     else:
         commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
     lines += labelled(commands)
-    say(console, lines, 5)
+    print_lines(console, lines, 5)
     if show:
         import webbrowser
 

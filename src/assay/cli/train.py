@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import ConfigDir, Overrides, RunDir, loading
+from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
 from assay.quoting import counted
 from assay.terminal import Console, printable
@@ -41,9 +41,9 @@ def train(
         composed = plan(typed, config_dir) if multirun else [compose(typed, config_dir)]
         jobs = [job_config(job) for job in composed]
         if document.as_json:
-            from assay.config.serialize import written
+            from assay.config.serialize import to_raw_dict
 
-            document.say("config", {"configs": [written(job) for job in jobs]})
+            document.say("config", {"configs": [to_raw_dict(job) for job in jobs]})
         else:
             sys.stdout.write(printable("---\n".join(map(OmegaConf.to_yaml, jobs))))
         return
@@ -52,7 +52,7 @@ def train(
 
         _end_sweep(document, start(typed, config_dir))
         return
-    with loading():
+    with show_loading():
         from assay.check.checker import Checker
 
         checker = Checker(config_dir)
@@ -89,7 +89,7 @@ def resume(
             key="--failed" if failed else "--config-dir",
             hint=f"assay resume {shlex.quote(str(run))}",
         )
-    with loading():
+    with show_loading():
         from assay.run.resume import resume as go_on
 
     result = go_on(run, changes or [], raise_errors=document.debug)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
-from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, loading, say
+from assay.cli.verb import Checkpoint, ConfigDir, Overrides, RunDir, print_lines, show_loading
 from assay.errors import AssayError, ConfigError
 from assay.terminal import Console
 
@@ -43,15 +43,15 @@ def evaluate(
     from assay.record.run_record import RunRecord
 
     RunRecord.load(run)  # a mistyped directory costs no wait
-    with loading():
+    with show_loading():
         from assay.run.evaluate import evaluate as test
 
     found = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
-    _say(found)
+    _print_evaluation(found)
     document.say("eval", found)
 
 
-def _say(found: Evaluation) -> None:
+def _print_evaluation(found: Evaluation) -> None:
     from assay.run.result import labelled, predicting, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
@@ -59,9 +59,9 @@ def _say(found: Evaluation) -> None:
     samples = f"{found.num_samples:,} samples, " if found.num_samples else ""
     whose = "the run's own data" if found.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in found.notes)]
-    say(console, lines, 5)
+    print_lines(console, lines, 5)
     lines = [("kept", str(found.run_dir / found.predictions))] if found.predictions else []
-    say(console, [*lines, *labelled(predicting(found.run_dir))], 5)
+    print_lines(console, [*lines, *labelled(predicting(found.run_dir))], 5)
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name
@@ -115,7 +115,7 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
         wanted = "a whole number above 0, or auto, was expected"
         raise ConfigError(f"{batch_size}: {wanted}", key="--batch-size", hint="--batch-size auto")
-    with loading():
+    with show_loading():
         from assay.run.load import read_predictor
         from assay.run.predict import check_name, check_prompts
         from assay.run.predict import predict as predict_inputs
@@ -148,10 +148,10 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     if found.num_failed == found.num_samples:
         raise AssayError(f"no sample could be predicted, of {found.num_samples:,}; {found.first_error}")
     if not document.as_json:
-        _say_predicted(found, [*(f"--prompt={one}" for one in prompt), *map(str, inputs)])
+        _print_predictions(found, [*(f"--prompt={one}" for one in prompt), *map(str, inputs)])
 
 
-def _say_predicted(found: Predicted, inputs: list[str]) -> None:
+def _print_predictions(found: Predicted, inputs: list[str]) -> None:
     from assay.run.predict import as_table
 
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
@@ -167,7 +167,7 @@ def _say_predicted(found: Predicted, inputs: list[str]) -> None:
     if found.num_failed:
         counts = f"{found.num_failed:,} of {found.num_samples:,} samples"
         lines.append(("failed", f"{counts}, see column error; {found.first_error}"))
-    say(console, lines)
+    print_lines(console, lines)
 
 
 def export(
@@ -192,15 +192,15 @@ def export(
     from assay.record.run_record import RunRecord
 
     RunRecord.load(run)  # a mistyped directory costs no wait
-    with loading():
+    with show_loading():
         from assay.run.export.export import export as export_run
 
     exported = export_run(run, file_format, out=out, checkpoint=checkpoint)  # type: ignore[arg-type]  # it judges the name
-    _say_exported(exported)
+    _print_export(exported)
     document.say("export", exported)
 
 
-def _say_exported(exported: Exported) -> None:
+def _print_export(exported: Exported) -> None:
     from assay.run.export.model_card import agreement_in_words
 
     console, about = Console(highlight=False, soft_wrap=True), exported.description
@@ -214,4 +214,4 @@ def _say_exported(exported: Exported) -> None:
     lines.append(("check", agreement_in_words(exported)))
     lines += [("note", note) for note in exported.notes]
     lines.append(("next", f"the lines that run it are in {shlex.quote(str(exported.card))}"))
-    say(console, lines)
+    print_lines(console, lines)

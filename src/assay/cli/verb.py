@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal
 
 import typer
 
-from assay.cli.documents import Problem, printed_document
+from assay.cli.documents import Problem, print_document
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.process import stopped_by_signals
@@ -88,7 +88,7 @@ def check_ending(option: str, path: Path | None, *endings: str) -> None:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
+def show_loading() -> Iterator[None]:
     """Say what is being waited for, on a terminal, in a line that goes again."""
     with Console(stderr=True).status("loading torch and Lightning") if sys.stderr.isatty() else nullcontext():
         yield
@@ -106,7 +106,7 @@ def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., 
     def run(*, as_json: bool, debug: bool, **given: Any) -> None:
         as_json = as_json or given.get("form") == "json"
         typed = (given["overrides"] or []) if "overrides" in given else None
-        with reported(debug, typed, given.get("config_dir"), as_json=as_json) as document:
+        with report_errors(debug, typed, given.get("config_dir"), as_json=as_json) as document:
             function(document, **given)
 
     parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
@@ -115,7 +115,7 @@ def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., 
 
 
 @contextmanager
-def reported(
+def report_errors(
     debug: bool,
     overrides: list[str] | None = None,
     config_dir: Path | None = None,
@@ -124,7 +124,12 @@ def reported(
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
     note_given(overrides or [])
-    with _report(debug), printed_document(as_json, debug) as document, stopped_by_signals(), _keep_ctrl_c():
+    with (
+        _print_error(debug),
+        print_document(as_json, debug) as document,
+        stopped_by_signals(),
+        _keep_ctrl_c(),
+    ):
         try:
             yield document
         except ConfigError as error:
@@ -151,7 +156,7 @@ def _keep_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def _report(debug: bool) -> Iterator[None]:
+def _print_error(debug: bool) -> Iterator[None]:
     try:
         yield
     except (typer.Exit, BrokenPipeError):  # of the latter the reader has gone, as in `assay configs | head`
@@ -170,7 +175,7 @@ def _report(debug: bool) -> Iterator[None]:
         raise typer.Exit(problem.code) from error
 
 
-def say(console: Console, lines: Iterable[tuple[str, str]], width: int = 6) -> None:
+def print_lines(console: Console, lines: Iterable[tuple[str, str]], width: int = 6) -> None:
     """Print a line for each pair of label and text."""
     for label, text in lines:
         console.print(f"[bold]{label:<{width}}[/bold] ", end="")

@@ -31,7 +31,7 @@ from assay.compose.recipe import (
     settle_fused,
     settle_network,
     settle_recipe,
-    suited,
+    task_defaults,
     task_to_choose,
 )
 from assay.config.hydra_internals import (
@@ -39,27 +39,27 @@ from assay.config.hydra_internals import (
     create_config_search_path,
     get_overrides_dirname,
     open_hydra,
-    without_plus,
+    strip_plus,
 )
 from assay.config.omegaconf_internals import child_node, raw_value
-from assay.config.serialize import fingerprint_of, written
-from assay.config.tree import split, walk
+from assay.config.serialize import fingerprint_of, to_raw_dict
+from assay.config.tree import split_key, walk
 from assay.config.unread_keys import (
     OF_MODULE,
     OUR_DATA,
     OUR_MODULE,
     TOP,
     check_options,
-    check_read,
-    check_single,
+    check_single_run,
+    check_unread_keys,
+    interpolated_keys,
     is_read,
-    keys_read,
 )
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR, project_conf
 from assay.targets.external_values import (
+    check_external_values,
     check_name,
-    check_outside,
     check_place,
     may_reach_out,
 )
@@ -116,7 +116,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
 def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
     """What Hydra composes; nothing is filled in or judged."""
     config: DictConfig = hydra.compose_config(
-        config_name=PRIMARY, overrides=without_plus(overrides), run_mode=mode, with_log_configuration=False
+        config_name=PRIMARY, overrides=strip_plus(overrides), run_mode=mode, with_log_configuration=False
     )
     return config
 
@@ -164,10 +164,10 @@ def complete(
 ) -> None:
     """Fill in `run_dir` and what only Hydra can resolve: a job depends neither on Hydra nor the clock."""
     settle_trust(config, trusted)
-    settle_own_parts(config, hydra_node)
+    settle_custom_parts(config, hydra_node)
     check_hydra(hydra_node, trusted)
     check_options(config)
-    check_read(config)
+    check_unread_keys(config)
     with open_dict(config):
         if OmegaConf.is_interpolation(config, "name"):
             raw = str(raw_value(child_node(config, "name")))
@@ -176,11 +176,11 @@ def complete(
         check_name(config)
         if run_dir is None:
             check_place("hydra.run.dir", config.run_dir, trusted)
-        check_outside(config, trusted)
+        check_external_values(config, trusted)
         _resolve_calls(config)
 
 
-def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
+def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
     """Leave custom parts what is theirs alone, and name them by their option or class."""
     words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
     typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
@@ -202,7 +202,7 @@ def settle_own_parts(config: DictConfig, hydra_node: DictConfig) -> None:
             names["model"] = name_of(config.module) if option == "default" else option
             entries, unread = list(walk(config)), list(OF_MODULE)
             for _ in OF_MODULE:  # what is read may read another
-                read = keys_read(entries, without=unread)
+                read = interpolated_keys(entries, without=unread)
                 unread = [name for name in unread if not is_read(name, read)]
             for name in unread:
                 if name in config:
@@ -300,25 +300,25 @@ class JobComposer:
     def job(self, overrides: Sequence[str], number: int = 0) -> Job:
         """Compose one, as plain data."""
         with translate_errors(self._hydra, overrides):
-            parsed, template = self._with_task(overrides)
-            config = _with_values(template, self._values(parsed))
+            parsed, template = self._choose_task(overrides)
+            config = _apply_plain_values(template, self._values(parsed))
             chosen = template.choices
             if config is None:
-                completed = self._completed(parsed, template, number)
-                config, chosen = written(job_config(completed)), choices(completed.hydra)
+                completed = self._complete(parsed, template, number)
+                config, chosen = to_raw_dict(job_config(completed)), choices(completed.hydra)
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
         own = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
         return Job(own, config, chosen, fingerprint_of(config), template.name)
 
-    def composed(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
+    def compose(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""
         with translate_errors(self._hydra, overrides):
-            return self._completed(*self._with_task(overrides), number)
+            return self._complete(*self._choose_task(overrides), number)
 
-    def _with_task(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
+    def _choose_task(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
         """A job's overrides, with the loss and metrics of what its data has to be predicted; its template."""
-        overrides = [*overrides, *suited(overrides)]
+        overrides = [*overrides, *task_defaults(overrides)]
         parsed, template = self._parse(overrides)
         composed, values = template.composed, self._values(parsed)
         if any(one.key_or_group.startswith("data.") for one in values):
@@ -358,11 +358,11 @@ class JobComposer:
         bare = _Template(name, composed, "", choices(composed.hydra))
         if self._directory is None or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
-        plain = written(job_config(self._completed(options, bare, 0)))
+        plain = to_raw_dict(job_config(self._complete(options, bare, 0)))
         text = json.dumps(plain)
         return replace(bare, text=text) if json.loads(text) == plain else bare
 
-    def _completed(self, parsed: Sequence[Override], template: _Template, number: int) -> DictConfig:
+    def _complete(self, parsed: Sequence[Override], template: _Template, number: int) -> DictConfig:
         config: DictConfig = copy.deepcopy(template.composed)
         OmegaConf.clear_cache(config)  # each job has a short id of its own
         apply_overrides(self._values(parsed), config)
@@ -385,21 +385,21 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
 
 def compose_with(hydra: Hydra, overrides: Sequence[str]) -> DictConfig:
     """Compose with a loader that is already open; see `compose`."""
-    return JobComposer(hydra, trust_for(hydra, overrides)).composed(overrides)
+    return JobComposer(hydra, trust_for(hydra, overrides)).compose(overrides)
 
 
 def compose_job(overrides: Sequence[str], config_dir: Path | None = None) -> Job:
     """Compose the one job of a run."""
     with loader(config_dir) as hydra:
         job = JobComposer(hydra, trust_for(hydra, overrides)).job(overrides)
-        check_single(overrides)
+        check_single_run(overrides)
     return replace(job, overrides=tuple(overrides))
 
 
-def compose_whole(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
+def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> DictConfig:
     """A whole sweep: its `hydra` node says which launcher and sweeper it has, and where it is written."""
     with translate_errors(hydra, overrides):
-        composed = compose_raw(hydra, [*overrides, *suited(overrides)], RunMode.MULTIRUN)
+        composed = compose_raw(hydra, [*overrides, *task_defaults(overrides)], RunMode.MULTIRUN)
         check_hydra(composed.hydra, trusted)
         HydraConfig.instance().set_config(composed)
         directory = str(composed.hydra.sweep.dir)
@@ -429,7 +429,7 @@ def _calls(composed: DictConfig) -> Iterator[str]:
                 yield from (text for found in re.finditer(r"\$\{(?!hydra[.:])", text))
 
 
-def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, Any] | None:
+def _apply_plain_values(template: _Template, values: Sequence[Override]) -> dict[str, Any] | None:
     """The job where its values only take the place of others; None where more may follow from them."""
     if not template.text:
         return None
@@ -437,7 +437,7 @@ def _with_values(template: _Template, values: Sequence[Override]) -> dict[str, A
     ours = config["module"].get("_target_") == OUR_MODULE
     for override in values:
         value = override.value()
-        parts = split(override.key_or_group)
+        parts = split_key(override.key_or_group)
         inner: Any = config
         for part in parts[:-1]:
             inner = inner.get(part) if isinstance(inner, dict) else None

@@ -9,11 +9,11 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from hydra.types import RunMode
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.did_you_mean import did_you_mean, key_meant, named
+from assay.config.did_you_mean import did_you_mean, guess_key, list_names
 from assay.config.hydra_internals import config_file
 from assay.config.tree import walk
 from assay.config.unread_keys import TOP
-from assay.config.yaml_file import shown
+from assay.config.yaml_file import display_path
 from assay.errors import ConfigError, causes, first_line
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         option = str(error.missing_cfg_file).rpartition("/")[2]
     for path in filter(None, (config_file(implementation.repository, one) for one in names)):
         if option in path.read_text(encoding="utf-8"):
-            found.add_file(shown(path))
+            found.add_file(display_path(path))
     return found
 
 
@@ -107,7 +107,7 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
         for group in groups:
             options = _options(group, loader)
             if group in typed and not {*typed[group].strip("[]").split(",")} <= {*options}:
-                hint = f"choose from: {named(options)}; for none: ~{group}, and of a list {group}=[]"
+                hint = f"choose from: {list_names(options)}; for none: ~{group}, and of a list {group}=[]"
                 value = f"{typed[group] or 'nothing'} is none"
                 return ConfigError(f"takes the name of an option; {value}", key=group, hint=hint)
     if match and match[2] in groups:
@@ -148,7 +148,7 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
         return ConfigError(f"there is no such group; {inner} is one of its own", key=group, hint=hint)
-    hint = f"choose from: {named(options, option)}" if options else "see: assay configs"
+    hint = f"choose from: {list_names(options, option)}" if options else "see: assay configs"
     if group == "model" and _NETWORK.match(option):
         hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
@@ -164,10 +164,10 @@ def _unknown_key(
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
     guess = guess or did_you_mean(key, keys if parent else groups)
-    hint = f"{parent} has: {named(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
+    hint = f"{parent} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
     if what == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
         hint += f" (to add a new key: +{key}=…)"
-    meant = "" if guess else key_meant(key, keys)
+    meant = "" if guess else guess_key(key, keys)
     if meant.startswith("assay "):
         hint = meant
     elif meant:

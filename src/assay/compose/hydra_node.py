@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from assay.config.tree import follow, split
+from assay.config.tree import follow, split_key
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
 from assay.quoting import is_dotted_path, override
 from assay.targets.external_values import CONTROL, refuse_untyped
-from assay.targets.trust import KEY, is_library, within
+from assay.targets.trust import KEY, is_library, is_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         inner = OmegaConf.select(node, part)
         if not isinstance(inner, DictConfig):
             continue
-        is_own = within(str(inner.get("_target_")), person.packages)
+        is_own = is_within(str(inner.get("_target_")), person.packages)
         for entry, value in follow(inner, f"hydra.{part}"):
             if entry.name == "_target_":
                 _check_target(entry, f"hydra.{part}", person.packages)
@@ -88,7 +88,7 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
 def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
     """Refuse shell lines and addresses that no person has typed, and lines that break out of a script."""
     key, text = entry.key, str(value)
-    whole = ".".join(split(key)[:3])
+    whole = ".".join(split_key(key)[:3])
     if whole in _RUNS and whole not in person.keys:  # typed in one piece or in several
         typed = override(whole, list(map(str, entry.parent))) if "[" in key else ""
         refuse_untyped(key, text, _RUNS[whole], person, typed)
@@ -105,7 +105,7 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
     else:
         fine = entry.raw is None or _SEARCH.fullmatch(text) is not None
     can_be_custom = entry.key in _CAN_BE_CUSTOM and is_dotted_path(text)
-    if fine or (can_be_custom and within(text, packages)):
+    if fine or (can_be_custom and is_within(text, packages)):
         return
     if can_be_custom and not is_library(text):
         raise ConfigError(

@@ -79,7 +79,7 @@ def options_of(group: str, config_dir: Path | None) -> list[Option]:
     return options
 
 
-def show(options: list[Option]) -> None:
+def print_options(options: list[Option]) -> None:
     """Print options and descriptions, a group a block."""
     console = Console(highlight=False, soft_wrap=True)
     for group in sorted({option.group for option in options}):

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from assay.compose.compose import PRIMARY, compose_with, implied_overrides, loader, trust_for
 from assay.config.did_you_mean import did_you_mean
-from assay.config.hydra_internals import config_file, defaults_of
-from assay.config.tree import joined, split, walk
-from assay.config.yaml_file import defaults_of_file, entries_of, shown
+from assay.config.hydra_internals import config_file, load_defaults
+from assay.config.tree import join_key, split_key, walk
+from assay.config.yaml_file import display_path, read_defaults, yaml_entries
 from assay.errors import ConfigError
 from assay.targets.trust import project_folder
 from assay.terminal import print_rows, shortened
@@ -82,7 +82,7 @@ class Choice:
     option: str
     settings: tuple[Setting, ...]
 
-    def brought(self, path: Path) -> bool:
+    def holds_file(self, path: Path) -> bool:
         """Whether a file is of the group, so that its choice brought the file here."""
         files = [f"/{self.group}/{option}.yaml" for option in self.option.split(",")]
         return path.parent.as_posix().endswith(f"/{self.group}") or path.as_posix().endswith(tuple(files))
@@ -107,7 +107,7 @@ class Origins:
 
     def nearest(self, key: str) -> Setting | None:
         """What is to be looked at when a key is wrong: its last setting, or that of what it lies in."""
-        parts, choice = split(key), self.choice_of(key)
+        parts, choice = split_key(key), self.choice_of(key)
         while parts:
             chain = self.chain((*parts, "_target_")) or self.chain(parts)
             if choice and not (chain and chain[-1].override):
@@ -119,7 +119,9 @@ class Origins:
 
     def choice_of(self, key: str) -> Choice | None:
         """The group that goes by this name, or whose option is put there."""
-        packages = [one for one in self.choices.values() if one.package and split(one.package) == split(key)]
+        packages = [
+            one for one in self.choices.values() if one.package and split_key(one.package) == split_key(key)
+        ]
         return self.choices.get(key) or next(iter(packages), None)
 
     def put(self, layer: int, at: _Parts, kind: _Kind, setting: Setting) -> None:
@@ -129,13 +131,13 @@ class Origins:
 
     def put_file(self, layer: int, path: Path, package: _Parts = ()) -> None:
         """Merge what a YAML file says."""
-        for at, kind, text, line in entries_of(path, package):
-            self.put(layer, at, kind, Setting(joined(at), text, f"{shown(path)}:{line}", path, line))
+        for at, kind, text, line in yaml_entries(path, package):
+            self.put(layer, at, kind, Setting(join_key(at), text, f"{display_path(path)}:{line}", path, line))
 
 
 def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
     """Where the values of a job come from, with a loader that is already open."""
-    merged, parsed, repository = defaults_of(hydra.config_loader, PRIMARY, [*overrides, *implied])
+    merged, parsed, repository = load_defaults(hydra.config_loader, PRIMARY, [*overrides, *implied])
     found = Origins()
     named: dict[str, list[tuple[str, Setting]]] = {}
     changed: dict[str, list[tuple[str, Setting]]] = {}
@@ -148,19 +150,19 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
             config: Any = loaded.config if loaded else OmegaConf.create()
             for entry in walk(config, package):  # Hydra's own defaults are classes, not files
                 kind: _Kind = "mapping" if entry.is_container else "value"
-                text = "" if entry.is_container else plain(entry.raw)
-                found.put(layer, split(entry.key), kind, Setting(entry.key, text, "Hydra's own default"))
+                text = "" if entry.is_container else to_yaml_line(entry.raw)
+                found.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's own default"))
             continue
-        lines = defaults_of_file(path)
+        lines = read_defaults(path)
         for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
             if isinstance(item, GroupDefault):
                 item.update_parent(name.rpartition("/")[0], package)
                 key = item.get_override_key()
                 packages.setdefault(key, item.get_final_package())
-                setting = Setting(key, text, f"{shown(path)}:{line}", path, line)
+                setting = Setting(key, text, f"{display_path(path)}:{line}", path, line)
                 settings = (changed if item.override else named).setdefault(key, [])
                 settings.append((_option(item.value), setting))
-        found.put_file(layer, path, split(package))
+        found.put_file(layer, path, split_key(package))
         project = project_folder(hydra) if default.primary else None
         if project and (project / "project.yaml").is_file():
             found.put_file(layer, project / "project.yaml")
@@ -190,16 +192,16 @@ def _option(value: object) -> str:
 
 def _put_override(found: Origins, layer: int, override: Override) -> None:
     typed = str(override.input_line)
-    pending: list[tuple[_Parts, Any]] = [(split(override.key_or_group), override.value())]
+    pending: list[tuple[_Parts, Any]] = [(split_key(override.key_or_group), override.value())]
     for at, value in pending:
         kind: _Kind = "mapping" if isinstance(value, dict) else "list" if isinstance(value, list) else "value"
-        text = "" if override.is_delete() else plain(value)
-        found.put(layer, at, kind, Setting(joined(at), text, COMMAND_LINE, override=typed))
+        text = "" if override.is_delete() else to_yaml_line(value)
+        found.put(layer, at, kind, Setting(join_key(at), text, COMMAND_LINE, override=typed))
         inside = value.items() if isinstance(value, dict) else enumerate(value) if kind == "list" else ()
         pending += [((*at, str(name)), one) for name, one in inside]
 
 
-def plain(value: Any) -> str:
+def to_yaml_line(value: Any) -> str:
     """A value as one line of YAML."""
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
@@ -291,8 +293,8 @@ def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = N
 def explain_job(key: str, config: DictConfig, found: Origins) -> Explanation:
     """As `explain`, of a job that is composed already."""
     key = key.rstrip("=./")
-    parts, choice = split(key), found.choice_of(key)
-    entries = {split(entry.key): entry for entry in walk(config)}
+    parts, choice = split_key(key), found.choice_of(key)
+    entries = {split_key(entry.key): entry for entry in walk(config)}
     entry = entries.get(parts)
     if choice is not None:
         option = choice.option.replace(",", ", ") or "none"
@@ -311,12 +313,12 @@ def explain_job(key: str, config: DictConfig, found: Origins) -> Explanation:
             hint="`assay train --cfg` shows every key, `assay configs` every group",
         )
     path = chain[-1].path if chain else None
-    brought_by = tuple(one for one in found.choices.values() if path is not None and one.brought(path))
+    brought_by = tuple(one for one in found.choices.values() if path is not None and one.holds_file(path))
     value, remark = _raw_and_resolved(entry, chain) if entry else ("", "was taken away")
     return Explanation(entry.key if entry else key, value, remark, tuple(chain), brought_by)
 
 
-def say(console: Console, found: Explanation) -> None:
+def print_explanation(console: Console, found: Explanation) -> None:
     """Print an explanation."""
     line = Text(found.key, style="bold")
     if found.value:
@@ -349,25 +351,25 @@ def _raw_and_resolved(entry: Entry, chain: Sequence[Setting]) -> tuple[str, str]
     if entry.is_missing:
         return "???", f"must be given: {entry.key}=…"
     if entry.is_container:
-        return plain(OmegaConf.to_container(entry.node, resolve=False)), ""
-    raw = plain(entry.raw)
+        return to_yaml_line(OmegaConf.to_container(entry.node, resolve=False)), ""
+    raw = to_yaml_line(entry.raw)
     if entry.is_interpolation:
-        return str(entry.raw), f"→ {_resolved(entry)}"
+        return str(entry.raw), f"→ {_resolve_text(entry)}"
     written = chain[-1].text if chain else raw
     return (written, f"→ {raw}") if "${" in written else (raw, "")
 
 
-def _resolved(entry: Entry) -> str:
+def _resolve_text(entry: Entry) -> str:
     try:
         value: Any = entry.parent[entry.name]
     except OmegaConfBaseException:
         return _AWAITED if "spec." in str(entry.raw) else "cannot be resolved"
-    return shortened(plain(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
+    return shortened(to_yaml_line(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
 
 
 def _keys_of(choice: Choice, found: Origins, entries: _Entries) -> list[Key]:
-    package = split(choice.package)
-    if package and package == split(choice.group.replace("/", ".")):
+    package = split_key(choice.package)
+    if package and package == split_key(choice.group.replace("/", ".")):
         return _keys_below(package, found, entries)
     # A fragment of another node, such as `device` in the trainer, or of the whole config: what its file sets.
     keys: list[Key] = []

@@ -62,7 +62,7 @@ def is_chosen(config: DictConfig, key: str) -> bool:
     return key in RECIPE and bool(_raw(config, key) == _reference(*RECIPE[key]))
 
 
-def unsettled(key: str, raw: Any) -> Any:
+def restore_auto(key: str, raw: Any) -> Any:
     """What was typed for a value of a job: `auto` where it waits for the data."""
     return "auto" if key in RECIPE and raw == _reference(*RECIPE[key]) else raw
 
@@ -163,20 +163,20 @@ def task_to_choose(config: DictConfig, overrides: Sequence[str], options: Collec
     if OmegaConf.select(config, "module._target_") != OUR_MODULE:
         return []
     option = _WORDS.sub("_", str(name).rpartition(".")[2]).lower()
-    chosen = option in options and not (option == Binary.name and _says_several(overrides))
-    task = [f"task={option}", *suited([*overrides, f"task={option}"])] if chosen else []
+    chosen = option in options and not (option == Binary.name and _chooses_loss_or_metrics(overrides))
+    task = [f"task={option}", *task_defaults([*overrides, f"task={option}"])] if chosen else []
     by_default = OmegaConf.select(config, "hydra.runtime.choices.model") == _FOR_IMAGES
     if by_default and not _typed("model", [*overrides, *task]) and are_vectors(source):
         task.append("model=mlp")
     return task
 
 
-def _says_several(overrides: Sequence[str]) -> bool:
+def _chooses_loss_or_metrics(overrides: Sequence[str]) -> bool:
     """Whether a loss or metrics were chosen, of which those of several classes take two as well."""
     return any(_typed(group, overrides) for group in ("loss", "metrics", "experiment"))
 
 
-def suited(overrides: Sequence[str]) -> list[str]:
+def task_defaults(overrides: Sequence[str]) -> list[str]:
     """What goes with a typed task that takes the place of the data's own, for which the data has chosen."""
     named = [
         one.partition("=")[2] for one in overrides if one.lstrip("+").startswith(("task=", "data.task="))

@@ -43,7 +43,7 @@ def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
     return f"{before}did you mean {close[0]!r}?" if close else ""
 
 
-def named(known: Iterable[str], word: str = "") -> str:
+def list_names(known: Iterable[str], word: str = "") -> str:
     """Names in one line; of very many only those nearest to what was typed."""
     names = list(known)
     if len(names) <= _MOST:
@@ -52,7 +52,7 @@ def named(known: Iterable[str], word: str = "") -> str:
     return ", ".join([name for name in names if name in near]) + f", … ({len(names)} in all)"
 
 
-def key_meant(word: str, keys: Iterable[str]) -> str:
+def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be, or a command; empty where none is near."""
     every = list(keys)
     parent, _, last = word.rpartition(".")

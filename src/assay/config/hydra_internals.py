@@ -133,17 +133,17 @@ def config_file(repository: IConfigRepository, name: str) -> Path | None:
     return file_of(source, name) if source is not None and source.scheme() == "file" else None
 
 
-def without_plus(overrides: Sequence[str]) -> list[str]:
+def strip_plus(overrides: Sequence[str]) -> list[str]:
     """`+experiment=mine`, as templates for Lightning have it, without the plus."""
     return [one[1:] if one.startswith(_ADDED) else one for one in overrides]
 
 
-def defaults_of(
+def load_defaults(
     loader: ConfigLoader, primary: str, overrides: Sequence[str]
 ) -> tuple[DefaultsList, list[Override], IConfigRepository]:
     """The configs that a job is merged from, in order."""
     implementation: Any = loader
-    typed = without_plus(overrides)
+    typed = strip_plus(overrides)
     parsed, repository = implementation._parse_overrides_and_create_caching_repo(primary, typed)
     merged = create_defaults_list(
         repo=repository, config_name=primary, overrides_list=parsed, prepend_hydra=True, skip_missing=False

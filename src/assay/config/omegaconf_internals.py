@@ -18,7 +18,7 @@ text_representer = get_omega_conf_dumper().str_representer
 """Quotes the text that OmegaConf would read as something else."""
 
 
-def _copied_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metadata:
+def _copy_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Metadata:
     """As `copy.deepcopy` does it by way of pickle, which takes up half of the time to copy a config."""
     fields = vars(metadata)
     copied = object.__new__(type(metadata))
@@ -29,7 +29,7 @@ def _copied_metadata(metadata: base.Metadata, memo: dict[int, Any]) -> base.Meta
     return copied
 
 
-setattr(base.Metadata, "__deepcopy__", _copied_metadata)  # noqa: B010 - mypy
+setattr(base.Metadata, "__deepcopy__", _copy_metadata)  # noqa: B010 - mypy
 # The same few interpolations are parsed a hundred times for a job, and a tree is only read.
 setattr(base, "parse", functools.lru_cache(4096)(grammar_parser.parse))  # noqa: B010 - mypy
 
@@ -54,7 +54,7 @@ def root_of(node: Node) -> Any:
     return node._get_root()
 
 
-def dereferenced(node: Node) -> Node:
+def dereference(node: Node) -> Node:
     """The node that an interpolation stands for."""
     return node._dereference_node()
 

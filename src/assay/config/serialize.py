@@ -25,13 +25,13 @@ class _Dumper(getattr(yaml, "CDumper", yaml.Dumper)):  # type: ignore[misc]  # l
 _Dumper.add_representer(str, text_representer)
 
 
-def written(config: DictConfig) -> dict[str, Any]:
+def to_raw_dict(config: DictConfig) -> dict[str, Any]:
     """A mapping as plain data, as it is written."""
     plain: Any = OmegaConf.to_container(config, resolve=False)
     return {str(key): value for key, value in plain.items()}
 
 
-def known(config: DictConfig) -> dict[str, Any]:
+def to_resolved_dict(config: DictConfig) -> dict[str, Any]:
     """A job as plain data, resolved once its data has told the `spec`."""
     plain: Any = OmegaConf.to_container(config, resolve="spec" in config, enum_to_str=True)
     return dict(plain)
@@ -100,7 +100,7 @@ REPETITIONS: Final = ("seed", "fold")
 
 def fingerprint(config: DictConfig, without: Sequence[str] = ()) -> str:
     """SHA-256 of a job's config without what leaves its outcome alone: where it writes, its name and tags."""
-    return fingerprint_of(written(config), without)
+    return fingerprint_of(to_raw_dict(config), without)
 
 
 def fingerprint_of(config: Mapping[str, Any], without: Sequence[str] = ()) -> str:

@@ -60,12 +60,12 @@ class Entry(NamedTuple):
         return is_interpolation(self.node)
 
 
-def split(key: str) -> tuple[str, ...]:
+def split_key(key: str) -> tuple[str, ...]:
     """Names and indices of a full key."""
     return tuple(re.findall(r"[^.\[\]]+", key))
 
 
-def joined(parts: Sequence[str]) -> str:
+def join_key(parts: Sequence[str]) -> str:
     """The full key of names and indices."""
     return "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts).removeprefix(".")
 
@@ -108,14 +108,14 @@ def _value_of(entry: Entry) -> Any:
         return raw
 
 
-def called_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
+def target_nodes(config: DictConfig) -> Iterator[tuple[str, DictConfig]]:
     """Full key of each mapping with a `_target_`, and the mapping."""
     for entry in walk(config):
         if entry.is_container and isinstance(entry.node, DictConfig) and "_target_" in entry.node:
             yield entry.key, entry.node
 
 
-def written_at(config: DictConfig, key: str) -> str:
+def source_key(config: DictConfig, key: str) -> str:
     """The full key where a value is written that others only interpolate: what a person would type.
 
     >>> config = OmegaConf.create({"size": 3, "crop": {"size": "${size}"}, "width": "${spec.width}"})

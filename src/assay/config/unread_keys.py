@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from assay.config.did_you_mean import key_meant
+from assay.config.did_you_mean import guess_key
 from assay.config.omegaconf_internals import child_node, is_null
 from assay.config.tree import walk
 from assay.errors import ConfigError
@@ -69,19 +69,19 @@ _ONE_OPTION: Final = (
 _NAME: Final = re.compile(r"(\.*)([A-Za-z_][\w-]*(?:[.\[][\w-]+\]?)*)", re.ASCII)
 
 
-def check_read(config: DictConfig) -> None:
+def check_unread_keys(config: DictConfig) -> None:
     """Refuse keys that would do nothing."""
     entries = list(walk(config))
     if "run_dir" in config:
         raise ConfigError("is set by assay", key="run_dir", hint="the run directory is hydra.run.dir=…")
     _check_spec(config)
-    _check(config, entries, entries, _typed(config))
+    _check(config, entries, entries, _parse_overrides(config))
 
 
 def check_options(config: DictConfig) -> None:
     """Refuse several options of a group that takes one: Hydra would merge them into a mixture."""
     choices = config.hydra.runtime.choices
-    values: dict[str, Any] = {one.key_or_group: one.value() for one in _typed(config)}
+    values: dict[str, Any] = {one.key_or_group: one.value() for one in _parse_overrides(config)}
     for group in _ONE_OPTION:
         # Of a group with a list of options, also in YAML, Hydra notes no choice.
         in_yaml = group in OF_MODULE and group not in choices and group in config and group not in values
@@ -91,20 +91,20 @@ def check_options(config: DictConfig) -> None:
             raise ConfigError("this group takes one option, not a list", key=group, hint=hint)
 
 
-def _typed(config: DictConfig) -> list[Override]:
+def _parse_overrides(config: DictConfig) -> list[Override]:
     held: Any = OmegaConf.to_container(config.hydra.overrides, resolve=False)  # `${…}` as it was typed
     return OverridesParser.create().parse_overrides([*held["task"], *held["hydra"]])
 
 
-def check_read_by_run(config: DictConfig, typed: Sequence[Override]) -> None:
+def check_unread_on_resume(config: DictConfig, typed: Sequence[Override]) -> None:
     """The same of a run that goes on, whose interpolations through resolvers are values by now."""
     entries = list(walk(config))
     keys = [one.key_or_group for one in typed]
-    looked_at = [one for one in entries if any(_touches(one.key, key) for key in keys)]
+    looked_at = [one for one in entries if any(_overlap(one.key, key) for key in keys)]
     _check(config, looked_at, entries, typed)
 
 
-def check_single(overrides: Sequence[str]) -> None:
+def check_single_run(overrides: Sequence[str]) -> None:
     """Refuse what only a sweep reads."""
     for one in OverridesParser.create().parse_overrides(list(overrides)):
         key = one.key_or_group
@@ -116,7 +116,7 @@ def check_single(overrides: Sequence[str]) -> None:
 def _check(
     config: DictConfig, looked_at: Sequence[Entry], entries: Sequence[Entry], typed: Sequence[Override]
 ) -> None:
-    read = keys_read(entries)
+    read = interpolated_keys(entries)
     ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
     values = {one.key_or_group: one for one in typed if not one.is_delete()}
     for entry in _unread(config, looked_at, read):
@@ -126,7 +126,7 @@ def _check(
     for key, one in values.items():
         top = key.partition(".")[0].partition("/")[0]
         if top == "hydra":
-            fine = "/" in key or any(_touches(f"hydra.{part}", key) for part in _OF_HYDRA)
+            fine = "/" in key or any(_overlap(f"hydra.{part}", key) for part in _OF_HYDRA)
         else:  # not there: a group put elsewhere
             fine = top in TOP or top not in config
         of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and one.value())
@@ -178,11 +178,11 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     keys = [
         one.key
         for one in entries
-        if not ("[" in one.key or one.key.startswith("hydra.") or _touches(one.key, key))
+        if not ("[" in one.key or one.key.startswith("hydra.") or _overlap(one.key, key))
         and (not parent or not one.is_container or one.key.rpartition(".")[0] == parent)
     ]
     beside = ", ".join(one for one in keys if parent and one.rpartition(".")[0] == parent)
-    guess, meant = "", key_meant(key, keys)
+    guess, meant = "", guess_key(key, keys)
     hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
     if meant.startswith("assay "):
         hint = meant
@@ -192,12 +192,12 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     return ConfigError(f"nothing reads this key{guess}", key=key, hint=hint)
 
 
-def keys_read(entries: Sequence[Entry], without: Collection[str] = ()) -> set[str]:
+def interpolated_keys(entries: Sequence[Entry], without: Collection[str] = ()) -> set[str]:
     """The keys that interpolations name, less those in some nodes, and in what Hydra alone would read."""
     read: set[str] = set()
     for entry in entries:
         top = entry.key.partition(".")[0].partition("[")[0]
-        of_hydra = top == "hydra" and not any(_touches(f"hydra.{part}", entry.key) for part in _OF_HYDRA)
+        of_hydra = top == "hydra" and not any(_overlap(f"hydra.{part}", entry.key) for part in _OF_HYDRA)
         if entry.is_interpolation and top not in without and not of_hydra:
             read |= {*_names(entry)}
     return read
@@ -217,9 +217,9 @@ def _names(entry: Entry) -> Iterator[str]:
 def is_read(key: str, read: set[str]) -> bool:
     """Whether a key, or something in it or around it, is among those of `keys_read`."""
     plain = key.replace("[", ".").replace("]", "")
-    return any(_touches(name, plain) for name in read)
+    return any(_overlap(name, plain) for name in read)
 
 
-def _touches(one: str, other: str) -> bool:
+def _overlap(one: str, other: str) -> bool:
     """Whether one of the two keys lies within the other."""
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from omegaconf import ListConfig
 
-Written = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int]
+YamlEntry = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int]
 """Names and indices of a key, what stands there, its text in a line, and the number of its line."""
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """A path as a user knows it: from the current directory, or from assay's own `conf`."""
     full = path.resolve()
     if full.is_relative_to(Path.cwd()):
@@ -58,7 +58,7 @@ def file_error(error: Exception, path: Path) -> ConfigError:
     else:
         text = re.sub(r"^In '?[^']*?'?: ", "", text)
         hint = "defaults:, then a line each: - override /model: mlp"
-    return ConfigError(text, file=f"{shown(path)}{line}", hint=hint)
+    return ConfigError(text, file=f"{display_path(path)}{line}", hint=hint)
 
 
 def load_yaml(path: Path) -> DictConfig | ListConfig:
@@ -82,7 +82,7 @@ def load_mapping(path: Path) -> DictConfig:
     return config
 
 
-def entries_of(path: Path, package: tuple[str, ...] = ()) -> list[Written]:
+def yaml_entries(path: Path, package: tuple[str, ...] = ()) -> list[YamlEntry]:
     """Every key of a config file, a mapping before what is in it; the defaults list is left out."""
     node = _read(path)
     if node is None:
@@ -92,7 +92,7 @@ def entries_of(path: Path, package: tuple[str, ...] = ()) -> list[Written]:
     return found if package else found[1:]
 
 
-def defaults_of_file(path: Path) -> list[tuple[str, int]]:
+def read_defaults(path: Path) -> list[tuple[str, int]]:
     """The items of a file's defaults list as written, each with its line."""
     node = _read(path)
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
@@ -107,7 +107,7 @@ def _read(path: Path) -> yaml.Node | None:
     return node
 
 
-def _walk(node: yaml.Node, key: tuple[str, ...], line: int) -> Iterator[Written]:
+def _walk(node: yaml.Node, key: tuple[str, ...], line: int) -> Iterator[YamlEntry]:
     if isinstance(node, yaml.MappingNode):
         yield key, "mapping", _text(node), line
         for name, value in node.value:

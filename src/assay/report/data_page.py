@@ -13,7 +13,7 @@ import torch
 from omegaconf import OmegaConf
 from rich.markup import escape
 
-from assay.build.assembly import describe, open_data
+from assay.build.assembly import add_spec, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset, input_of
@@ -350,7 +350,7 @@ def look(job: Job, out: Path | None = None) -> Survey:
     found = survey(datamodule, name, tables)
     if out is None:
         return found
-    describe(config, datamodule.spec)
+    add_spec(config, datamodule.spec)
     target = OmegaConf.select(config, "augment._target_")
     # A teacher needs another run's model.
     augment = None if target in (None, _TEACHER) else build(config, "augment")

@@ -12,8 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.analysis.run import flat
 from assay.compose.compose import compose, job_config
-from assay.compose.origin import name_source, plain
-from assay.compose.recipe import OF_SPEC, unsettled
+from assay.compose.origin import name_source, to_yaml_line
+from assay.compose.recipe import OF_SPEC, restore_auto
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
@@ -102,7 +102,7 @@ def config_difference(one: DictConfig, other: DictConfig) -> Rows:
 def record_difference(one: RunRecord, other: RunRecord) -> Rows:
     """What of two records differs and can change an outcome: code, packages, machine, data, seed."""
     sides = ({name: getattr(record, name) for name in _MATTERS} for record in (one, other))
-    first, second = ({key: plain(value) for key, value in flat(side)} for side in sides)
+    first, second = ({key: to_yaml_line(value) for key, value in flat(side)} for side in sides)
     return _rows(first, second)
 
 
@@ -160,10 +160,10 @@ def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
     for key, written in flat(whole):
         if key == "run_dir" or (resolve and key in OF_SPEC):
             continue
-        value = unsettled(key, written)
+        value = restore_auto(key, written)
         if isinstance(value, str) and run_dir and (value == run_dir or value.startswith(f"{run_dir}/")):
             value = _RUN_DIR + value.removeprefix(run_dir)
-        found[key] = plain(value)
+        found[key] = to_yaml_line(value)
     return found
 
 

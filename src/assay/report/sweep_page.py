@@ -29,7 +29,7 @@ from assay.record.log_file import logs_of
 from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
-from assay.targets.resolve import import_trusted
+from assay.targets.resolve import import_trusted_tasks
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def fold_blocks(contents: Contents) -> list[Block]:
     every = gathered(contents.comparison.rows)
     if not every:
         return []
-    import_trusted(one.predictions.task for one in every)
+    import_trusted_tasks(one.predictions.task for one in every)
     labels = {id(one): f"{in_one_line(one.values)}: " if one.values else "" for one in every}
     problems = dict.fromkeys(f"{labels[id(one)]}{problem}" for one in every for problem in one.problems)
     notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]

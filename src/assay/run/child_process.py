@@ -53,7 +53,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     from assay.run.result import say_warnings
     from assay.run.resume import change
     from assay.run.saved_config import read_config
-    from assay.targets.external_values import check_outside
+    from assay.targets.external_values import check_external_values
     from assay.targets.trust import trust
 
     record = RunRecord.load(run_dir)
@@ -63,7 +63,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
     with open_dict(config):
         config.logger = {}  # nobody else's log is to hold this run
         config.enforce_clean_git = False
-    check_outside(config, trust(()))
+    check_external_values(config, trust(()))
     proof = prove(config, record.overrides)
     say_warnings(proof.report.warnings)
     run_job(

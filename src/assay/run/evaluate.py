@@ -16,10 +16,10 @@ import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from assay.build.assembly import Assembly, build_module, describe, open_data
+from assay.build.assembly import Assembly, add_spec, build_module, open_data
 from assay.build.model import has_weights
 from assay.build.node import build
-from assay.build.trainer import check_device, quiet
+from assay.build.trainer import check_device, silence_lightning
 from assay.build.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
@@ -203,7 +203,12 @@ def evaluate(
     of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
     check_links(run_dir)
     is_writable = os.access(run_dir, os.W_OK)
-    with writing(run_dir) if is_writable else nullcontext(), quiet(), threads_of(record), of_config:
+    with (
+        writing(run_dir) if is_writable else nullcontext(),
+        silence_lightning(),
+        threads_of(record),
+        of_config,
+    ):
         found, predictions = _test(config, record, run_dir, path, split, trained=trained, other=other)
         notes = [*ended, *found.notes]
         notes += [] if is_writable else [f"the scores are not kept: {run_dir} cannot be written"]
@@ -311,7 +316,7 @@ def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) 
                 f"a datamodule of your own says what is tested; there is no --split {split}", key="data"
             )
         data = open_data(config)
-        describe(config, getattr(data, "spec", None))
+        add_spec(config, getattr(data, "spec", None))
         return data  # type: ignore[no-any-return]  # a LightningDataModule by its slot
     if trained is None:
         raise AssayError("the run's config.yaml has no spec: the run ended before its data was read")

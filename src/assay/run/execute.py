@@ -25,16 +25,16 @@ from omegaconf import open_dict
 
 from assay.build.assembly import assemble, notes_on_hyper_parameters, notes_on_parts
 from assay.build.model import check_declared
-from assay.build.monitor_mode import known_directions
+from assay.build.monitor_mode import score_directions
 from assay.build.node import build
-from assay.build.trainer import check_told_apart, gpu_names, quiet
+from assay.build.trainer import check_distinct_state_keys, gpu_names, silence_lightning
 from assay.build.trainer_options import num_local_processes
 from assay.callbacks.pruning import Pruned, Pruning
-from assay.check.callbacks import notes_on
+from assay.check.callbacks import notes_on_averages
 from assay.check.checker import check_job
 from assay.check.prove import Prover
 from assay.checkpoint.checkpoint_file import CheckpointFile, weights_sha256
-from assay.config.serialize import REPETITIONS, fingerprint, known, to_yaml
+from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, to_yaml
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.figure.figure import to_matplotlib
 from assay.files.atomic import write_text
@@ -63,8 +63,8 @@ from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
 from assay.run.result import RunResult, say_start
 from assay.run.saved_config import interpolations, read_config
-from assay.targets.allowed_targets import trusted_in
-from assay.targets.objects import in_sight, kinds
+from assay.targets.allowed_targets import read_trusted_packages
+from assay.targets.objects import current_objects, object_kinds
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def run_job(
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that."""
     kept = {"data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
-    if num_local_processes(config) > 1 and (callbacks or kinds()):
+    if num_local_processes(config) > 1 and (callbacks or object_kinds()):
         raise ConfigError(
             f"the job runs in {num_local_processes(config)} processes of its own, which no object given in "
             "Python reaches",
@@ -126,10 +126,10 @@ def run_parts(
     run_dir, report, processes = Path(config.run_dir), proof.report, num_local_processes(config)
     if processes > 1:
         build(config, "data").prepare_data()  # once, before several processes need it
-        with opened(known(config), None):
+        with opened(to_resolved_dict(config), None):
             _launch(config, processes, report.warnings)
         return result_of(run_dir)
-    with quiet():
+    with silence_lightning():
         assembly = _assembled(config, datamodule=proof.datamodule, trainer=proof.trainer)
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
@@ -156,7 +156,7 @@ def _add(callbacks: Sequence[Callback], assembly: Assembly) -> None:
     """Add callbacks given as objects."""
     every = _all_callbacks(assembly)
     every.extend(callbacks)
-    check_told_apart([f"{type(one).__name__} {at}" for at, one in enumerate(every)], every)
+    check_distinct_state_keys([f"{type(one).__name__} {at}" for at, one in enumerate(every)], every)
 
 
 def _all_callbacks(assembly: Assembly) -> list[Callback]:
@@ -195,7 +195,7 @@ def _create_run(
             choices=dict(chosen),
             tags=[str(tag) for tag in config.get("tags") or []],
             interpolations=interpolations(config),
-            objects=kinds(),
+            objects=object_kinds(),
             **segment,
             **kept,
         )
@@ -231,7 +231,7 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     first = int(os.environ["RANK"]) == 0
     record = RunRecord.load(run_dir)
     try:
-        with writing(run_dir, shared=True), quiet():
+        with writing(run_dir, shared=True), silence_lightning():
             assembly = _assembled(config, prepare=False)
             if first:
                 write_run(run_dir, assembly.plain, record, {}, hint="")
@@ -255,7 +255,7 @@ def _launch(config: DictConfig, processes: int, warnings: Sequence[str]) -> None
     with log_file(run_dir / FILE):
         for warning in warnings:
             log.warning("%s", warning)
-    end = ranks.launch(run_dir, processes, trusted_in(config))
+    end = ranks.launch(run_dir, processes, read_trusted_packages(config))
     record = RunRecord.load(run_dir)
     if end.startswith("SIG") and record.status == "running":
         record.interrupted_by(end)
@@ -277,8 +277,8 @@ def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
         curves=curves if curves.is_file() else None,
         module=assembly.module if assembly else None,
         trainer=assembly.trainer if assembly else None,
-        _objects=in_sight(),
-        _trusted=trusted_in(assembly.config) if assembly else (),
+        _objects=current_objects(),
+        _trusted=read_trusted_packages(assembly.config) if assembly else (),
     )
 
 
@@ -539,7 +539,7 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
 def _notes(assembly: Assembly) -> list[str]:
     data, module, config = assembly.datamodule, assembly.module, assembly.config
     of_parts = notes_on_parts(config, module.model, module.finetune) if isinstance(module, Module) else []
-    notes = [*getattr(data, "notes", ()), *of_parts, *notes_on(config)]
+    notes = [*getattr(data, "notes", ()), *of_parts, *notes_on_averages(config)]
     notes += notes_on_hyper_parameters(module, data)
     if not isinstance(assembly.trainer.fit_loop, FitLoop):
         kind = type(assembly.trainer).__name__
@@ -561,7 +561,7 @@ def _directions(assembly: Assembly) -> dict[str, str]:
     if not isinstance(module, Module):
         return kept_by
     metrics = {"train": module.train_tracker.metrics, "eval": module.val_tracker.metrics}
-    return {**kept_by, **known_directions(assembly.config, metrics)}
+    return {**kept_by, **score_directions(assembly.config, metrics)}
 
 
 def _parameters(module: torch.nn.Module) -> dict[str, int]:

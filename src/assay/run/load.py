@@ -25,7 +25,7 @@ from assay.run.encoder_file import read_encoder
 from assay.run.predictor import Predictor
 from assay.run.preprocess import Preprocess
 from assay.run.saved_config import read_config, said_of, unfinished
-from assay.targets.objects import given
+from assay.targets.objects import provide_objects
 from assay.task.task_of import custom_output_kind, task_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def load(
     """
     if model is not None and "model" not in RunRecord.load(Path(run)).objects:
         raise AssayError(f"{run} was not trained with assay.train(model=…)", hint="leave out model=")
-    with nullcontext() if model is None else given({"model": model}):
+    with nullcontext() if model is None else provide_objects({"model": model}):
         predictor = read_predictor(Path(run), checkpoint, map_location, trusted_packages)
     if not raw_input:
         return predictor.model.train()

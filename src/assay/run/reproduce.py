@@ -34,7 +34,7 @@ from assay.record.run_directory import changed_since
 from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.child_process import CODE, REFUSED
 from assay.run.saved_config import judged_config
-from assay.targets.objects import missing
+from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
 
@@ -94,7 +94,7 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
     run_dir = Path(run).resolve()
     record = RunRecord.load(run_dir)
     for argument, kind in record.objects.items():
-        raise missing(argument, kind)
+        raise missing_object_error(argument, kind)
     removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:

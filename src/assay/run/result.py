@@ -15,7 +15,7 @@ from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import counted
 from assay.record.run_record import RunRecord, exit_code
-from assay.targets.objects import given
+from assay.targets.objects import provide_objects
 from assay.task.task_of import find_task, task_of
 from assay.terminal import Console
 
@@ -89,7 +89,7 @@ class RunResult:
         """
         from assay.run.load import load
 
-        with given(self._objects):
+        with provide_objects(self._objects):
             return load(self.run_dir, trusted_packages=self._trusted)
 
     @property

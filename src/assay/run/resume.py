@@ -23,7 +23,7 @@ from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import REPETITIONS, fingerprint
 from assay.config.tree import walk
-from assay.config.unread_keys import check_read_by_run
+from assay.config.unread_keys import check_unread_on_resume
 from assay.config.yaml_file import load_yaml
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.symlinks import check_links
@@ -52,7 +52,7 @@ from assay.run.execute import (
 )
 from assay.run.result import say_warnings
 from assay.run.saved_config import as_written, interpolations, read_config
-from assay.targets.external_values import check_outside
+from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
 from assay.terminal import Console
@@ -108,7 +108,7 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
     after = _values(config)
     with open_dict(config):
         config.pop("spec", None)  # the data tells it anew
-    check_read_by_run(config, parsed)
+    check_unread_on_resume(config, parsed)
     OmegaConf.set_struct(config, True)
     changed = {
         key: (before.get(key), after.get(key))
@@ -251,7 +251,7 @@ def resume(
         trusted = (*trusted_packages, *typed_packages(overrides))
         config = read_config(run_dir, trusted, must_be_whole=True)
         job = change(run_dir, config, record.interpolations, overrides)
-        check_outside(job.config, replace(trust(overrides), said=said))
+        check_external_values(job.config, replace(trust(overrides), said=said))
         # Before the checkpoint is opened: a mistyped length would make that look damaged.
         check_signatures(job.config, sorted({key.partition(".")[0] for key in job.changed}))
         check_trainer(job.config)

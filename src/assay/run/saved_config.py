@@ -19,7 +19,7 @@ from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord
 from assay.targets.allowed_targets import check_targets
 from assay.targets.resolve import import_tasks
-from assay.targets.trust import KEY, Trust, checked_names, project_packages
+from assay.targets.trust import KEY, Trust, project_packages, validate_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ def judged_config(
         log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
     config = load_mapping(path)
     config.pop("hydra", None)
-    config[KEY] = Trust(project_packages(project_conf()), checked_names(trusted_packages)).packages
+    config[KEY] = Trust(project_packages(project_conf()), validate_names(trusted_packages)).packages
     with said_of(path):
         check_targets(config)
     return config

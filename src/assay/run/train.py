@@ -20,7 +20,7 @@ from assay.errors import ConfigError
 from assay.quoting import quote_letters
 from assay.run.execute import run_job
 from assay.run.result import RunResult, say_warnings
-from assay.targets.objects import TARGET, given, kind_of, place
+from assay.targets.objects import TARGET, kind_of, placeholder, provide_objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def train(
     overrides = [quote_letters(word) for word in overrides]
     folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
     whole = _with_objects(objects, overrides)
-    with given(objects), name_source(whole, folder):
+    with provide_objects(objects), name_source(whole, folder):
         checker = Checker(folder)
         job = checker.job(whole)
         proof = checker.check(job)
@@ -128,7 +128,7 @@ def _of_data(data: Any) -> tuple[str, list[str]]:
     if isinstance(data, Dataset) and not _is_pair(data):
         return "custom", _node("data.source.dataset", "data", data)
     option, path = ("arrays", "root") if _is_pair(data) else ("table", "path")
-    return option, [f"data.source.{path}={place(data)}"]
+    return option, [f"data.source.{path}={placeholder(data)}"]
 
 
 def _node(key: str, argument: str, one: Any) -> list[str]:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.analysis.objective import check_asked_for, objectives
 from assay.analysis.run import loss_terms, unlike_losses
-from assay.compose.compose import JobComposer, compose_whole, job_config, trust_for
+from assay.compose.compose import JobComposer, compose_sweep, job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
-from assay.config.serialize import written
+from assay.config.serialize import to_raw_dict
 from assay.errors import ConfigError
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
-from assay.targets.annotation import accepts, check_value, look_up
-from assay.targets.resolve import called, own_class
-from assay.targets.trust import within
+from assay.targets.annotation import accepts, check_value, resolve_annotation
+from assay.targets.resolve import construct, custom_class
+from assay.targets.trust import is_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,10 +54,10 @@ def made(
                 key=full,
                 hint=f"there is: {', '.join([*names, *others])}",
             )
-        annotation = look_up(kind, name, parameters[name].annotation, {})
+        annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
-    return called(key, kind, **values, **given)
+    return construct(key, kind, **values, **given)
 
 
 def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
@@ -65,8 +65,8 @@ def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
     module, _, kind = name.rpartition(".")
-    if within(name, packages):
-        return own_class(f"{key}._target_", name, packages, base)
+    if is_within(name, packages):
+        return custom_class(f"{key}._target_", name, packages, base)
     if name not in SWEEP_PARTS[key]:
         raise ConfigError(
             f"{name!r} is not one of assay's, nor in a trusted package",
@@ -130,11 +130,11 @@ def read_definition(
 ) -> SweepDefinition:
     """What the config says of a sweep."""
     trusted = trust_for(hydra, overrides if typed is None else typed)
-    whole = compose_whole(hydra, overrides, trusted)
-    launcher, sweeper = (written(whole.hydra[name]) for name in ("launcher", "sweeper"))
+    whole = compose_sweep(hydra, overrides, trusted)
+    launcher, sweeper = (to_raw_dict(whole.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(whole.hydra.sweep.dir))
     asked = sweeper.get("objective") is not None
-    aims = objectives(sweeper, written(job_config(whole)))
+    aims = objectives(sweeper, to_raw_dict(job_config(whole)))
     given = {"overrides": list(overrides), "config_loader": hydra.config_loader}
     search = _search(sweeper, aims, directory, trusted.packages, **given)
     policy: Policy = made(
@@ -158,12 +158,12 @@ def _search(
     node: dict[str, Any], aims: Sequence[Objective], directory: Path, packages: Sequence[str], **given: Any
 ) -> Search:
     kind = target(node, "hydra.sweeper", Search, packages)
-    if within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
+    if is_within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
         import optuna
 
         # Once it is imported, `build_part` knows it.
         base: Any = optuna.samplers.BaseSampler
-        own_class("hydra.sweeper.sampler._target_", sampler, packages, base)
+        custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
     if kind.learns:
         aimed = {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
         node, given = node | aimed, given | {"sweep_dir": directory}

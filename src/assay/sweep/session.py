@@ -184,7 +184,7 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         _, first = _first_proposals(sweep.search)
-        return [sweep.composer.composed(overrides, number) for number, overrides in enumerate(first)]
+        return [sweep.composer.compose(overrides, number) for number, overrides in enumerate(first)]
 
 
 def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:

@@ -17,7 +17,7 @@ from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import labelled
 from assay.sweep.progress import why
-from assay.targets.resolve import import_trusted
+from assay.targets.resolve import import_trusted_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ _WARNINGS: Final = 4
 def gathered(result: SweepResult) -> list[OutOfFold]:
     """The predictions of its folds, together; none where no job has tested a fold."""
     folds = out_of_fold.gathered(job_rows(result.jobs, (), result.run_dir))
-    import_trusted(one.predictions.task for one in folds)
+    import_trusted_tasks(one.predictions.task for one in folds)
     return folds
 
 

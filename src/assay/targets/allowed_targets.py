@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.config.omegaconf_internals import dereferenced, raw_value
+from assay.config.omegaconf_internals import dereference, raw_value
 from assay.config.tree import follow
 from assay.errors import ConfigError, first_line
 from assay.quoting import is_dotted_path
-from assay.targets.trust import KEY, is_library, within
+from assay.targets.trust import KEY, is_library, is_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -214,7 +214,7 @@ def slot_of(key: str) -> tuple[str, Slot]:
 
 def is_allowed(path: str) -> bool:
     """Whether a dotted name lies where a config may look without trust; not yet whether it may be called."""
-    return path in EXACT or path in FUNCTIONS or (within(path, PLACES) and path not in PLACES)
+    return path in EXACT or path in FUNCTIONS or (is_within(path, PLACES) and path not in PLACES)
 
 
 _KEY = re.compile(r"\$\{(?!spec\b)\.*[A-Za-z_][\w.\[\]]*\}", re.ASCII)
@@ -227,23 +227,27 @@ _HOLDS = (
 
 def check_targets(config: DictConfig) -> None:
     """Refuse every target that lies neither where a config may look nor in a package the user trusts."""
-    packages = trusted_in(config)
-    for key, target in targets(config):
+    packages = read_trusted_packages(config)
+    for key, target in find_targets(config):
         check_name(key, target, packages)
 
 
-def trusted_in(config: DictConfig) -> tuple[str, ...]:
+def read_trusted_packages(config: DictConfig) -> tuple[str, ...]:
     """The packages that a job may import from, as `compose` or `read_config` wrote them into it."""
     return tuple(str(package) for package in config.get(KEY) or ())
 
 
-def targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def find_targets(config: DictConfig | ListConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Full key of each node that has a `_target_`, and the target."""
     for entry, _ in follow(config, prefix):
         if entry.name != "_target_" or entry.raw is None or entry.is_missing:
             continue
         key = entry.key.removesuffix("_target_").removesuffix(".")
-        raw = _behind(entry.node, str(entry.raw), entry.key) if entry.is_interpolation else entry.raw
+        raw = (
+            _dereference_target(entry.node, str(entry.raw), entry.key)
+            if entry.is_interpolation
+            else entry.raw
+        )
         check_trust(key, raw, entry.parent)
         yield key, raw
 
@@ -254,13 +258,13 @@ def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:
         raise ConfigError("a config must not choose what is trusted", key=f"{key}.{KEY}", hint=f"{KEY}=[…]")
 
 
-def _behind(written: Any, text: str, key: str) -> Any:
+def _dereference_target(written: Any, text: str, key: str) -> Any:
     """The plain text that an interpolated target takes."""
     hint = f"write the class itself: {key}=torch.nn.Identity"
     if not _KEY.fullmatch(text):
         raise ConfigError(f"{text} may be anything; a target is plain text or ${{KEY}}", key=key, hint=hint)
     try:
-        return raw_value(dereferenced(written))
+        return raw_value(dereference(written))
     except OmegaConfBaseException as error:
         raise ConfigError(first_line(error), key=key, hint=hint) from error
 
@@ -271,7 +275,7 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     slot, holds = slot_of(key)
     if not isinstance(target, str):
         raise ConfigError("a target is the dotted name of a class", key=at, hint=f"{at}={holds.example}")
-    if is_dotted_path(target) and (is_allowed(target) or within(target, packages)):
+    if is_dotted_path(target) and (is_allowed(target) or is_within(target, packages)):
         return
     hint = f"{at}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
     if not is_dotted_path(target):

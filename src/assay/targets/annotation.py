@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, final
 import msgspec
 
 from assay.config.did_you_mean import did_you_mean
-from assay.config.tree import split
+from assay.config.tree import split_key
 from assay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 @final
 @dataclass(frozen=True)
-class Made:
+class NestedTarget:
     """What a nested node with a `_target_` of its own will be."""
 
     kind: type | None = None
@@ -46,7 +46,7 @@ class Made:
         return "a nested node" if self.kind is None else f"a {self.kind.__name__}"
 
 
-def look_up(function: Any, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
+def resolve_annotation(function: Any, name: str, annotation: Any, names: Mapping[str, Any]) -> Any:
     """The annotation of one parameter; Any where it cannot be known."""
     function = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
     stand_in = types.SimpleNamespace(__annotations__={name: annotation})
@@ -63,14 +63,16 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
     if len(parts := _parts(annotation)) > 1:
         return any(accepts(part, value) for part in parts)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in _MAPPINGS and not isinstance(value, Made):
+    if origin in _MAPPINGS and not isinstance(value, NestedTarget):
         return isinstance(value, dict) and all(accepts(args[1], one) for one in value.values())
-    if origin is tuple and args[1:] != (...,) and not isinstance(value, Made):
+    if origin is tuple and args[1:] != (...,) and not isinstance(value, NestedTarget):
         fits = isinstance(value, list | tuple) and len(value) == len(args)
         return fits and all(map(accepts, args, value))
-    if origin in _SEQUENCES and not isinstance(value, Made):
+    if origin in _SEQUENCES and not isinstance(value, NestedTarget):
         return isinstance(value, list | tuple) and all(accepts(args[0], one) for one in value)
-    if isinstance(value, Made) and (value.kind is None or not _is_object(value.kind, functools.partial)):
+    if isinstance(value, NestedTarget) and (
+        value.kind is None or not _is_object(value.kind, functools.partial)
+    ):
         return True
     try:
         msgspec.convert(value, annotation, dec_hook=_check_object)
@@ -88,8 +90,8 @@ def _check_object(annotation: Any, value: Any) -> Any:
         fits = not isinstance(value, bool | int | float | str | list | tuple | dict | None)
     elif not _is_object(kind):
         fits = True
-    elif not isinstance(value, Made) or value.kind is None:
-        fits = isinstance(value, Made)
+    elif not isinstance(value, NestedTarget) or value.kind is None:
+        fits = isinstance(value, NestedTarget)
     elif value.kind is functools.partial:
         import torch
 
@@ -130,7 +132,7 @@ def _literals(annotation: Any) -> list[Any]:
     return [one for part in literals for one in typing.get_args(part)]
 
 
-def in_words(annotation: Any) -> str:
+def format_annotation(annotation: Any) -> str:
     """What an annotation asks for, as Python writes it, without the modules of its names.
 
     >>> in_words(collections.abc.Sequence[int] | None), in_words(typing.Literal["min", "max"])
@@ -174,7 +176,7 @@ def as_typed(value: Any) -> str:
 
 def as_typed_key(key: str) -> str:
     """A key as an override names it: `model._args_.1.p` for `model._args_[1].p`."""
-    return ".".join(split(key))
+    return ".".join(split_key(key))
 
 
 def check_value(key: str, value: Any, kind: Any) -> None:
@@ -184,14 +186,14 @@ def check_value(key: str, value: Any, kind: Any) -> None:
     except msgspec.ValidationError as error:
         choices = choices_of(kind) if isinstance(value, str) else []
         others = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
-        words = [*choices, *(in_words(getattr(part, "__origin__", part)) for part in others)]
-        wanted = f"one of {', '.join(words)}" if choices else expected_by(error)
+        words = [*choices, *(format_annotation(getattr(part, "__origin__", part)) for part in others)]
+        wanted = f"one of {', '.join(words)}" if choices else expected_type(error)
         guess = did_you_mean(value, choices, "; ") if choices else ""
         example = example_of(kind, None)
         hint = f"for example {as_typed_key(key)}={example}" if example else ""
         raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 
-def expected_by(error: msgspec.ValidationError) -> str:
+def expected_type(error: msgspec.ValidationError) -> str:
     """What msgspec expected, without what it got and where."""
     return _ASKED.sub("", str(error)).replace("object", "dict").replace("array", "list")

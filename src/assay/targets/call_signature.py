@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from assay.targets.allowed_targets import trusted_in
-from assay.targets.annotation import as_typed, example_of, look_up
+from assay.targets.allowed_targets import read_trusted_packages
+from assay.targets.annotation import as_typed, example_of, resolve_annotation
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
@@ -108,35 +108,39 @@ def call_of(target: Callable[..., Any]) -> Call | None:
     every = list(signature.parameters.values())
     if inspect.isclass(target) and target.__init__ is torch.nn.Module.__init__:
         every = []  # its `*args, **kwargs` are there to be refused
-    parameters = {one.name: _looked_up(target, one) for one in every if one.kind not in _MANY}
+    parameters = {one.name: _resolve_parameter(target, one) for one in every if one.kind not in _MANY}
     own = tuple(parameters)
     takes_any = any(one.kind is one.VAR_KEYWORD for one in every)
     if takes_any:
-        handed_on = _handed_on(target)
+        handed_on = _forwarded_parameters(target)
         if handed_on is not None:
             takes_any = False
             parameters = {**{one.name: one for one in handed_on}, **parameters}
             parameters = {name: parameters[name] for name in (*own, *parameters)}
-    many = next((_looked_up(target, one).annotation for one in every if one.kind is one.VAR_POSITIONAL), None)
+    many = next(
+        (_resolve_parameter(target, one).annotation for one in every if one.kind is one.VAR_POSITIONAL), None
+    )
     if target is torch.nn.Sequential:
         many = torch.nn.Module  # its annotation stands in an overload
     return Call(str(getattr(target, "__name__", target)), parameters, own, takes_any, many)
 
 
-def _handed_on(target: Any) -> list[inspect.Parameter] | None:
+def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
     """What becomes of `**kwargs`, where they are looked at only after the object is made."""
     name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
     if home.startswith("torchvision."):
         made = (
             target
             if inspect.isclass(target)
-            else look_up(target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS)
+            else resolve_annotation(
+                target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS
+            )
         )
-        return _named(made) if getattr(made, "__name__", "") in _NETWORKS else None
+        return _named_parameters(made) if getattr(made, "__name__", "") in _NETWORKS else None
     if not home.startswith("lightning.") or name not in _HANDED_ON:
         return None
     try:
-        taken = _named(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
+        taken = _named_parameters(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
     except ImportError:
         return None  # said where installed packages are looked for
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -146,27 +150,27 @@ def _handed_on(target: Any) -> list[inspect.Parameter] | None:
     ]
 
 
-def _named(target: Any) -> list[inspect.Parameter]:
+def _named_parameters(target: Any) -> list[inspect.Parameter]:
     every = inspect.signature(target).parameters.values()
-    return [_looked_up(target, one) for one in every if one.kind not in _MANY]
+    return [_resolve_parameter(target, one) for one in every if one.kind not in _MANY]
 
 
-def _looked_up(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
+def _resolve_parameter(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
     annotation = parameter.annotation
     if (getattr(target, "__name__", ""), parameter.name) == ("WandbLogger", "experiment"):
         annotation = type(None)  # an object of a running program
     is_known = annotation is not parameter.empty
-    known = look_up(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
+    known = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
     return parameter.replace(annotation=known)
 
 
-def example(config: DictConfig, key: str) -> str:
+def example_hint(config: DictConfig, key: str) -> str:
     """Another value that an argument takes, ready to type; empty where the signature tells none."""
     parent, _, name = key.rpartition(".")
     node = OmegaConf.select(config, parent) if parent else None
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return ""
-    call = call_of(resolve(parent, str(node._target_), trusted_in(config)))
+    call = call_of(resolve(parent, str(node._target_), read_trusted_packages(config)))
     parameter = call.parameters.get(name) if call is not None else None
     value = example_of(parameter.annotation, parameter.default) if parameter is not None else ""
     refused = OmegaConf.select(config, key, throw_on_resolution_failure=False)

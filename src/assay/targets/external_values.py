@@ -13,7 +13,7 @@ from assay.config.omegaconf_internals import child_node, parent_of, raw_value
 from assay.config.tree import Entry, follow
 from assay.errors import ConfigError
 from assay.quoting import override
-from assay.targets.trust import KEY, VALUES, within
+from assay.targets.trust import KEY, VALUES, is_within
 
 if TYPE_CHECKING:
     from assay.targets.trust import Trust
@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"\w[\w .=+,@-]{0,99}(/\w[\w .=+,@-]{0,99})*")
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def check_outside(config: DictConfig, person: Trust) -> None:
+def check_external_values(config: DictConfig, person: Trust) -> None:
     """Refuse a job that would write outside of its run directory, or contact another machine, by itself."""
     check_name(config)
     run_dir = Path(str(config.run_dir)).absolute()
@@ -46,8 +46,8 @@ def check_outside(config: DictConfig, person: Trust) -> None:
         root = entry.key.partition(".")[0]
         if root in ("run_dir", "hydra", "name") or root in _PROSE or str(entry.name) in _PROSE:
             continue
-        why = _reaches(entry, root, value, run_dir) if isinstance(value, str) else ""
-        if why and ("://" in value or not within(_class_of(entry.parent), packages)):
+        why = _why_external(entry, root, value, run_dir) if isinstance(value, str) else ""
+        if why and ("://" in value or not is_within(_class_of(entry.parent), packages)):
             refuse_untyped(entry.key, value, why, person)
 
 
@@ -71,7 +71,7 @@ def is_path(name: str) -> bool:
     return _PATH.fullmatch(name) is not None
 
 
-def said_in(config: DictConfig) -> frozenset[tuple[str, str]]:
+def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
     """Key and text of every value in a job that was looked at already, for `Trust.said`."""
     return frozenset((entry.key, value) for entry, value in follow(config) if isinstance(value, str))
 
@@ -98,11 +98,11 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
     inside = whole.is_relative_to(here) and whole != here
     if inside and not any(part.startswith(".") for part in whole.relative_to(here).parts):
         return
-    if not _is_said(key, str(path), person):
+    if not _is_approved(key, str(path), person):
         refuse_untyped(key, str(path), "runs are written below the current directory", person)
 
 
-def _reaches(entry: Entry, root: str, value: str, run_dir: Path) -> str:
+def _why_external(entry: Entry, root: str, value: str, run_dir: Path) -> str:
     """Why a value is one for the person to say; empty where it is none."""
     why = ""
     if value in _SHIPPED or entry.name == "_target_":
@@ -143,7 +143,7 @@ def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
     return is_plain and whole.is_relative_to(run_dir) and (by_name or absolute)
 
 
-def _is_said(key: str, value: str, person: Trust) -> bool:
+def _is_approved(key: str, value: str, person: Trust) -> bool:
     if key in person.keys or (key, value) in person.said:
         return True
     return ".." not in value.split("/") and any(
@@ -153,7 +153,7 @@ def _is_said(key: str, value: str, person: Trust) -> bool:
 
 def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "") -> None:
     """Refuse a value that is for the person to say, unless it was typed or named in the project."""
-    if _is_said(key, value, person):
+    if _is_approved(key, value, person):
         return
     raise ConfigError(
         f"{value!r:.200} was not typed, and {why}",

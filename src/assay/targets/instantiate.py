@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 from omegaconf import OmegaConf
 
 from assay.errors import AssayError, ConfigError
-from assay.targets.annotation import accepts, as_typed, in_words
+from assay.targets.annotation import accepts, as_typed, format_annotation
 from assay.targets.resolve import resolve
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **obj
 
 def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = MappingProxyType({})) -> Any:
     if isinstance(value, list):
-        return _contained([_build(one, f"{key}[{i}]", words) for i, one in enumerate(value)], words.convert)
+        return _wrap_container(
+            [_build(one, f"{key}[{i}]", words) for i, one in enumerate(value)], words.convert
+        )
     if not isinstance(value, dict):
         return value
     check_words(key, value)
@@ -59,13 +61,13 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
     words = _Words(convert, recursive, words.packages)
     prefix = f"{key}." if key else ""
     if "_target_" not in value:
-        return _contained(
+        return _wrap_container(
             {name: _build(one, f"{prefix}{name}", words) for name, one in value.items()}, convert
         )
     arguments = {
-        name: _plain(_build(one, f"{prefix}{name}", words), convert)
+        name: _unwrap_container(_build(one, f"{prefix}{name}", words), convert)
         if recursive
-        else _contained(one, convert)
+        else _wrap_container(one, convert)
         for name, one in value.items()
         if name == "_args_" or name not in ("_target_", *WORDS, *objects)
     }
@@ -81,13 +83,13 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
         raise CallError(key, error) from error
 
 
-def _contained(value: Any, convert: str) -> Any:
+def _wrap_container(value: Any, convert: str) -> Any:
     """A list or dict of the kind that its class is to see."""
     plain = convert != "none" or not isinstance(value, list | dict)
     return value if plain else OmegaConf.create(value, flags={"allow_objects": True})
 
 
-def _plain(value: Any, convert: str) -> Any:
+def _unwrap_container(value: Any, convert: str) -> Any:
     """What is inside may have asked for OmegaConf's containers, and the node around it not."""
     return OmegaConf.to_container(value) if convert != "none" and OmegaConf.is_config(value) else value
 
@@ -95,7 +97,7 @@ def _plain(value: Any, convert: str) -> Any:
 def check_words(key: str, node: Mapping[str, Any]) -> None:
     """Refuse words of a node that say what they cannot say."""
     for name, wanted in WORDS.items():
-        if name in node and not accepts(wanted, value := _plain(node[name], "all")):
+        if name in node and not accepts(wanted, value := _unwrap_container(node[name], "all")):
             at = f"{key}.{name}" if key else name
-            text = f"expected {in_words(wanted)}, got {as_typed(value)}"
+            text = f"expected {format_annotation(wanted)}, got {as_typed(value)}"
             raise ConfigError(text, key=at, hint="leave it out" if "[" in at else f"leave it out: ~{at}")

@@ -26,7 +26,7 @@ _INSTEAD: Final = {
 
 
 @contextmanager
-def given(objects: Mapping[str, Any]) -> Iterator[None]:
+def provide_objects(objects: Mapping[str, Any]) -> Iterator[None]:
     """Have `take` return these in the block; those of a block around it are out of sight."""
     token = _objects.set(objects)
     try:
@@ -40,11 +40,11 @@ def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any
     del digest
     found = _objects.get().get(argument)
     if found is None:
-        raise missing(argument, kind)
+        raise missing_object_error(argument, kind)
     return copy.deepcopy(found) if argument == "model" else found
 
 
-def missing(argument: str, kind: str) -> ConfigError:
+def missing_object_error(argument: str, kind: str) -> ConfigError:
     """The error of a run that was trained with an object of this class."""
     return ConfigError(
         f"the run was trained on a {kind} object, assay.train({argument}=…), which no config can make again",
@@ -53,12 +53,12 @@ def missing(argument: str, kind: str) -> ConfigError:
     )
 
 
-def in_sight() -> Mapping[str, Any]:
+def current_objects() -> Mapping[str, Any]:
     """The objects that `take` returns here."""
     return _objects.get()
 
 
-def kinds() -> dict[str, str]:
+def object_kinds() -> dict[str, str]:
     """The class of each object in sight, for the record."""
     return {argument: kind_of(one) for argument, one in _objects.get().items()}
 
@@ -75,16 +75,16 @@ def name_of(node: Mapping[str, Any]) -> str:
     return str(node["kind"] if target == TARGET else target).rpartition(".")[2]
 
 
-def place(one: Any) -> str:
+def placeholder(one: Any) -> str:
     """What stands for an object of data where a source has a path."""
     return f"{_PREFIX}{kind_of(one)}"
 
 
 def take_from(path: str | Path) -> Any:
     """The object that a path stands for; None for the path of a file."""
-    return take("data", str(path).removeprefix(_PREFIX)) if is_place(path) else None
+    return take("data", str(path).removeprefix(_PREFIX)) if is_placeholder(path) else None
 
 
-def is_place(path: str | Path) -> bool:
+def is_placeholder(path: str | Path) -> bool:
     """Whether a path stands for an object."""
     return str(path).startswith(_PREFIX)

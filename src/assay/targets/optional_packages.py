@@ -38,22 +38,22 @@ def check_installed(config: DictConfig) -> None:
 def require(key: str, what: str, packages: Packages) -> None:
     """Refuse what needs a package that is not there."""
     for names in packages:
-        if not any(map(_is_there, names)):
+        if not any(map(_is_installed, names)):
             raise ConfigError(
                 f"{what} needs the package {names[0]}, which is not installed",
                 key=key,
-                hint=install(key, names[0]),
+                hint=install_command(key, names[0]),
             )
 
 
-def _is_there(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):  # a broken one
         return False
 
 
-def install(key: str, package: str) -> str:
+def install_command(key: str, package: str) -> str:
     """What to type to install a package: assay's own extra, where there is one for the option."""
     option: Any = key.rpartition(".")[2]
     try:

@@ -24,12 +24,12 @@ from assay.targets.allowed_targets import (
     Slot,
     check_name,
     check_trust,
+    find_targets,
     is_allowed,
+    read_trusted_packages,
     slot_of,
-    targets,
-    trusted_in,
 )
-from assay.targets.trust import KEY, is_library, make_importable, project_packages, within
+from assay.targets.trust import KEY, is_library, is_within, make_importable, project_packages
 from assay.task.task import Task
 from assay.task.task_of import TASKS, check_interface, find_task, register_task
 
@@ -49,11 +49,11 @@ def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> N
     """Find every target of a job: first those in known libraries, only then those of trusted packages."""
     parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
     if nodes is None or any(is_interpolation(part) for _, part in parts):
-        found = list(targets(config))
+        found = list(find_targets(config))
     else:
         inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not is_null(part)]
-        found = [one for name, part in inside for one in targets(part, name)]
-    _resolve_all(found, trusted_in(config))
+        found = [one for name, part in inside for one in find_targets(part, name)]
+    _resolve_all(found, read_trusted_packages(config))
 
 
 def _resolve_all(found: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
@@ -69,20 +69,20 @@ def resolve(key: str, target: str, packages: Sequence[str] = ()) -> Any:
     try:
         return _resolve(target, slot_of(key)[0], tuple(packages))
     except ConfigError as error:
-        raise _with_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
+        raise _add_key(error, f"{key}._target_" if key else "_target_") from error.__cause__
 
 
-def _with_key(error: ConfigError, key: str) -> ConfigError:
+def _add_key(error: ConfigError, key: str) -> ConfigError:
     """The error of something that is looked up once for all keys."""
     return ConfigError(error.message, key=key, hint=error.hint)
 
 
-def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
+def custom_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
     """A class of the user's own that is not called through a node: a task, a launcher, a searcher."""
     try:
-        found = _own(path, "", tuple(packages))
+        found = _resolve_custom(path, "", tuple(packages))
     except ConfigError as error:
-        raise _with_key(error, key) from error.__cause__
+        raise _add_key(error, key) from error.__cause__
     if not (inspect.isclass(found) and issubclass(found, base)):
         interface = f"{base.__module__}.{base.__qualname__}"
         message, hint = f"{path!r} is not a subclass of {interface}", f"derive it from {interface}"
@@ -90,7 +90,7 @@ def own_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) ->
     return found
 
 
-def called(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
+def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
     """An object of a class of the user's own."""
     try:
         return kind(**arguments)
@@ -110,9 +110,9 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
         raise ConfigError("a mapping was expected", key=key)
     given = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
     plain = {name: _plain(one) for name, one in given.items()} if isinstance(given, dict) else _plain(given)
-    packages = trusted_in(config)
+    packages = read_trusted_packages(config)
     found: list[tuple[str, dict[Any, Any]]] = []
-    for at, value in _places(plain, key):
+    for at, value in _walk_plain(plain, key):
         if isinstance(value, dict) and value.get("_target_") is not None:
             check_trust(at, value["_target_"], value)
             found.append((at, value))
@@ -132,31 +132,31 @@ def _plain(value: Any) -> Any:
     return OmegaConf.to_container(value, resolve=True, throw_on_missing=True) if is_config else value
 
 
-def _places(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+def _walk_plain(value: Any, key: str) -> Iterator[tuple[str, Any]]:
     """Full key of everything in plain data, and what is there."""
     yield key, value
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _places(inner, f"{key}.{name}")
+            yield from _walk_plain(inner, f"{key}.{name}")
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _places(inner, f"{key}[{index}]")
+            yield from _walk_plain(inner, f"{key}[{index}]")
 
 
 def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    return _known(target, slot) if is_allowed(target) else _own(target, slot, packages)
+    return _resolve_library(target, slot) if is_allowed(target) else _resolve_custom(target, slot, packages)
 
 
 @functools.cache
-def _known(target: str, slot: str) -> Any:
+def _resolve_library(target: str, slot: str) -> Any:
     found = _locate(target)
-    _judge(target, found, slot)
+    _check_object(target, found, slot)
     return found
 
 
-def _judge(target: str, found: Any, slot: str) -> None:
+def _check_object(target: str, found: Any, slot: str) -> None:
     """Refuse what a config may not call, whatever name it has."""
-    holds = _holds(slot)
+    holds = _slot_by_name(slot)
     says = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
     hint = f"for example {holds.example}"
     if not inspect.isclass(found):
@@ -164,23 +164,23 @@ def _judge(target: str, found: Any, slot: str) -> None:
             raise ConfigError(f"{target!r} is not allowed: it is not a class; {says}", hint=hint)
         return
     home = str(found.__module__)
-    reason = next((why for module, why in REFUSED.items() if within(home, [module])), "")
+    reason = next((why for module, why in REFUSED.items() if is_within(home, [module])), "")
     if reason:
         raise ConfigError(
             f"{target!r} is not allowed: it {reason}",
             hint="wrap it in a class of your own package, which you trust",
         )
-    if not within(home, HOMES):
+    if not is_within(home, HOMES):
         raise ConfigError(f"{target!r} is not allowed: it is {home}.{found.__qualname__}; {says}", hint=hint)
-    if not (issubclass(found, _classes(holds.bases)) or within(home, holds.homes)):
+    if not (issubclass(found, _classes(holds.bases)) or is_within(home, holds.homes)):
         raise ConfigError(f"{target!r} is not allowed here: {says}", hint=hint)
 
 
-def _holds(slot: str) -> Slot:
+def _slot_by_name(slot: str) -> Slot:
     return slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
 
 
-def check_made(key: str, made: Any) -> None:
+def check_object(key: str, made: Any) -> None:
     """Refuse what a function of the user's own has made, where its place holds something else."""
     slot, holds = slot_of(key)
     if slot and not (slot in _ANY_CALL or isinstance(made, (functools.partial, *_classes(holds.bases)))):
@@ -198,7 +198,7 @@ def _is_listed(target: str, found: Any, slot: str) -> bool:
             target == name or (inspect.isroutine(found) and found is _locate(name))
         ):
             return True
-    if slot not in ("", "model") or not within(str(getattr(found, "__module__", "")), [_BUILDERS]):
+    if slot not in ("", "model") or not is_within(str(getattr(found, "__module__", "")), [_BUILDERS]):
         return False
     registry: Any = importlib.import_module("torchvision.models._api")
     return any(found is builder for builder in registry.BUILTIN_MODELS.values())
@@ -210,18 +210,18 @@ def _classes(names: tuple[str, ...]) -> tuple[type, ...]:
 
 
 @functools.cache
-def _own(target: str, slot: str, packages: tuple[str, ...]) -> Any:
+def _resolve_custom(target: str, slot: str, packages: tuple[str, ...]) -> Any:
     """Imports code that the user trusts; what that code only imported is judged like everything else."""
     make_importable()
     found = _locate(target, packages)
     home = getattr(found, "__module__", None)
     if callable(found) and not isinstance(found, ModuleType):
-        if isinstance(home, str) and within(home, packages):
+        if isinstance(home, str) and is_within(home, packages):
             if inspect.isclass(found):
-                _judge_own(target, found, slot)
+                _check_custom_class(target, found, slot)
             return found
         if inspect.isclass(found) or inspect.isroutine(found):
-            _judge(target, found, "")
+            _check_object(target, found, "")
             return found
     raise ConfigError(
         f"{target!r} is not allowed: it is a {type(found).__name__}, no class or function of your own",
@@ -229,10 +229,10 @@ def _own(target: str, slot: str, packages: tuple[str, ...]) -> Any:
     )
 
 
-def _judge_own(target: str, found: type, slot: str) -> None:
+def _check_custom_class(target: str, found: type, slot: str) -> None:
     """Refuse a class of the user's own that is not what its place holds."""
-    bases, words = _holds(slot).bases, _holds(slot).words
-    if slot == "model" and issubclass(found, _classes(_holds("module").bases)):
+    bases, words = _slot_by_name(slot).bases, _slot_by_name(slot).words
+    if slot == "model" and issubclass(found, _classes(_slot_by_name("module").bases)):
         raise ConfigError(
             f"{target!r} is a LightningModule, which takes the place of assay's own, under `module`",
             hint="move its YAML from conf/model/ to conf/module/, and choose it by module=NAME "
@@ -259,7 +259,11 @@ def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
             )
         inside = index and hasattr(found, part)
         found = getattr(found, part) if inside else _import(path, name, found)
-        if isinstance(found, ModuleType) and found.__name__ != name and not within(found.__name__, packages):
+        if (
+            isinstance(found, ModuleType)
+            and found.__name__ != name
+            and not is_within(found.__name__, packages)
+        ):
             raise ConfigError(
                 f"{path!r} is not allowed: {name} is the module {found.__name__}",
                 hint="name the class itself",
@@ -291,19 +295,19 @@ def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
 
 def check_tasks(config: DictConfig) -> None:
     """Refuse by its name alone a task that is neither assay's nor in a package that the user trusts."""
-    for key, name in _named(config):
-        check_task(key, name, trusted_in(config))
+    for key, name in _task_names(config):
+        check_task(key, name, read_trusted_packages(config))
 
 
 def import_tasks(config: DictConfig) -> None:
     """Let `assay.task.task_of.task_of` know the task of the user's own that a job names."""
-    for key, name in _named(config):
-        import_task(key, name, trusted_in(config))
+    for key, name in _task_names(config):
+        import_task(key, name, read_trusted_packages(config))
 
 
 def check_task(key: str, name: str, packages: Sequence[str]) -> None:
     """Refuse one task by its name."""
-    if name in TASKS or (is_dotted_path(name) and within(name, packages)):
+    if name in TASKS or (is_dotted_path(name) and is_within(name, packages)):
         return
     root = name.partition(".")[0]
     if not is_dotted_path(name) or is_library(root):
@@ -325,28 +329,28 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     check_task(key, name, packages)
     if (known := find_task(name)) is not None:
         return known
-    kind = own_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
+    kind = custom_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
     if kind.name != name:
         raise ConfigError(
             f"{name!r} calls itself {kind.name!r}",
             key=key,
             hint=f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}",
         )
-    task: Task = called(key, kind)
+    task: Task = construct(key, kind)
     check_interface(task, key)
     register_task(task)
     return task
 
 
-def import_trusted(names: Iterable[str]) -> None:
+def import_trusted_tasks(names: Iterable[str]) -> None:
     """Let `task_of` know the tasks in packages that the project in the current directory trusts."""
     packages = project_packages(project_conf())
     for name in {*names}:
-        if within(name, packages):
+        if is_within(name, packages):
             import_task("spec.task", name, packages)
 
 
-def _named(config: DictConfig) -> Iterator[tuple[str, str]]:
+def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Full key and value of each place where a job names a task."""
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for key in (*(("data.task", "data.source.task", "data.spec.task") if ours else ()), "spec.task"):

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from assay.config.tree import joined, split
+from assay.config.tree import join_key, split_key
 from assay.config.yaml_file import load_yaml
 from assay.errors import ConfigError
 from assay.paths import project_conf
@@ -73,7 +73,7 @@ def trust(overrides: Iterable[str]) -> Trust:
 def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
     """Refuse a config folder from elsewhere that wants packages trusted, unless the user has typed them."""
     asked = [name for name in project_packages(folder) if name not in trusted.packages]
-    if asked and not _parsed(overrides, KEY):
+    if asked and not _parse_key_overrides(overrides, KEY):
         raise ConfigError(
             f"this config folder asks to trust {', '.join(asked)}, and may then run any code of it",
             key=KEY,
@@ -100,7 +100,7 @@ class _Project(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 def project_packages(folder: Path | None) -> tuple[str, ...]:
     """The packages that a project names as its own."""
-    return checked_names(_project(folder).trusted_packages, str(folder and folder / _FILE))
+    return validate_names(_project(folder).trusted_packages, str(folder and folder / _FILE))
 
 
 def project_values(folder: Path | None) -> tuple[str, ...]:
@@ -123,17 +123,17 @@ def _project(folder: Path | None) -> _Project:
 def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
     """The packages that a command line names."""
     names: tuple[str, ...] = ()
-    for override in _parsed(overrides, KEY):
+    for override in _parse_key_overrides(overrides, KEY):
         if override.is_sweep_override():
             raise ConfigError("one list holds for all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
-        names = () if override.is_delete() else checked_names(override.value())
+        names = () if override.is_delete() else validate_names(override.value())
     return names
 
 
 def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
     """The keys whose values a person has typed, not those that refer to what a config says."""
     found: set[str] = set()
-    for override in _parsed_all(overrides):
+    for override in _parse_all(overrides):
         if override.is_delete():
             continue
         text = override.input_line or ""
@@ -151,7 +151,7 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
                 pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
             if not _refers(str(value)):
                 found.add(key)
-    return frozenset(joined(split(key)) for key in found)  # `a.0` is `a[0]`
+    return frozenset(join_key(split_key(key)) for key in found)  # `a.0` is `a[0]`
 
 
 def _refers(text: str) -> bool:
@@ -159,7 +159,7 @@ def _refers(text: str) -> bool:
     return "${" in _PERSONAL.sub("", text)
 
 
-def checked_names(value: Any, file: str = "") -> tuple[str, ...]:
+def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
     """Names of packages that a user may call their own."""
     example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
     if value is None:
@@ -202,13 +202,13 @@ def settle_trust(config: DictConfig, trusted: Trust) -> None:
 
 def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
     """Refuse to look for configs in a package that is not trusted: Hydra would import it."""
-    for override in _parsed(overrides, "hydra.searchpath"):
+    for override in _parse_key_overrides(overrides, "hydra.searchpath"):
         value = override.value()
         for place in value if isinstance(value, list) else [value]:
             scheme, separator, path = str(place).partition("://")
             if scheme == "file" or (not separator and not scheme.startswith("${")):
                 continue
-            if scheme != "pkg" or not within(path.replace("/", "."), trusted.packages):
+            if scheme != "pkg" or not is_within(path.replace("/", "."), trusted.packages):
                 raise ConfigError(
                     f"{place!r} lies in a package that is not trusted",
                     key="hydra.searchpath",
@@ -217,12 +217,12 @@ def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
             make_importable()
 
 
-def _parsed(overrides: Iterable[str], key: str) -> list[Override]:
-    asked = _parsed_all(text for text in overrides if key in text)
+def _parse_key_overrides(overrides: Iterable[str], key: str) -> list[Override]:
+    asked = _parse_all(text for text in overrides if key in text)
     return [override for override in asked if override.key_or_group == key]
 
 
-def _parsed_all(overrides: Iterable[str]) -> list[Override]:
+def _parse_all(overrides: Iterable[str]) -> list[Override]:
     """Overrides, parsed; what cannot be parsed is left to Hydra's own message."""
     found = []
     for text in overrides:
@@ -231,7 +231,7 @@ def _parsed_all(overrides: Iterable[str]) -> list[Override]:
     return found
 
 
-def within(name: str, packages: Sequence[str]) -> bool:
+def is_within(name: str, packages: Sequence[str]) -> bool:
     """Whether a dotted name is one of some packages or lies in one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 

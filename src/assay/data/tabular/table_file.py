@@ -21,7 +21,7 @@ from assay.data.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.errors import DataError
 from assay.quoting import counted, override, reads_as_number
-from assay.targets.objects import is_place, take_from
+from assay.targets.objects import is_placeholder, take_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def is_csv(path: str | Path) -> bool:
     (True, True, False)
     """
     others = (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
-    return not is_place(path) and not str(path).lower().endswith(others)
+    return not is_placeholder(path) and not str(path).lower().endswith(others)
 
 
 def is_json_lines(path: str | Path) -> bool:

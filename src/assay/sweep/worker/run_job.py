@@ -146,11 +146,13 @@ def _begin(job_spec: JobSpec) -> None:
 def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
     from assay.config.serialize import from_text
     from assay.run.resume import resume
-    from assay.targets.allowed_targets import trusted_in
-    from assay.targets.external_values import said_in
+    from assay.targets.allowed_targets import read_trusted_packages
+    from assay.targets.external_values import collect_texts
 
     config = from_text(job_spec.config)
-    resume(run_dir, trusted_packages=trusted_in(config), said=said_in(config), raise_errors=True)
+    resume(
+        run_dir, trusted_packages=read_trusted_packages(config), said=collect_texts(config), raise_errors=True
+    )
 
 
 def _use_threads(number: int) -> None:
