@@ -49,11 +49,11 @@ class Teacher:
         check_numbers("(0, inf)", temperature=temperature)
         check_numbers("[0, 1]", hard_weight=hard_weight)
         self._rescale: tuple[Tensor, Tensor] | None = None
-        inside, preprocess = getattr(model, "model", None), getattr(model, "preprocess", None)
-        if isinstance(inside, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it
-            there: Any = preprocess.normalize
-            self._rescale = _make_rescaling((mean, std), (there.mean, there.std))
-            model = inside
+        network, preprocess = getattr(model, "model", None), getattr(model, "preprocess", None)
+        if isinstance(network, nn.Module) and isinstance(preprocess, nn.Module):  # as assay.load returns it
+            normalize: Any = preprocess.normalize
+            self._rescale = _make_rescaling((mean, std), (normalize.mean, normalize.std))
+            model = network
         self.model = model.eval().requires_grad_(False)
         self.temperature = temperature
         self.hard_weight = hard_weight
@@ -87,13 +87,13 @@ class Teacher:
         return inputs, soft.add_(targets, alpha=self.hard_weight)
 
 
-def _make_rescaling(here: Scale, there: Scale) -> tuple[Tensor, Tensor] | None:
+def _make_rescaling(source: Scale, target: Scale) -> tuple[Tensor, Tensor] | None:
     """Factor and shift from inputs normalised here to inputs normalised there; None where these are equal."""
-    if tuple(map(tuple, here)) == tuple(map(tuple, there)):
+    if tuple(map(tuple, source)) == tuple(map(tuple, target)):
         return None
     mean, std, other_mean, other_std = (
         torch.tensor([*values] or [neutral], dtype=torch.float64)
-        for values, neutral in zip((*here, *there), (0.0, 1.0, 0.0, 1.0), strict=True)
+        for values, neutral in zip((*source, *target), (0.0, 1.0, 0.0, 1.0), strict=True)
     )
     std, other_std = std.where(std != 0, 1.0), other_std.where(other_std != 0, 1.0)
     return (std / other_std).float(), ((mean - other_mean) / other_std).float()

@@ -57,9 +57,9 @@ class BatchNormStatistics(L.Callback):
             count = max(2, min(self.num_samples, _MOST_VALUES // max(1, data.spec.num_features)))
             self._inputs = sample(count)
         size = data.eval_batch_size
-        batches = [one for one in self._inputs.split(size) if len(one) > 1]
+        batches = [rows for rows in self._inputs.split(size) if len(rows) > 1]
         with torch.no_grad(), trainer.precision_plugin.forward_context():
-            _refit(pl_module, layers, [data.normalize(one.to(data.device), data.dtype) for one in batches])
+            _refit(pl_module, layers, [data.normalize(rows.to(data.device), data.dtype) for rows in batches])
 
     @override
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -68,29 +68,29 @@ class BatchNormStatistics(L.Callback):
 
 def _layers(model: nn.Module) -> list[Any]:
     return [
-        one
-        for one in model.modules()
-        if isinstance(one, BATCH_NORMS)
-        and one.running_mean is not None
-        and (one.weight is None or one.weight.requires_grad)
+        module
+        for module in model.modules()
+        if isinstance(module, BATCH_NORMS)
+        and module.running_mean is not None
+        and (module.weight is None or module.weight.requires_grad)
     ]
 
 
 def _refit(module: L.LightningModule, layers: list[Any], batches: list[Tensor]) -> None:
     """Average the statistics of batches, with all other layers in evaluation."""
-    modes = {one: one.training for one in module.modules()}
-    before = [(one.momentum, one.num_batches_tracked.clone()) for one in layers]
+    modes = {submodule: submodule.training for submodule in module.modules()}
+    before = [(layer.momentum, layer.num_batches_tracked.clone()) for layer in layers]
     try:
         module.eval()
-        for one in layers:
-            one.train()
-            one.reset_running_stats()
-            one.momentum = None  # the mean of all batches, each counted the same
+        for layer in layers:
+            layer.train()
+            layer.reset_running_stats()
+            layer.momentum = None  # the mean of all batches, each counted the same
         for inputs in batches:
             module(inputs)
     finally:
-        for one, (momentum, count) in zip(layers, before, strict=True):
-            one.momentum = momentum
-            one.num_batches_tracked.copy_(count)
-        for one, training in modes.items():
-            one.training = training
+        for layer, (momentum, count) in zip(layers, before, strict=True):
+            layer.momentum = momentum
+            layer.num_batches_tracked.copy_(count)
+        for submodule, training in modes.items():
+            submodule.training = training

@@ -58,11 +58,11 @@ class EMA(WeightAveraging):
             return False
         # Not a multiple: a module that steps two optimizers by hand comes by every second number.
         latest: int = self.state_dict()["latest_update_step"]
-        every = self.update_every_n_steps
-        if step_idx // every == (latest - 1) // every:
+        interval = self.update_every_n_steps
+        if step_idx // interval == (latest - 1) // interval:
             return False
         # Known from the step, where torch's own count would have the device waited for.
-        self._updates = step_idx // every + 1
+        self._updates = step_idx // interval + 1
         return True
 
     def decay_at(self, update: int) -> float:

@@ -41,8 +41,8 @@ class LRMonitor(LearningRateMonitor):
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, *args: Any, **kwargs: Any) -> None:
         interval = self.logging_interval
-        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
-        if interval is None and trainer.num_training_batches < every:
+        log_interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # Lightning sets it elsewhere
+        if interval is None and trainer.num_training_batches < log_interval:
             self.logging_interval = "epoch"
         try:
             super().on_train_epoch_start(trainer, *args, **kwargs)

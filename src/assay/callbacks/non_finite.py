@@ -37,9 +37,9 @@ def note_non_finite(tensors: Sequence[Tensor], mark: Tensor, one: Tensor) -> Non
 
 def _real_values(tensor: Any) -> Tensor:
     """The real numbers of a tensor that may be sparse, complex, or spread over processes."""
-    here: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    here = here._values() if here.is_sparse else here
-    return torch.view_as_real(here) if here.is_complex() else here
+    values: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    values = values._values() if values.is_sparse else values
+    return torch.view_as_real(values) if values.is_complex() else values
 
 
 def floating_tensors(value: Any) -> Iterator[Tensor]:
@@ -48,31 +48,31 @@ def floating_tensors(value: Any) -> Iterator[Tensor]:
         if value.is_floating_point() or value.is_complex():
             yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from floating_tensors(one)
+        for item in value.values():
+            yield from floating_tensors(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from floating_tensors(one)
+        for item in value:
+            yield from floating_tensors(item)
 
 
 def is_finite(value: Any) -> bool:
     """Whether all numbers in nested containers are finite; waits for the device."""
-    return all(bool(_real_values(one.detach()).isfinite().all()) for one in floating_tensors(value))
+    return all(bool(_real_values(tensor.detach()).isfinite().all()) for tensor in floating_tensors(value))
 
 
 def non_finite_rows(batch: Any) -> list[int]:
     """Positions in a batch whose values are not finite."""
-    found: set[int] = set()
-    for one in floating_tensors(batch):
-        if one.ndim:
-            wrong = ~one.detach().isfinite().reshape(len(one), -1).all(1)
-            found |= set(wrong.nonzero().flatten().tolist())
-    return sorted(found)
+    rows: set[int] = set()
+    for tensor in floating_tensors(batch):
+        if tensor.ndim:
+            wrong = ~tensor.detach().isfinite().reshape(len(tensor), -1).all(1)
+            rows |= set(wrong.nonzero().flatten().tolist())
+    return sorted(rows)
 
 
 def non_finite_gradients(module: nn.Module) -> list[str]:
     """Names of the parameters whose gradient is not finite, those near the output first."""
-    named = [(name, one.grad) for name, one in module.named_parameters() if one.grad is not None]
+    named = [(name, value.grad) for name, value in module.named_parameters() if value.grad is not None]
     return [name for name, grad in reversed(named) if not is_finite(grad)]
 
 
@@ -235,32 +235,32 @@ class NonFinite(Callback):
         marks = torch.stack([0 * self._one if step.mark is None else step.mark for step in pending])
         for step, loss, spoilt in zip(pending, *torch.stack([losses, marks]).tolist(), strict=True):
             if spoilt or not math.isfinite(loss):
-                what = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
-                raise _error(f"{what} in {_describe_step(trainer, step)}")
+                problem = "a gradient is not finite" if math.isfinite(loss) else f"the loss became {loss}"
+                raise _error(f"{problem} in {_describe_step(trainer, step)}")
 
-    def _fail(self, trainer: L.Trainer, module: L.LightningModule, what: str) -> NoReturn:
+    def _fail(self, trainer: L.Trainer, module: L.LightningModule, problem: str) -> NoReturn:
         number, batch, batch_idx = self._batch
         step = _Step(number, trainer.current_epoch, batch_idx)
-        if not what:
+        if not problem:
             names = non_finite_gradients(module)
             raise _error(
                 f"the gradient of {first_of(names)} is not finite in {_describe_step(trainer, step)}"
             )
-        spoilt = non_finite_rows(batch)
-        first = "; the inputs are not finite already" if spoilt else ""
-        raise _error(f"{what} in {_describe_step(trainer, step, spoilt)}{first}")
+        rows = non_finite_rows(batch)
+        cause = "; the inputs are not finite already" if rows else ""
+        raise _error(f"{problem} in {_describe_step(trainer, step, rows)}{cause}")
 
 
-def _describe_step(trainer: L.Trainer, step: _Step, spoilt: Sequence[int] = ()) -> str:
+def _describe_step(trainer: L.Trainer, step: _Step, rows: Sequence[int] = ()) -> str:
     """Batch and samples of a step; all samples go to the log."""
     text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
-    ask = getattr(trainer.train_dataloader, "samples", None)
-    samples: list[int] = ask(step.epoch, step.batch_idx).tolist() if callable(ask) else []
+    find_samples = getattr(trainer.train_dataloader, "samples", None)
+    samples: list[int] = find_samples(step.epoch, step.batch_idx).tolist() if callable(find_samples) else []
     if not samples:
         return text
     log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
-    if spoilt and spoilt[-1] < len(samples):
-        return f"{text}, sample{'s' * (len(spoilt) > 1)} {first_of([samples[row] for row in spoilt])}"
+    if rows and rows[-1] < len(samples):
+        return f"{text}, sample{'s' * (len(rows) > 1)} {first_of([samples[row] for row in rows])}"
     return f"{text}, samples {first_of(samples)}"
 
 
@@ -271,11 +271,11 @@ def _check_metrics(trainer: L.Trainer) -> None:
         return
     device = trainer.strategy.root_device  # one wait for it, not one for each metric
     finite = torch.stack([value.isfinite().all().to(device) for value in metrics.values()]).tolist()
-    for (name, value), is_well in zip(metrics.items(), finite, strict=True):
-        if not is_well:
+    for (name, value), is_finite_value in zip(metrics.items(), finite, strict=True):
+        if not is_finite_value:
             raise _error(f"{name} became {value.item()} in epoch {trainer.current_epoch + 1}")
 
 
 def _error(message: str) -> NonFiniteError:
-    ways = "lower optimizer.lr, or set trainer.gradient_clip_val=1.0"
-    return NonFiniteError(message, hint=f"{ways}; debug=anomaly names the operation")
+    fixes = "lower optimizer.lr, or set trainer.gradient_clip_val=1.0"
+    return NonFiniteError(message, hint=f"{fixes}; debug=anomaly names the operation")

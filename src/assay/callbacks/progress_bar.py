@@ -38,19 +38,19 @@ def epoch_label(trainer: L.Trainer, number: int) -> str:
 
 def group_scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
     """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
-    wanted = tuple(stages)
+    chosen = tuple(stages)
     groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
     for key, value in metrics.items():
-        twin = key.endswith("_epoch") and key.removesuffix("_epoch") in metrics
+        has_epoch_twin = key.endswith("_epoch") and key.removesuffix("_epoch") in metrics
         if (
-            twin
+            has_epoch_twin
             or key.endswith("_step")
             or key.startswith("lr-")
             or (isinstance(value, Tensor) and value.ndim)
         ):
             continue
         stage = next((stage for stage in _STAGES if key.startswith((f"{stage}/", f"{stage}_"))), "")
-        if not stage or stage in wanted:
+        if not stage or stage in chosen:
             groups[stage][key[len(stage) + 1 :] if stage else key] = float(value)
     return {stage: values for stage, values in groups.items() if values}
 

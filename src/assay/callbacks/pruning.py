@@ -80,10 +80,10 @@ class Pruning(Callback):
 
     def _report_score(self, trainer: L.Trainer, epoch: int) -> None:
         if self.monitor not in trainer.callback_metrics:
-            known = ", ".join(sorted(trainer.callback_metrics))
+            names = ", ".join(sorted(trainer.callback_metrics))
             raise AssayError(
                 f"{self.monitor} is not a metric of this job",
-                hint=f"hydra.sweeper.objective=…; there is: {known}",
+                hint=f"hydra.sweeper.objective=…; there is: {names}",
             )
         value = float(trainer.callback_metrics[self.monitor])
         by_epoch = _validates_each_epoch(trainer)
@@ -132,10 +132,10 @@ class Pruning(Callback):
 
 
 def _validates_each_epoch(trainer: L.Trainer) -> bool:
-    every = getattr(trainer, "val_check_batch", None)
-    if trainer.check_val_every_n_epoch is None or every is None:
+    interval = getattr(trainer, "val_check_batch", None)
+    if trainer.check_val_every_n_epoch is None or interval is None:
         return False
-    return bool(every == math.inf or every >= trainer.num_training_batches)
+    return bool(interval == math.inf or interval >= trainer.num_training_batches)
 
 
 STUDY: Final = "sweep"
@@ -151,17 +151,17 @@ def open_storage(path: str) -> optuna.storages.BaseStorage:
         return JournalStorage(JournalFileBackend(path, JournalFileOpenLock(path)))
 
 
-def build_part(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
+def build_part(kind: str, node: Mapping[str, Any], **defaults: Any) -> Any:
     """A sampler or a pruner of Optuna's."""
     with quiet_optuna():
         part = _find_class(kind, str(node.get("_target_")))
-        takes = inspect.signature(part).parameters
+        parameters = inspect.signature(part).parameters
         arguments = {key: _build_value(key, value) for key, value in node.items() if key != "_target_"}
         for key, value in arguments.items():
-            if value is not None and key in takes and "Callable" in str(takes[key].annotation):
+            if value is not None and key in parameters and "Callable" in str(parameters[key].annotation):
                 raise ValueError(f"{key} is a function, which a config cannot hold")
         try:
-            return part(**arguments, **{key: value for key, value in given.items() if key in takes})
+            return part(**arguments, **{key: value for key, value in defaults.items() if key in parameters})
         except (TypeError, ValueError) as error:
             raise ValueError(f"{part.__name__}: {error}") from error
 
@@ -188,11 +188,11 @@ def _find_class(kind: str, target: str) -> Any:
     home, _, name = target.rpartition(".")
     modules = {"optuna.samplers": optuna.samplers, "optuna.pruners": optuna.pruners}
     # Else one of the user's own, imported already with their trust.
-    found = getattr(modules.get(home) or sys.modules.get(home), name, None)
+    part = getattr(modules.get(home) or sys.modules.get(home), name, None)
     parent = optuna.samplers.BaseSampler if kind == "sampler" else optuna.pruners.BasePruner
-    if not (inspect.isclass(found) and issubclass(found, parent)) or inspect.isabstract(found):
+    if not (inspect.isclass(part) and issubclass(part, parent)) or inspect.isabstract(part):
         raise ValueError(f"{target!r} is not one of Optuna's {kind}s; optuna.{kind}s.… was expected")
-    return found
+    return part
 
 
 def _build_value(key: str, value: Any) -> Any:

@@ -40,14 +40,14 @@ def freezable_names(model: nn.Module) -> list[str]:
     """Names of the parameters that may be frozen: all but the head's, and those that weights did not fill."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     head = head_names(model)
-    kept = (*head, *getattr(model, "new_layers", ()))
+    always_trained = (*head, *getattr(model, "new_layers", ()))
     matrices = [name for name, value in parameters.items() if lies_in(name, head) and value.ndim >= 2]
     if not matrices:
         raise ValueError(
             f"{type(model).__name__} has no head that could be trained while the rest is frozen: it does not "
             "end in a linear layer or a convolution; choose another model, or finetune=none"
         )
-    tied = {id(value) for name, value in parameters.items() if lies_in(name, kept)}
+    tied = {id(value) for name, value in parameters.items() if lies_in(name, always_trained)}
     names = [name for name, value in parameters.items() if id(value) not in tied]
     if not names:
         raise ValueError(
@@ -55,7 +55,7 @@ def freezable_names(model: nn.Module) -> list[str]:
             "freeze; use finetune=none"
         )
     norms = [f"{name}.weight" for name in norm_names(model)]
-    return [*names, *(name for name in norms if name not in parameters and not lies_in(name, kept))]
+    return [*names, *(name for name in norms if name not in parameters and not lies_in(name, always_trained))]
 
 
 def freeze(model: nn.Module, frozen: Collection[str]) -> None:
@@ -71,19 +71,19 @@ def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[
     matching: set[str] = set()
     for index, pattern in enumerate(patterns):
         try:
-            found = {name for name in names if re.search(pattern, name)}
+            matches = {name for name in names if re.search(pattern, name)}
         except (re.error, TypeError) as error:
             raise ValueError(
                 f"{key}[{index}]={pattern!r} is not a regular expression ({error}); one is '\\.bias$'"
             ) from error
-        if not found:
+        if not matches:
             parts = {".".join(name.split(".")[:length]) for name in names for length in range(1, 4)}
             close = difflib.get_close_matches(str(pattern), sorted(parts), n=3, cutoff=0.3) or names[:3]
             raise ValueError(
                 f"{key}[{index}]={pattern!r} is found in no name of this model; names close to it: "
                 f"{', '.join(close)}"
             )
-        matching |= found
+        matching |= matches
     return matching
 
 

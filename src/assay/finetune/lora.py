@@ -48,8 +48,8 @@ class LoRA(FineTuning):
     @override
     def prepare(self, model: nn.Module) -> None:
         names = freezable_names(model)
-        there = set(names)
-        matrices = [name for name in _matrix_names(model) if name in there]
+        freezable = set(names)
+        matrices = [name for name in _matrix_names(model) if name in freezable]
         if not matrices:
             raise ValueError(
                 f"{type(model).__name__} has no linear or attention layer besides its head, and "
@@ -89,8 +89,8 @@ def merge(model: nn.Module) -> None:
             continue
         # torch takes the property off the class, which copies of the module share.
         kind = type(module)
-        own = {key: value for key, value in vars(kind).items() if key not in ("__dict__", "__weakref__")}
-        module.__class__ = type(kind.__name__, kind.__bases__, own)
+        members = {key: value for key, value in vars(kind).items() if key not in ("__dict__", "__weakref__")}
+        module.__class__ = type(kind.__name__, kind.__bases__, members)
         parametrizations: Any = module.parametrizations
         for attribute in [name for name, chain in parametrizations.items() if isinstance(chain[0], _LowRank)]:
             trained = parametrizations[attribute].original.requires_grad_()
@@ -102,10 +102,10 @@ def merge(model: nn.Module) -> None:
 def _matrix_names(model: nn.Module) -> Iterator[str]:
     """Names of the matrices of linear and attention layers, in the model's order."""
     for name, module in model.named_modules():
-        held: tuple[str, ...] = ("weight",) if isinstance(module, nn.Linear) else ()
+        keys: tuple[str, ...] = ("weight",) if isinstance(module, nn.Linear) else ()
         if isinstance(module, nn.MultiheadAttention):
-            held = tuple(one for one in _ATTENTION if getattr(module, one) is not None)
-        yield from (f"{name}.{one}".lstrip(".") for one in held)
+            keys = tuple(key for key in _ATTENTION if getattr(module, key) is not None)
+        yield from (f"{name}.{key}".lstrip(".") for key in keys)
 
 
 @final

@@ -128,27 +128,26 @@ class RunCSV(Logger):
         if position is None:
             position = {"rows": 0, "columns": _FIRST}
         before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])
-        kept = [dict(zip(before, row, strict=False)) for row in self._rows()[:rows]]
+        intact = [dict(zip(before, row, strict=False)) for row in self._rows()[:rows]]
         self._synced = -1
-        if len(kept) < rows:
-            self.damage = (
-                f"{self._path.name} has lost {rows - len(kept)} of the {rows} rows up to its last checkpoint"
-            )
+        if len(intact) < rows:
+            lost = rows - len(intact)
+            self.damage = f"{self._path.name} has lost {lost} of the {rows} rows up to its last checkpoint"
             log.warning("%s", self.damage)
         if self._count > rows or before != columns:
-            self._rewrite(columns, [[row.get(name, "") for name in columns] for row in kept])
+            self._rewrite(columns, [[row.get(name, "") for name in columns] for row in intact])
 
     def _open(self) -> list[str]:
         """Columns of the file, which is made, or rid of the half row that a killed process left."""
         if not self._columns:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             content = self._path.read_bytes() if self._path.is_file() else b""
-            whole = content[: content.rfind(b"\n") + 1]
-            if not whole:
+            complete = content[: content.rfind(b"\n") + 1]
+            if not complete:
                 self._rewrite(list(_FIRST), [])
-            elif len(whole) < len(content):
+            elif len(complete) < len(content):
                 descriptor = appending(self._path)
-                os.ftruncate(descriptor, len(whole))
+                os.ftruncate(descriptor, len(complete))
                 os.close(descriptor)
             with self._path.open(encoding="utf-8", newline="") as file:
                 self._columns, *rows = csv.reader(file)

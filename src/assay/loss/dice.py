@@ -54,9 +54,9 @@ class Dice(nn.Module):
             labels = torch.arange(logits.shape[1], device=targets.device)
             truth = (targets.unsqueeze(1) == labels.view(-1, *[1] * (logits.ndim - 2))).to(shares.dtype)
             truth, shares = truth * counted.unsqueeze(1), shares * counted.unsqueeze(1)
-        both = (shares * truth).flatten(2).sum(2)
-        each = (shares.square() + truth.square()).flatten(2).sum(2)
-        loss = (1 - (2 * both + self.smooth) / (each + self.smooth)).mean(1)
+        overlap = (shares * truth).flatten(2).sum(2)
+        total = (shares.square() + truth.square()).flatten(2).sum(2)
+        loss = (1 - (2 * overlap + self.smooth) / (total + self.smooth)).mean(1)
         if self.cross_entropy:
             pixels = cross_entropy(logits, targets, ignore_index=self.ignore_index, reduction="none").flatten(
                 1

@@ -47,8 +47,8 @@ class Focal(WeightedLoss):
         logits, targets = class_targets(outputs, targets, pixels=True)
         log_p = F.log_softmax(logits, dim=1)
         if not targets.is_floating_point():
-            there = torch.where(targets == self.ignore_index, 0, targets)
-            log_p = log_p.gather(1, there.unsqueeze(1)).squeeze(1)
+            labels = torch.where(targets == self.ignore_index, 0, targets)
+            log_p = log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
         # Above 0, for a power below 1 has no finite slope at 0.
         miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
         return self.mean(-(miss**self.gamma) * log_p, targets, logits, self.ignore_index)

@@ -86,6 +86,6 @@ def _class_losses(scaled: Tensor, shift: Tensor) -> Tensor:
     # log Σ_{j≠k} exp(a_j) is logsumexp(a) + log(1 − p_k). That cancels where p_k is near 1, which only the
     # largest can be: for it the sum is taken over the rest.
     share = scaled.softmax(dim=1).masked_fill(is_top, 0)
-    others = scaled.logsumexp(dim=1, keepdim=True) + torch.log1p(-share)
+    rest = scaled.logsumexp(dim=1, keepdim=True) + torch.log1p(-share)
     others_of_top = scaled.masked_fill(is_top, -torch.inf).logsumexp(dim=1, keepdim=True)
-    return -F.logsigmoid(scaled - shift - torch.where(is_top, others_of_top, others))
+    return -F.logsigmoid(scaled - shift - torch.where(is_top, others_of_top, rest))

@@ -89,14 +89,14 @@ class Multitask(nn.Module):
         return (column - self.mean[head.column]) / self.std[head.column] if self.mean else column
 
 
-def _head_loss(head: Head, given: nn.Module | None) -> nn.Module:
-    if given is None:
+def _head_loss(head: Head, loss: nn.Module | None) -> nn.Module:
+    if loss is None:
         return CrossEntropy() if head.class_names else nn.MSELoss()
-    kind = getattr(given, "kind", None)
+    kind = getattr(loss, "kind", None)
     if (kind in LOGIT_KINDS & Multiclass.loss_kinds) != bool(head.class_names):
-        wanted = "one over classes, such as assay.loss.cross_entropy.CrossEntropy"
-        wanted = wanted if head.class_names else "one of numbers, such as torch.nn.HuberLoss"
+        expected = "one over classes, such as assay.loss.cross_entropy.CrossEntropy"
+        expected = expected if head.class_names else "one of numbers, such as torch.nn.HuberLoss"
         raise ValueError(
-            f"losses.{head.name}: {type(given).__name__} does not suit this target; {wanted} was expected."
+            f"losses.{head.name}: {type(loss).__name__} does not suit this target; {expected} was expected."
         )
-    return given
+    return loss

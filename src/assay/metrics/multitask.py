@@ -29,16 +29,18 @@ class Multitask(ByHead):
     def __init__(
         self, output_names: Sequence[str], metrics: Mapping[str, Mapping[str, Metric]] | None = None
     ) -> None:
-        heads, given = parse_heads(output_names), metrics or {}
+        heads, custom = parse_heads(output_names), metrics or {}
         names = [head.name for head in heads]
-        if unknown := [name for name in given if name not in names]:
+        if unknown := [name for name in custom if name not in names]:
             raise ValueError(f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
-        own = {head.name: given.get(head.name) or _default_metrics(len(head.class_names)) for head in heads}
+        chosen = {
+            head.name: custom.get(head.name) or _default_metrics(len(head.class_names)) for head in heads
+        }
         keys = metric_keys(names)
         metrics_of = {
             f"{at_head}/{key}": (metric, head)
             for at_head, head in zip(keys, heads, strict=True)
-            for key, metric in own[head.name].items()
+            for key, metric in chosen[head.name].items()
         }
         super().__init__(
             {key: metric for key, (metric, _) in metrics_of.items()},
@@ -48,9 +50,9 @@ class Multitask(ByHead):
 
 def _default_metrics(num_classes: int) -> dict[str, Metric]:
     if num_classes:
-        told: dict[str, Any] = {"num_classes": num_classes, "validate_args": False}
+        options: dict[str, Any] = {"num_classes": num_classes, "validate_args": False}
         return {
-            "accuracy": MulticlassAccuracy(average="micro", **told),
-            "f1": MulticlassF1Score(average="macro", **told),
+            "accuracy": MulticlassAccuracy(average="micro", **options),
+            "f1": MulticlassF1Score(average="macro", **options),
         }
     return {"mae": MeanAbsoluteError(), "rmse": MeanSquaredError(squared=False), "r2": R2(1)}

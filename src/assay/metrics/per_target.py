@@ -59,11 +59,11 @@ class PerTarget(ByHead):
         self, metrics: Mapping[str, Metric], num_targets: int = 1, target_names: Sequence[str] = ()
     ) -> None:
         heads: dict[str, Head] = {}
-        found: dict[str, Metric | MetricCollection] = dict(metrics)
+        by_name: dict[str, Metric | MetricCollection] = dict(metrics)
         if 1 < num_targets <= _MOST:
-            names = metric_keys(target_names or [f"target_{at}" for at in range(num_targets)])
-            joint = {key: one for key, one in found.items() if getattr(one, "num_targets", 1) > 1}
-            own = [key for key in found if key not in joint]
-            heads = {f"{name}/{key}": Head(name, at, at) for at, name in enumerate(names) for key in own}
-            found = {key: copy.deepcopy(found[key.rpartition("/")[2]]) for key in heads} | joint
-        super().__init__(found, heads)
+            names = metric_keys(target_names or [f"target_{i}" for i in range(num_targets)])
+            joint = {key: metric for key, metric in by_name.items() if getattr(metric, "num_targets", 1) > 1}
+            split = [key for key in by_name if key not in joint]
+            heads = {f"{name}/{key}": Head(name, i, i) for i, name in enumerate(names) for key in split}
+            by_name = {key: copy.deepcopy(by_name[key.rpartition("/")[2]]) for key in heads} | joint
+        super().__init__(by_name, heads)

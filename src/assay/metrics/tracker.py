@@ -26,7 +26,7 @@ def is_scalar(value: Any) -> bool:
 
 def count_numbers(value: Any) -> int:
     """How many numbers a value has."""
-    return sum(one.numel() if isinstance(one, Tensor) else 1 for one in tree_leaves(value))
+    return sum(leaf.numel() if isinstance(leaf, Tensor) else 1 for leaf in tree_leaves(value))
 
 
 def to_nested_lists(value: Any) -> Any:

@@ -31,12 +31,12 @@ def check_vocabulary(model: str, vocab_size: int, data: str = "text_table") -> N
         )
 
 
-def check_network_name(name: str, known: Sequence[str], what: str, example: str) -> None:
+def check_network_name(name: str, names: Sequence[str], kind: str, example: str) -> None:
     """Refuse a name that a library does not know."""
     plain = str(name).partition(".")[0]
-    if plain not in known:
-        close = difflib.get_close_matches(plain.lower(), known, n=3, cutoff=0.4)
+    if plain not in names:
+        close = difflib.get_close_matches(plain.lower(), names, n=3, cutoff=0.4)
         raise ValueError(
-            f"model.name={name} is not a {what}; "
+            f"model.name={name} is not a {kind}; "
             + (f"close to it: {', '.join(close)}" if close else f"one is {example}")
         )

@@ -116,13 +116,13 @@ class Block(nn.Module):
         self.mlp_project = nn.Linear(hidden, size, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, hidden: Tensor, seen: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Each place sees those before it, or those that `seen` names."""
         heads = self.query_key_value(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
         drop = self.drop_probability if self.training else 0.0
         attended = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=seen, dropout_p=drop, is_causal=seen is None
+            query, key, value, attn_mask=attention_mask, dropout_p=drop, is_causal=attention_mask is None
         )
         hidden = hidden + self.dropout(self.attention_project(attended.transpose(1, 2).flatten(-2)))
         widened = self.activation(self.widen(self.mlp_norm(hidden)))

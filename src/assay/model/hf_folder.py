@@ -70,8 +70,8 @@ def read_network_settings(weights: Any) -> dict[str, Any]:
     folder = find_weights_folder(weights)
     if is_run_directory(folder):
         node = load_mapping(folder / "config.yaml").get("model") or {}
-        written = node.get("config")
-        settings = {**written} if isinstance(written, Mapping) else {}
+        config = node.get("config")
+        settings = {**config} if isinstance(config, Mapping) else {}
         if not settings or not _is_plain(settings):
             raise ConfigError(f"{folder} is not a run of model=hf_text", key="model.weights", hint=_OTHERS)
         return settings
@@ -86,13 +86,13 @@ def read_network_settings(weights: Any) -> dict[str, Any]:
         ) from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} is not of a network", key="model.weights", hint=_OTHERS)
-    own = {name: value for name, value in settings.items() if name not in _OF_OTHERS and name[:1] != "_"}
-    if not _is_plain(own):
+    network = {name: value for name, value in settings.items() if name not in _OF_OTHERS and name[:1] != "_"}
+    if not _is_plain(network):
         raise ConfigError(
             f"{path} holds what is not a plain setting of a network", key="model.weights", hint=_OTHERS
         )
-    check_network_kind(own, f"{path}: ")
-    return own
+    check_network_kind(network, f"{path}: ")
+    return network
 
 
 def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
@@ -109,7 +109,7 @@ def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
 def _is_plain(value: Any) -> bool:
     """Nothing that a config would call, resolve, or miss."""
     if isinstance(value, dict):
-        return all(name[:1] != "_" and "${" not in name and _is_plain(one) for name, one in value.items())
+        return all(name[:1] != "_" and "${" not in name and _is_plain(item) for name, item in value.items())
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return not isinstance(value, str) or ("${" not in value and value != "???")

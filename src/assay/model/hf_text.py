@@ -97,14 +97,14 @@ class HFText(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
-        there = tokens != 0
-        own = torch.where(there, torch.where(tokens == self._padding, 0, tokens), self._padding)
+        is_token = tokens != 0
+        network_ids = torch.where(is_token, torch.where(tokens == self._padding, 0, tokens), self._padding)
         # The first place is always looked at: a softmax over nothing is NaN.
-        seen = there | (torch.arange(tokens.shape[1], device=tokens.device) == 0)
-        ids = tokens if self._padding == 0 else own
-        found = self.encoder(input_ids=ids, attention_mask=seen.long(), return_dict=True)
-        values: Tensor = found.last_hidden_state
-        weights = there.to(values.dtype)[:, :, None]
+        attention_mask = is_token | (torch.arange(tokens.shape[1], device=tokens.device) == 0)
+        ids = tokens if self._padding == 0 else network_ids
+        encoded = self.encoder(input_ids=ids, attention_mask=attention_mask.long(), return_dict=True)
+        values: Tensor = encoded.last_hidden_state
+        weights = is_token.to(values.dtype)[:, :, None]
         mean = values[:, 0] if self._first else (values * weights).sum(1) / weights.sum(1).clamp(min=1)
         outputs: Tensor = self.head(self.dropout(mean))
         return outputs
@@ -132,31 +132,31 @@ def padding_id(settings: PreTrainedConfig) -> int:
     return padding if isinstance(padding, int) else 0
 
 
-def _make_settings(given: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
-    check_network_kind(given)
+def _make_settings(config: Mapping[str, Any], vocab_size: int) -> PreTrainedConfig:
+    check_network_kind(config)
     from transformers import AutoConfig
 
-    values = {**({"vocab_size": vocab_size} if vocab_size else {}), **given}
+    values = {**({"vocab_size": vocab_size} if vocab_size else {}), **config}
     settings: PreTrainedConfig = AutoConfig.for_model(values.pop("model_type"), **values)
     return settings
 
 
 def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -> None:
-    padding, known = padding_id(settings), int(settings.vocab_size)
-    if vocab_size > known:
+    padding, network_vocab_size = padding_id(settings), int(settings.vocab_size)
+    if vocab_size > network_vocab_size:
         raise ConfigError(
-            f"the texts have {vocab_size:,} tokens, the network knows {known:,}",
+            f"the texts have {vocab_size:,} tokens, the network knows {network_vocab_size:,}",
             key="data.source.tokenizer",
             hint="data.source.tokenizer=auto is that of the weights; of random ones leave out "
             "model.config.vocab_size",
         )
-    most = int(settings.max_position_embeddings)
-    most -= padding + 1 if settings.model_type in _AFTER_PADDING else 0
-    if max_length > most:
+    longest = int(settings.max_position_embeddings)
+    longest -= padding + 1 if settings.model_type in _AFTER_PADDING else 0
+    if max_length > longest:
         raise ConfigError(
-            f"{max_length} tokens of a text were asked for; the network reads {most}",
+            f"{max_length} tokens of a text were asked for; the network reads {longest}",
             key="data.source.max_length",
-            hint=f"data.source.max_length={most}",
+            hint=f"data.source.max_length={longest}",
         )
 
 
@@ -165,9 +165,9 @@ def _convert_entries(entries: dict[str, Tensor], prefix: str) -> dict[str, Tenso
     if "head.weight" in entries and all(name.startswith(("encoder.", "head.")) for name in entries):
         return entries  # of a run
     inside = {name.removeprefix(prefix): value for name, value in entries.items() if name.startswith(prefix)}
-    found = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}  # of no shape that fits
+    converted = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}  # of no shape that fits
     for name, value in (inside or entries).items():
         if not name.startswith("pooler.") and name != "embeddings.position_ids":
             modern = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-            found[f"encoder.{modern.replace('LayerNorm.beta', 'LayerNorm.bias')}"] = value
-    return found
+            converted[f"encoder.{modern.replace('LayerNorm.beta', 'LayerNorm.bias')}"] = value
+    return converted

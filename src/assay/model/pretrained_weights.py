@@ -93,26 +93,26 @@ def load_pretrained_weights(
     entries, left_out = _unwrap(_read_state_dict(file), network)
     if convert is not None:
         entries = convert(entries)
-    own = network.state_dict()
+    state = network.state_dict()
     if stem is not None:
-        _fit_channels(entries, own, f"{stem}.weight")
+        _fit_channels(entries, state, f"{stem}.weight")
     free = [*(head or [find_head(network)]), *([stem] if stem else [])]
-    differing = {key for key in own.keys() & entries.keys() if own[key].shape != entries[key].shape}
+    differing = {key for key in state.keys() & entries.keys() if state[key].shape != entries[key].shape}
     # A layer goes as a whole: a bias without the weight it was trained with means nothing.
     dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
     skipped = {
-        key for key in own.keys() | entries.keys() if any(key.startswith(f"{layer}.") for layer in dropped)
+        key for key in state.keys() | entries.keys() if any(key.startswith(f"{layer}.") for layer in dropped)
     }
-    counters = {key for key in own if key.endswith(".num_batches_tracked")}  # older files lack them
-    kept = OrderedDict((key, own[key]) for key in own if key in skipped | counters)
+    counters = {key for key in state if key.endswith(".num_batches_tracked")}  # older files lack them
+    filled = OrderedDict((key, state[key]) for key in state if key in skipped | counters)
     for key in entries.keys() - skipped:
-        kept[key] = entries[key].to(own[key].device) if key in own else entries[key]
+        filled[key] = entries[key].to(state[key].device) if key in state else entries[key]
     # Some classes ask in which version of themselves the entries are; their names and shapes fit this one.
-    kept._metadata = getattr(own, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
+    filled._metadata = getattr(state, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
     try:
-        network.load_state_dict(kept)
+        network.load_state_dict(filled)
     except RuntimeError as error:
-        lora = any(".parametrizations." in key for key in entries.keys() - own.keys())
+        lora = any(".parametrizations." in key for key in entries.keys() - state.keys())
         raise ValueError(
             f"the weights in {weights} do not fit: {' '.join(str(error).split()):.500}; "
             + (
@@ -130,27 +130,27 @@ def load_pretrained_weights(
     return tuple(f"{within}{layer}" for layer in dropped)
 
 
-def _fit_channels(entries: dict[str, Tensor], own: Mapping[str, Tensor], key: str) -> None:
+def _fit_channels(entries: dict[str, Tensor], state: Mapping[str, Tensor], key: str) -> None:
     """Bring a first convolution to other channels, so that its outputs stay of the same size."""
-    there, here = entries.get(key), own.get(key)
-    if there is None or here is None or there.ndim != 4 or there.shape[2:] != here.shape[2:]:
+    source, target = entries.get(key), state.get(key)
+    if source is None or target is None or source.ndim != 4 or source.shape[2:] != target.shape[2:]:
         return
-    channels, wanted = there.shape[1], here.shape[1]
-    if channels == wanted or there.shape[0] != here.shape[0]:
+    channels, new_channels = source.shape[1], target.shape[1]
+    if channels == new_channels or source.shape[0] != target.shape[0]:
         return
-    if wanted == 1:  # a grey image is one whose channels are equal
-        entries[key] = there.sum(1, keepdim=True)
+    if new_channels == 1:  # a grey image is one whose channels are equal
+        entries[key] = source.sum(1, keepdim=True)
         return
-    repeated = there.repeat(1, -(-wanted // channels), 1, 1)[:, :wanted]
-    entries[key] = repeated * (channels / wanted)
+    repeated = source.repeat(1, -(-new_channels // channels), 1, 1)[:, :new_channels]
+    entries[key] = repeated * (channels / new_channels)
 
 
 def _find_checkpoint(path: Path) -> Path:
     """The file itself, or the best checkpoint of a run."""
     if not (path / "checkpoints").is_dir():
         return path
-    kept = RunRecord.load(path).checkpoints
-    name = Path(kept.get("best") or kept.get("last") or "last.ckpt").name  # a record may be anybody's
+    files = RunRecord.load(path).checkpoints
+    name = Path(files.get("best") or files.get("last") or "last.ckpt").name  # a record may be anybody's
     return path / "checkpoints" / name
 
 
@@ -193,8 +193,8 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
                 left_out += [key for key in loaded if not key.startswith(wrapper)]
                 loaded, wrapped = inside, True
                 break
-    if others := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
-        raise ValueError(f"the weights hold entries that are no tensors: {first_of(others)}")
+    if non_tensors := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
+        raise ValueError(f"the weights hold entries that are no tensors: {first_of(non_tensors)}")
     return dict(loaded), left_out
 
 

@@ -67,14 +67,14 @@ class TextTransformer(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
-        there = tokens != 0
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        values = self.dropout(self.embedding(tokens) + self.position(places))
+        is_token = tokens != 0
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        values = self.dropout(self.embedding(tokens) + self.position(positions))
         # Nothing looks at padding; the first place is always looked at, as a softmax over nothing is NaN.
-        seen = (there | (places == 0))[:, None, None, :]
+        attention_mask = (is_token | (positions == 0))[:, None, None, :]
         for layer in self.layers:
-            values = layer(values, seen)
-        weights = there.to(values.dtype)[:, :, None]
+            values = layer(values, attention_mask)
+        weights = is_token.to(values.dtype)[:, :, None]
         mean = (self.norm(values) * weights).sum(1) / weights.sum(1).clamp(min=1)
         outputs: Tensor = self.head(self.dropout(mean))
         return outputs

@@ -53,28 +53,28 @@ class Timm(nn.Module):
     ) -> None:
         super().__init__()
         config = _pretrained_config(name)
-        given = dict(options or {})
-        if taken := [key for key in given if key.startswith(_SET_HERE)]:
+        arguments = dict(options or {})
+        if reserved := [key for key in arguments if key.startswith(_SET_HERE)]:
             raise ValueError(
-                f"model.options.{taken[0]} is set by assay: model.weights says what weights to take, the "
+                f"model.options.{reserved[0]} is set by assay: model.weights says what weights to take, the "
                 "data the rest"
             )
         channels, height, width = parse_image_shape(input_shape, f"model.name={name}")
         if config.fixed_input_size:
-            given.setdefault("img_size", (height, width))
+            arguments.setdefault("img_size", (height, width))
         import timm
 
         network: Any = timm.create_model(
-            name, pretrained=False, num_classes=num_outputs, in_chans=channels, **given
+            name, pretrained=False, num_classes=num_outputs, in_chans=channels, **arguments
         )
         head = _as_list(network.pretrained_cfg.get("classifier"))
         self.head_names = tuple(f"network.{part}" for part in head)
         self.network: nn.Module = network
-        first = _as_list(network.pretrained_cfg.get("first_conv"))
+        stems = _as_list(network.pretrained_cfg.get("first_conv"))
         self.new_layers = load_pretrained_weights(
             network,
             _find_published(name, weights) or weights,
-            stem=first[0] if first else None,
+            stem=stems[0] if stems else None,
             head=head,
             convert=lambda entries: _convert_entries(network, entries),
             within="network.",
@@ -115,7 +115,7 @@ def _pretrained_config(name: str) -> Any:
     if tag and name not in tagged:
         raise ValueError(
             f"model.name={name}: {architecture} has no weights with this tag; it has "
-            f"{', '.join(one.partition('.')[2] for one in tagged) or 'none'}"
+            f"{', '.join(tagged_name.partition('.')[2] for tagged_name in tagged) or 'none'}"
         )
     return timm.get_pretrained_cfg(name)
 

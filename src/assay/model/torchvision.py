@@ -99,16 +99,16 @@ class Torchvision(nn.Module):
     def trained_on(name: str, weights: str) -> dict[str, Any]:
         """What inputs the published weights of a network were trained with."""
         _check_name(name)
-        every = models.get_model_weights(name)
-        found = every[weights] if weights in every.__members__ else every.DEFAULT
-        transform = found.transforms()
+        published = models.get_model_weights(name)
+        entry = published[weights] if weights in published.__members__ else published.DEFAULT
+        transform = entry.transforms()
         # Given ImageNet's statistics, torchvision's two Inceptions bring their inputs to these by themselves.
         halves = (0.5, 0.5, 0.5) if name in _OPTIONS else None
         return {
             "mean": halves or tuple(transform.mean),
             "std": halves or tuple(transform.std),
             "size": (getattr(transform, "crop_size", transform.resize_size)[0],) * 2,
-            "source": f"torchvision's {every.__name__}.{found.name}",
+            "source": f"torchvision's {published.__name__}.{entry.name}",
         }
 
     @staticmethod
@@ -136,16 +136,16 @@ def _find_published(name: str, weights: str | None) -> Published | None:
     """Published weights by their name; None for a file."""
     if weights is None or not weights.isupper():
         return None
-    every = models.get_model_weights(name)
-    if weights not in every.__members__:
+    published = models.get_model_weights(name)
+    if weights not in published.__members__:
         raise ValueError(
             f"model.weights={weights}: {name} has no such weights; it has "
-            f"{', '.join(one.name for one in every)}, and DEFAULT stands for the best"
+            f"{', '.join(member.name for member in published)}, and DEFAULT stands for the best"
         )
-    found = every[weights]
-    file = PurePosixPath(found.url).name
+    entry = published[weights]
+    file = PurePosixPath(entry.url).name
     return Published(
-        found.url, file, file.removesuffix(".pth").rpartition("-")[2], float(found.meta["_file_size"])
+        entry.url, file, file.removesuffix(".pth").rpartition("-")[2], float(entry.meta["_file_size"])
     )
 
 

@@ -48,8 +48,8 @@ class UNet(nn.Module):
             _convolutions(before, after) for before, after in pairwise([channels, *widths])
         )
         upwards = list(pairwise(reversed(widths)))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(below, here, 2, stride=2) for below, here in upwards)
-        self.join = nn.ModuleList(_convolutions(2 * here, here) for _, here in upwards)
+        self.up = nn.ModuleList(nn.ConvTranspose2d(below, above, 2, stride=2) for below, above in upwards)
+        self.join = nn.ModuleList(_convolutions(2 * above, above) for _, above in upwards)
         self.head = nn.Conv2d(widths[0], num_outputs, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -57,13 +57,13 @@ class UNet(nn.Module):
         height, width = inputs.shape[2:]
         below, right = -height % self.multiple, -width % self.multiple
         features = F.pad(inputs, (0, right, 0, below), mode="replicate") if below or right else inputs
-        kept: list[Tensor] = []
+        skips: list[Tensor] = []
         for level, convolutions in enumerate(self.down):
             features = convolutions(F.max_pool2d(features, 2) if level else features)
-            kept.append(features)
-        kept.pop()
+            skips.append(features)
+        skips.pop()
         for up, join in zip(self.up, self.join, strict=True):
-            features = join(torch.cat([kept.pop(), up(features)], 1))
+            features = join(torch.cat([skips.pop(), up(features)], 1))
         outputs: Tensor = self.head(features)
         return outputs[:, :, :height, :width]
 

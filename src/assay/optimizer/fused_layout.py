@@ -53,8 +53,8 @@ def _align(optimizer: Optimizer) -> None:
 
 def _check_gradients(optimizer: Optimizer) -> bool:
     fused = [p for group in optimizer.param_groups if group.get("fused") for p in group["params"]]
-    there = [p for p in fused if p.grad is not None]
-    for parameter in there:
+    with_gradient = [p for p in fused if p.grad is not None]
+    for parameter in with_gradient:
         if _layout_differs(parameter.grad, parameter):
             raise ConfigError(
                 f"a parameter of shape {list(parameter.shape)} and its gradient lie differently in memory, "
@@ -62,11 +62,11 @@ def _check_gradients(optimizer: Optimizer) -> bool:
                 key="optimizer.fused",
                 hint="optimizer.fused=null",
             )
-    return bool(there) or not fused
+    return bool(with_gradient) or not fused
 
 
 def _layout_differs(value: Any, parameter: Tensor) -> bool:
     if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
         return False
     sizes = zip(value.shape, value.stride(), parameter.stride(), strict=True)
-    return any(size > 1 and one != other for size, one, other in sizes)
+    return any(size > 1 and stride != other_stride for size, stride, other_stride in sizes)

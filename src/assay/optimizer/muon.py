@@ -103,12 +103,12 @@ class Muon(torch.optim.Optimizer):
     def _link(self) -> None:
         """Make the inner optimizers over this one's own group dicts: a change to either changes both."""
         matrices = [group for group in self.param_groups if group["use_muon"]]
-        others = [group for group in self.param_groups if not group["use_muon"]]
+        non_matrices = [group for group in self.param_groups if not group["use_muon"]]
         self._inner = []
         if matrices:
             self._inner.append(torch.optim.Muon(matrices, **self._options(_MUON_OPTIONS)))
-        if others:
-            self._inner.append(torch.optim.AdamW(others, **self._options(_ADAMW_OPTIONS)))
+        if non_matrices:
+            self._inner.append(torch.optim.AdamW(non_matrices, **self._options(_ADAMW_OPTIONS)))
 
     def _options(self, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: self.defaults[name] for name in names}

@@ -67,9 +67,9 @@ class ParameterGroups:
             groups[index, distance]["params"].append(parameter)
         if not groups:
             raise ValueError("the model has no trainable parameter; unfreeze some or choose another model")
-        taken = {index for index, _ in groups}
+        used = {index for index, _ in groups}
         for index, rule in enumerate(self._rules):
-            if index not in taken:
+            if index not in used:
                 raise ValueError(_unused_rule_message(rule, index, model, names))
         return [groups[key] for key in sorted(groups, key=lambda key: (key[0], -key[1]))]
 
@@ -87,9 +87,9 @@ class ParameterGroups:
 
 def _parse_rule(rule: dict[str, Any], index: int) -> dict[str, Any]:
     """Judge one rule; returns it without its nulls and with its regular expression compiled."""
-    key, known = f"param_groups.rules[{index}]", _CONDITIONS | _OPTIONS
-    if unknown := rule.keys() - known:
-        raise ValueError(f"{key} has the unknown key {min(unknown)!r}; expected {', '.join(sorted(known))}")
+    key, allowed = f"param_groups.rules[{index}]", _CONDITIONS | _OPTIONS
+    if unknown := rule.keys() - allowed:
+        raise ValueError(f"{key} has the unknown key {min(unknown)!r}; expected {', '.join(sorted(allowed))}")
     rule = {name: value for name, value in rule.items() if value is not None}
     if not rule.keys() & _CONDITIONS:
         raise ValueError(f"{key} has no condition; add match (a regular expression) or max_ndim")

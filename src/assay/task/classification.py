@@ -81,8 +81,8 @@ class SingleLabel(Task):
 
     @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
-        known = [targets for targets in subsets if len(targets) and not targets.is_floating_point()]
-        highest = max((int(targets.max()) for targets in known), default=-1)
+        index_targets = [targets for targets in subsets if len(targets) and not targets.is_floating_point()]
+        highest = max((int(targets.max()) for targets in index_targets), default=-1)
         num_samples = sum(map(len, subsets))
         if highest >= max(num_samples, 2):  # before there is a name for each
             raise DataError(

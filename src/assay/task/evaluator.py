@@ -58,7 +58,7 @@ def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_s
     drawn = [statistic(weights) for weights in _bootstrap_weights(num_samples)]
     scores = []
     for name, value in values.items():
-        column = np.array([one[name] for one in drawn])
+        column = np.array([draw[name] for draw in drawn])
         column = column[np.isfinite(column)]
         enough = len(column) > 0 and np.isfinite(value)
         low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2)) if enough else (np.nan, np.nan)
@@ -130,8 +130,8 @@ def class_name(predictions: StoredPredictions, label: int) -> str:
 def describe_samples(predictions: StoredPredictions) -> str:
     """Which samples these are, such as `the 450 test samples`."""
     subset = "" if predictions.subset == "all" else f"{predictions.subset} "
-    kept = "kept " if predictions.num_evaluated else ""
-    return f"the {len(predictions.keys):,} {kept}{subset}samples"
+    prefix = "kept " if predictions.num_evaluated else ""
+    return f"the {len(predictions.keys):,} {prefix}{subset}samples"
 
 
 def require_targets(predictions: StoredPredictions) -> NDArray[Any]:
@@ -154,12 +154,16 @@ _TOKENS_PER_KIND: Final = 10
 
 
 def class_warnings(
-    right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str, who: str = "the model"
+    true: NDArray[Any],
+    preds: NDArray[Any],
+    names: Sequence[str],
+    samples: str,
+    who: str = "the model",
 ) -> list[str]:
     """Whether one class is said of all samples, or to say always the most frequent one would do as well."""
-    size = 1 + int(max(right.max(initial=0), said.max(initial=0)))
-    are, claimed, hits = (np.bincount(of, minlength=size) for of in (right, said, right[right == said]))
-    return count_warnings(are, claimed, hits, names, samples, num_independent=len(right), who=who)
+    size = 1 + int(max(true.max(initial=0), preds.max(initial=0)))
+    are, claimed, hits = (np.bincount(of, minlength=size) for of in (true, preds, true[true == preds]))
+    return count_warnings(are, claimed, hits, names, samples, num_independent=len(true), who=who)
 
 
 def count_warnings(
@@ -197,17 +201,17 @@ def count_warnings(
     ]
 
 
-def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
+def value_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
     """Whether one number is said of all samples, or always the mean would be nearer to what is right."""
-    told = []
-    for name, target, value in zip(names, right.T.astype(float), said.T.astype(float), strict=True):
+    messages = []
+    for name, target, value in zip(names, true.T.astype(float), preds.T.astype(float), strict=True):
         of = f" of {name!r}" if len(names) > 1 else ""
         spread = float(target.std())
         if (target != np.median(target)).sum() < _FEWEST_OTHERS:
             continue
         if np.ptp(value) <= _SAME * spread:
             about = "" if np.ptp(value) == 0 else "about "
-            told.append(
+            messages.append(
                 f"the model predicts a value{of} of {about}{number_text(value.mean(), 5)} "
                 f"for each of {samples}"
             )
@@ -215,24 +219,24 @@ def value_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str]
             error = value - target
             absolute = np.abs(target - np.median(target)).mean()
             if (error**2).mean() >= spread**2 and np.abs(error).mean() >= absolute:
-                told.append(
+                messages.append(
                     f"always predicting the mean{of} would be at least as good as the model on {samples} "
                     f"(R² {1 - (error**2).mean() / spread**2:.3g})"
                 )
-    return told
+    return messages
 
 
-def label_warnings(right: NDArray[Any], said: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
+def label_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
     """Whether the same labels are said of all samples, or always the same ones would do as well."""
-    usual = right.mean(0) > 0.5
-    if not right.size or (right != usual).any(1).sum() < _FEWEST_OTHERS:
+    usual = true.mean(0) > 0.5
+    if not true.size or (true != usual).any(1).sum() < _FEWEST_OTHERS:
         return []
-    if (said == said[0]).all():
-        chosen = " + ".join(_quote_class(names, int(label)) for label in said[0].nonzero()[0]) or "no label"
+    if (preds == preds[0]).all():
+        chosen = " + ".join(_quote_class(names, int(label)) for label in preds[0].nonzero()[0]) or "no label"
         return [f"the model predicts {chosen} for each of {samples}"]
-    accuracy, of_usual = float((said == right).mean()), float((usual == right).mean())
-    f1 = 2 * (said & right).sum() / (said.sum() + right.sum())
-    if len(right) < _FEWEST or accuracy > of_usual or f1 > 2 * right.sum() / (right.size + right.sum()):
+    accuracy, of_usual = float((preds == true).mean()), float((usual == true).mean())
+    f1 = 2 * (preds & true).sum() / (preds.sum() + true.sum())
+    if len(true) < _FEWEST or accuracy > of_usual or f1 > 2 * true.sum() / (true.size + true.sum()):
         return []
     return [
         f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than always "

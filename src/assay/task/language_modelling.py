@@ -82,10 +82,10 @@ class TextPredictions(Predictions):
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         return {
-            "prompt": [one.prompt for one in self],
-            "prediction": [one.text for one in self],
-            "num_tokens": [one.num_tokens for one in self],
-            "bits_per_token": [one.bits_per_token for one in self],
+            "prompt": [prediction.prompt for prediction in self],
+            "prediction": [prediction.text for prediction in self],
+            "num_tokens": [prediction.num_tokens for prediction in self],
+            "bits_per_token": [prediction.bits_per_token for prediction in self],
         }
 
     @override
@@ -147,7 +147,7 @@ def generate(
 
     # As in training, where this id stands before each text.
     ids = [codec.end, *np.asarray(codec.encode([prompt])[0], np.int64).tolist()]
-    begun = len(ids)
+    prompt_length = len(ids)
     draw = torch.Generator().manual_seed(sampling.seed)
     bits: list[float] = []
     with torch.no_grad():
@@ -160,7 +160,7 @@ def generate(
             if token == codec.end:
                 break
             ids.append(token)
-    return TextPrediction(prompt, codec.decode(ids[begun:]), np.array(bits, np.float32))
+    return TextPrediction(prompt, codec.decode(ids[prompt_length:]), np.array(bits, np.float32))
 
 
 def _draw_token(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: torch.Generator) -> int:

@@ -58,10 +58,10 @@ class Regression(Task):
         constant = (train == train[:1]).all(0)
         if constant.any():
             column = int(constant.nonzero()[0])
-            which = f" number {column}" if train.shape[1] > 1 else ""
+            suffix = f" number {column}" if train.shape[1] > 1 else ""
             value = number_text(float(train[0, column]), 6)
             raise DataError(
-                f"data: the target{which} is {value} in all training samples: there is nothing to learn",
+                f"data: the target{suffix} is {value} in all training samples: there is nothing to learn",
                 hint="choose another target (data.source)",
             )
 
@@ -127,8 +127,8 @@ class Multitask(Task):
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         for head in parse_heads(class_names):
-            own = {subset: head.targets_of(values) for subset, values in targets.items()}
-            (_CLASSES if head.class_names else _NUMBERS).check_subsets(own, head.class_names)
+            head_targets = {subset: head.targets_of(values) for subset, values in targets.items()}
+            (_CLASSES if head.class_names else _NUMBERS).check_subsets(head_targets, head.class_names)
 
     @override
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
@@ -186,8 +186,8 @@ class Heads(Evaluator):
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         return [
             replace(score, name=f"{head.name}/{score.name}")
-            for head, own in _split_by_head(predictions)
-            for score in _task_of_head(head).scores(own)
+            for head, of_head in _split_by_head(predictions)
+            for score in _task_of_head(head).scores(of_head)
         ]
 
     @override
@@ -198,8 +198,8 @@ class Heads(Evaluator):
                 name=f"head_{head.column}_{figure.name}",
                 title=f"{head.name}: {figure.title.removesuffix(f': {head.name}')}",
             )
-            for head, own in _split_by_head(predictions)
-            for figure in _task_of_head(head).figures(own)
+            for head, of_head in _split_by_head(predictions)
+            for figure in _task_of_head(head).figures(of_head)
         ]
 
     @override
@@ -207,8 +207,8 @@ class Heads(Evaluator):
         import numpy as np
 
         shares = []
-        for head, own in _split_by_head(predictions):
-            error_scores = _task_of_head(head).error_scores(own)
+        for head, of_head in _split_by_head(predictions):
+            error_scores = _task_of_head(head).error_scores(of_head)
             largest = np.nanmax(error_scores, initial=0.0)
             shares.append(error_scores / largest if largest > 0 else error_scores)
         worst: NDArray[Any] = np.max(shares, axis=0)
@@ -219,23 +219,23 @@ class Heads(Evaluator):
         """Whether each class of a sample is; None where there are only numbers."""
         import numpy as np
 
-        each = [_task_of_head(head).is_right(own) for head, own in _split_by_head(predictions)]
-        known = [right for right in each if right is not None]
-        return np.all(known, axis=0) if known else None
+        by_head = [_task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)]
+        defined = [right for right in by_head if right is not None]
+        return np.all(defined, axis=0) if defined else None
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         return [
             f"{head.name}: {warning}"
-            for head, own in _split_by_head(predictions)
-            for warning in _task_of_head(head).baseline_warnings(own)
+            for head, of_head in _split_by_head(predictions)
+            for warning in _task_of_head(head).baseline_warnings(of_head)
         ]
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         return ", ".join(
-            f"{head.name} {_task_of_head(head).predicted_label(own, index)}"
-            for head, own in _split_by_head(predictions)
+            f"{head.name} {_task_of_head(head).predicted_label(of_head, index)}"
+            for head, of_head in _split_by_head(predictions)
         )
 
 
@@ -252,7 +252,7 @@ def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPre
         if targets is not None:
             column = targets[:, head.column]
             targets = column.astype(np.int64) if head.class_names else column[:, None]
-        own = replace(
+        of_head = replace(
             predictions,
             task=_task_of_head(head).name,
             kind="probabilities" if head.class_names else "values",
@@ -260,5 +260,5 @@ def _split_by_head(predictions: StoredPredictions) -> list[tuple[Head, StoredPre
             targets=targets,
             class_names=head.class_names or (head.name,),
         )
-        pairs.append((head, own))
+        pairs.append((head, of_head))
     return pairs

@@ -157,9 +157,9 @@ class Predictions(ABC):
     def __str__(self) -> str:
         if self.outputs.ndim == self.sample_ndim:
             return printable(self.in_words())
-        rows = [f"{row}  {one}" for row, one in enumerate(self[:_SHOWN])]
-        more = [f"… {len(self):,} in all"] if len(self) > _SHOWN else []
-        return "\n".join([*rows, *more]) or "no predictions"
+        rows = [f"{row}  {prediction}" for row, prediction in enumerate(self[:_SHOWN])]
+        footer = [f"… {len(self):,} in all"] if len(self) > _SHOWN else []
+        return "\n".join([*rows, *footer]) or "no predictions"
 
 
 def labels_on(probabilities: NDArray[Any]) -> NDArray[Any]:
@@ -170,7 +170,7 @@ def labels_on(probabilities: NDArray[Any]) -> NDArray[Any]:
 def _score_columns(word: str, names: Sequence[str], scores: NDArray[np.float32]) -> dict[str, Any]:
     if len(names) > MOST_COLUMNS:
         return {}
-    return {f"{word} {name}": scores[:, at] for at, name in enumerate(names)}
+    return {f"{word} {name}": scores[:, index] for index, name in enumerate(names)}
 
 
 def _format_scores(pairs: Iterable[tuple[str, float]]) -> str:
@@ -240,7 +240,7 @@ class ClassPredictions(Scored):
     def top_k(self, k: int = 3) -> list[Any]:
         """The k most likely classes, each with its score; of several samples a list of these."""
         if self.scores.ndim > 1:
-            return [one.top_k(k) for one in self]
+            return [prediction.top_k(k) for prediction in self]
         best = np.argsort(-self.scores, kind="stable")[:k]
         return [(self.class_names[index], float(self.scores[index])) for index in best]
 
@@ -255,12 +255,12 @@ class ClassPredictions(Scored):
         ranked = self.scores.copy()
         ranked[np.arange(len(ranked)), self.indices] = np.inf
         best = np.argsort(-ranked, axis=1, kind="stable")[:, : max(1, top_k)]
-        found: dict[str, Any] = {}
-        for place in range(best.shape[1]):
-            label, score = ("prediction", word) if not place else (f"top_{place + 1}", f"{word}_{place + 1}")
-            found[label] = names[best[:, place]]
-            found[score] = np.take_along_axis(self.scores, best[:, place : place + 1], 1)[:, 0]
-        return found | _score_columns(word, self.class_names, self.scores)
+        columns: dict[str, Any] = {}
+        for rank in range(best.shape[1]):
+            label, score = ("prediction", word) if not rank else (f"top_{rank + 1}", f"{word}_{rank + 1}")
+            columns[label] = names[best[:, rank]]
+            columns[score] = np.take_along_axis(self.scores, best[:, rank : rank + 1], 1)[:, 0]
+        return columns | _score_columns(word, self.class_names, self.scores)
 
 
 @final
@@ -272,9 +272,9 @@ class LabelPredictions(Scored):
     def labels(self) -> Any:
         """Names of the labels with a probability above 0.5, a tuple for each sample."""
         if self.scores.ndim > 1:
-            return [one.labels for one in self]
+            return [prediction.labels for prediction in self]
         return tuple(
-            name for name, on in zip(self.class_names, labels_on(self.probabilities), strict=True) if on
+            name for name, is_on in zip(self.class_names, labels_on(self.probabilities), strict=True) if is_on
         )
 
     @override
@@ -285,8 +285,8 @@ class LabelPredictions(Scored):
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         if self.kind != "probabilities":
             return _score_columns("score", self.class_names, self.scores)
-        said = {"prediction": [";".join(labels) for labels in self.labels]}
-        return said | _score_columns("probability", self.class_names, self.scores)
+        columns = {"prediction": [";".join(labels) for labels in self.labels]}
+        return columns | _score_columns("probability", self.class_names, self.scores)
 
 
 @final
@@ -319,7 +319,7 @@ class ValuePredictions(Predictions):
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         if len(self.names) == 1:
             return {"prediction": self.values[:, 0]}
-        return {f"prediction_{name}": self.values[:, at] for at, name in enumerate(self.names)}
+        return {f"prediction_{name}": self.values[:, index] for index, name in enumerate(self.names)}
 
 
 @final
@@ -339,7 +339,7 @@ class EmbeddingPredictions(Predictions):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        return {f"embedding_{at}": self.vectors[:, at] for at in range(self.vectors.shape[1])}
+        return {f"embedding_{index}": self.vectors[:, index] for index in range(self.vectors.shape[1])}
 
 
 @final
@@ -382,7 +382,7 @@ class ReconstructionPredictions(Predictions):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        latents = {f"latent_{at}": column for at, column in enumerate(self.latents.T)}
+        latents = {f"latent_{index}": column for index, column in enumerate(self.latents.T)}
         return {"reconstruction_error": self.errors} | latents
 
 
@@ -421,8 +421,8 @@ def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
     for index, output_name in enumerate(output_names):
         name, sign, class_name = output_name.partition(SIGN)
         if sign and heads and heads[-1].name == name:
-            last = heads[-1]
-            heads[-1] = Head(name, last.column, last.start, (*last.class_names, class_name))
+            head = heads[-1]
+            heads[-1] = Head(name, head.column, head.start, (*head.class_names, class_name))
         else:
             heads.append(Head(name, len(heads), index, (class_name,) if sign else ()))
     return tuple(heads)
@@ -430,7 +430,7 @@ def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
 
 def name_outputs(name: str, class_names: Sequence[str] = ()) -> list[str]:
     """Names of the outputs of a head, from which `heads_of` makes it again."""
-    return [f"{name}{SIGN}{one}" for one in class_names] or [name]
+    return [f"{name}{SIGN}{class_name}" for class_name in class_names] or [name]
 
 
 def metric_keys(names: Sequence[str]) -> list[str]:
@@ -440,7 +440,7 @@ def metric_keys(names: Sequence[str]) -> list[str]:
     ['price_eur_0', 'rent', 'price_eur_2']
     """
     keys = [name.replace(".", "_") for name in names]
-    return [key if keys.count(key) == 1 else f"{key}_{at}" for at, key in enumerate(keys)]
+    return [key if keys.count(key) == 1 else f"{key}_{index}" for index, key in enumerate(keys)]
 
 
 @final
@@ -467,16 +467,16 @@ class MultitaskPredictions(Predictions):
     @override
     def in_words(self) -> str:
         return "; ".join(
-            f"{name}: {one.in_words()}" if isinstance(one, ClassPredictions) else one.in_words()
-            for name, one in self._by_target().items()
+            f"{name}: {part.in_words()}" if isinstance(part, ClassPredictions) else part.in_words()
+            for name, part in self._by_target().items()
         )
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
         return {
             name if column == "prediction" else f"{name} {column}": values
-            for name, several in self._by_target().items()
-            for column, values in several.columns(top_k).items()
+            for name, predictions in self._by_target().items()
+            for column, values in predictions.columns(top_k).items()
         }
 
     def _by_target(self) -> dict[str, ClassPredictions | ValuePredictions]:
@@ -565,17 +565,17 @@ class MaskPredictions(Scored):
     @property
     def masks(self) -> list[NDArray[np.uint8]]:
         """Class of each pixel, uint8 `[height, width]` of each picture."""
-        return [one.mask for one in self]
+        return [prediction.mask for prediction in self]
 
     @property
     def mask(self) -> NDArray[np.uint8]:
         """Class of each pixel of one picture, in its size: the nearest that was predicted."""
-        found: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
+        labels: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
         rows, columns = (
-            np.minimum(((np.arange(wanted) + 0.5) * there / wanted).astype(int), there - 1)
-            for wanted, there in zip(self.sizes[0] if self.sizes else found.shape, found.shape, strict=True)
+            np.minimum(((np.arange(new) + 0.5) * size / new).astype(int), size - 1)
+            for new, size in zip(self.sizes[0] if self.sizes else labels.shape, labels.shape, strict=True)
         )
-        return found[np.ix_(rows, columns)]
+        return labels[np.ix_(rows, columns)]
 
     @property
     def shares(self) -> dict[str, float]:
@@ -594,10 +594,10 @@ class MaskPredictions(Scored):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        shares = [one.shares for one in self]
-        best = [max(found, key=lambda name: found[name]) for found in shares]
+        shares = [prediction.shares for prediction in self]
+        best = [max(row, key=lambda name: row[name]) for row in shares]
         names = self.class_names if len(self.class_names) <= MOST_COLUMNS else ()
-        return {"prediction": best} | {f"share {name}": [found[name] for found in shares] for name in names}
+        return {"prediction": best} | {f"share {name}": [row[name] for row in shares] for name in names}
 
     @override
     def resized(self, sizes: Sequence[tuple[int, int]]) -> MaskPredictions:

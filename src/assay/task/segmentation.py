@@ -76,10 +76,10 @@ class Segmentation(Task):
     @override
     def check_subsets(self, targets: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
         counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}
-        seen = [name for name, count in zip(class_names, counts["train"], strict=True) if count]
-        if len(seen) < 2:
+        used = [name for name, count in zip(class_names, counts["train"], strict=True) if count]
+        if len(used) < 2:
             raise DataError(
-                f"data: the training masks have a single class{''.join(f', {name}' for name in seen)}: there "
+                f"data: the training masks have a single class{''.join(f', {name}' for name in used)}: there "
                 "is nothing to tell apart",
                 hint=f"a mask's values are its classes, and {IGNORED} is left out (data.source)",
             )
@@ -96,14 +96,15 @@ class Segmentation(Task):
         total = [0] * len(class_names)
         for masks in _blocks(targets):
             counts = masks.flatten().long().bincount(minlength=IGNORED + 1).tolist()
-            total = [one + other for one, other in zip(total, counts, strict=False)]
+            total = [subtotal + count for subtotal, count in zip(total, counts, strict=False)]
         return tuple(total)
 
     @override
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
         valid = [masks[masks != IGNORED] for targets in subsets for masks in _blocks(targets)]
         return tuple(
-            str(label) for label in range(1 + max((int(one.max()) for one in valid if len(one)), default=-1))
+            str(label)
+            for label in range(1 + max((int(pixels.max()) for pixels in valid if len(pixels)), default=-1))
         )
 
     @override

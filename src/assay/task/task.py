@@ -286,8 +286,8 @@ class Task(ABC):
         """What makes predictions of outputs, sample by sample; None where they are predictions already."""
         if self.takes_logits:
             return None
-        found: Callable[[Tensor], Tensor] | None = getattr(loss, "probabilities", None)
-        return found
+        to_probabilities: Callable[[Tensor], Tensor] | None = getattr(loss, "probabilities", None)
+        return to_probabilities
 
     def output_kind(self, loss: Any) -> Kind:
         """What the metrics of a run see of its model's outputs."""
@@ -355,12 +355,12 @@ def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
     )
 
 
-def check_range(subset: str, targets: Tensor, highest: int, what: str) -> None:
+def check_range(subset: str, targets: Tensor, highest: int, unit: str) -> None:
     """Refuse numbers that are no classes or labels."""
     if not 0 <= targets.min() <= targets.max() <= highest:
         raise DataError(
             f"data: {describe_subset(subset)} has targets from {targets.min()} to {targets.max()}; "
-            f"{what} go from 0 to {highest}",
+            f"{unit} go from 0 to {highest}",
             hint="number the classes from 0, for example with numpy.unique(targets, return_inverse=True)",
         )
 
@@ -369,7 +369,7 @@ def check_trained_classes(counts: Mapping[str, Sequence[int]], class_names: Sequ
     """Refuse classes that another subset has and training lacks."""
     anywhere = [any(of_subset) for of_subset in zip(*counts.values(), strict=True)]
     rows = zip(class_names, anywhere, counts["train"], strict=True)
-    if lacking := [name for name, there, count in rows if there and not count]:
+    if lacking := [name for name, is_present, count in rows if is_present and not count]:
         raise DataError(
             f"data: the test or validation subset has classes that training lacks: {first_of(lacking)}",
             hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check_interface(task: Task, key: str) -> None:
     """Refuse a task that lacks an attribute."""
     kind = type(task)
-    if lacking := [one for one in Task.__annotations__ if not hasattr(kind, one)]:
+    if lacking := [name for name in Task.__annotations__ if not hasattr(kind, name)]:
         raise ConfigError(
             f"{task.name!r} lacks what assay.task.task.Task asks for: {', '.join(lacking)}",
             key=key,

@@ -51,12 +51,12 @@ class Ranking:
     def scores(self, weights: NDArray[Any]) -> tuple[float, float]:
         """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds."""
         ordered = weights[self._order]
-        true, both = (np.cumsum(of)[self._ends] for of in (ordered * self._positive, ordered))
-        false = both - true
+        true, total = (np.cumsum(of)[self._ends] for of in (ordered * self._positive, ordered))
+        false = total - true
         new_true, new_false = (np.diff(sums, prepend=0) for sums in (true, false))
         with np.errstate(divide="ignore", invalid="ignore"):
             area = new_false @ (true - new_true / 2) / (true[-1] * false[-1])
-            precision = np.where(both > 0, true / both, 0)
+            precision = np.where(total > 0, true / total, 0)
             return float(area), float(new_true @ precision / true[-1])
 
 
@@ -76,7 +76,7 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
 
 
 def ranking_figures(
-    names: Sequence[str], truth: NDArray[Any], scores: NDArray[Any], worst: NDArray[Any], what: str
+    names: Sequence[str], truth: NDArray[Any], scores: NDArray[Any], worst: NDArray[Any], unit: str
 ) -> list[Figure]:
     """ROC and precision-recall curves, by scikit-learn, of the decisions that `worst` begins with."""
     from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
@@ -88,7 +88,7 @@ def ranking_figures(
 
     roc, recall = [], []
     shown = np.sort(worst[:_MOST_CURVES])
-    for name, is_true, score in ((names[at], truth[:, at], scores[:, at]) for at in shown):
+    for name, is_true, score in ((names[index], truth[:, index], scores[:, index]) for index in shown):
         if is_true.all() or not is_true.any():  # no curve is defined
             continue
         false, true, _ = roc_curve(is_true, score)
@@ -96,7 +96,7 @@ def ranking_figures(
         precision, hit, _ = precision_recall_curve(is_true, score)
         legend = f"{name} ({average_precision_score(is_true, score):.3f})"
         recall.append(Line(legend, hit, precision, is_step=True))
-    captions = [f"Shown are the {what} with the lowest F1."] if len(worst) > len(shown) else []
+    captions = [f"Shown are the {unit} with the lowest F1."] if len(worst) > len(shown) else []
     if left_out := len(shown) - len(roc):
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
@@ -133,7 +133,7 @@ def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArr
 
 
 def calibration_figures(
-    chances: NDArray[Any], truth: NDArray[Any], what: str, kinds: tuple[str, str]
+    chances: NDArray[Any], truth: NDArray[Any], event: str, kinds: tuple[str, str]
 ) -> list[Figure]:
     """Reliability diagram, and how sure the model was of what was so and of what was not."""
     from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
@@ -146,9 +146,9 @@ def calibration_figures(
     error = calibration_error(chances, truth, np.ones(len(chances)))
     tests = (binomtest(int(k), int(n)) for k, n in zip(hits, count[used], strict=True))
     low, high = np.transpose([test.proportion_ci(method="wilson") for test in tests])
-    labels = [f"{at / NUM_BINS:.2f}-{(at + 1) / NUM_BINS:.2f}" for at in range(NUM_BINS)]
-    so = np.asarray(truth, dtype=bool)
-    groups = zip(kinds, (so, ~so), strict=True)
+    labels = [f"{index / NUM_BINS:.2f}-{(index + 1) / NUM_BINS:.2f}" for index in range(NUM_BINS)]
+    is_true = np.asarray(truth, dtype=bool)
+    groups = zip(kinds, (is_true, ~is_true), strict=True)
     return [
         Figure(
             "calibration",
@@ -157,7 +157,7 @@ def calibration_figures(
                 Line("", [0, 1], [0, 1], is_reference=True),
                 Line("model", mean, share, low=low, high=high),
             ),
-            f"predicted probability {what}",
+            f"predicted probability {event}",
             "observed frequency",
             x_range=_WHOLE,
             y_range=_WHOLE,
@@ -168,7 +168,7 @@ def calibration_figures(
             "confidence",
             "How sure the model was",
             tuple(Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups),
-            f"predicted probability {what}",
+            f"predicted probability {event}",
             "samples",
         ),
     ]
@@ -179,9 +179,9 @@ def _bin_indices(chances: NDArray[Any]) -> NDArray[Any]:
     return bins
 
 
-def _legend_caption(lines: Sequence[Line], what: str) -> str:
+def _legend_caption(lines: Sequence[Line], score: str) -> str:
     """A line that is alone has no legend, so that its name and number stand here."""
-    return f"{lines[0].name}, in brackets: the {what}." if len(lines) == 1 else f"In brackets: the {what}."
+    return f"{lines[0].name}, in brackets: the {score}." if len(lines) == 1 else f"In brackets: the {score}."
 
 
 TRUE_CLASS: Final = "true class"
@@ -199,13 +199,13 @@ def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) ->
 
 
 def _rate_bars(
-    what: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
+    kind: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
 ) -> tuple[Figure, NDArray[Any]]:
     """The rates of each class or label, and the order of these from the lowest F1 on."""
     scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, actual, predicted).items()}
     worst = np.argsort(np.where(actual > 0, scores["F1"], np.inf), kind="stable")
-    title = f"Precision, recall and F1 per {what}"
-    return score_bars(f"per_{what}", title, scores, names, worst, support=actual), worst
+    title = f"Precision, recall and F1 per {kind}"
+    return score_bars(f"per_{kind}", title, scores, names, worst, support=actual), worst
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
@@ -239,9 +239,9 @@ def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure
             "predicted class",
             TRUE_CLASS,
             is_wide=len(chosen) > 12,
-            caption=told,
+            caption=figure_caption,
         )
-        for name, title, of, told in (
+        for name, title, of, figure_caption in (
             ("confusion_matrix", "Confusion matrix", matrix, caption),
             ("confusion_matrix_normalised", "Confusion matrix, share of each true class", shares, add_up),
         )
@@ -257,7 +257,7 @@ def _confusion_bars(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> 
         return []
     bars = Bars(
         "",
-        [f"{names[target]} → {names[said]}" for target, said in pairs],
+        [f"{names[target]} → {names[predicted]}" for target, predicted in pairs],
         [int(wrong[pair]) for pair in pairs],
         texts=[
             f"{names[t]} taken for {names[s]}: {wrong[t, s]:,.0f} of {matrix[t].sum():,.0f}" for t, s in pairs
@@ -282,15 +282,15 @@ def score_bars(
     if len(worst) > _MOST_BARS:
         shown = worst[:_MOST_BARS]
         caption = f"The {_MOST_BARS} of {len(worst)} with the lowest {list(scores)[-1]}. {caption}".strip()
-    labels = [names[at] for at in shown]
+    labels = [names[i] for i in shown]
     bars = tuple(
         Bars(
-            what,
+            score,
             labels,
-            of[shown],
-            texts=[f"{names[at]}: {what} {100 * of[at]:.2f} %, {support[at]:,.0f} {unit}" for at in shown],
+            values[shown],
+            texts=[f"{names[i]}: {score} {100 * values[i]:.2f} %, {support[i]:,.0f} {unit}" for i in shown],
         )
-        for what, of in scores.items()
+        for score, values in scores.items()
     )
     is_wide = len(labels) > 6
     return Figure(name, title, bars, shares="y", y_range=(0, 1.02), is_wide=is_wide, caption=caption)
@@ -304,8 +304,8 @@ class Classes(Evaluator):
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Accuracy, F1 and what goes with them."""
         outputs, targets = predictions.outputs.astype(float), require_targets(predictions)
-        said, num_classes = outputs.argmax(1), outputs.shape[1]
-        is_right = said == targets
+        preds, num_classes = outputs.argmax(1), outputs.shape[1]
+        is_right = preds == targets
         chances = predictions.kind == "probabilities"
         loss = -np.log(np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1))
         order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
@@ -314,7 +314,7 @@ class Classes(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
-            rates = _rates(hits, *(np.bincount(of, weights, num_classes) for of in (targets, said)))
+            rates = _rates(hits, *(np.bincount(of, weights, num_classes) for of in (targets, preds)))
             scores = {"accuracy": hits.sum() / weights.sum()}
             if order is not None:
                 for name in ("F1", "precision", "recall"):
@@ -337,9 +337,9 @@ class Classes(Evaluator):
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
         outputs, targets = predictions.outputs, require_targets(predictions)
-        said, num_classes = outputs.argmax(1), outputs.shape[1]
+        preds, num_classes = outputs.argmax(1), outputs.shape[1]
         names = predictions.class_names or tuple(str(label) for label in range(num_classes))
-        cells = np.bincount(targets * num_classes + said, minlength=num_classes**2)
+        cells = np.bincount(targets * num_classes + preds, minlength=num_classes**2)
         matrix = cells.reshape(num_classes, num_classes)
         bars, worst = _rate_bars("class", matrix.diagonal(), matrix.sum(1), matrix.sum(0), names)
         truth = targets[:, None] == np.arange(num_classes)
@@ -348,10 +348,10 @@ class Classes(Evaluator):
         figures = [*confusion_figures(matrix, names), bars]
         figures += ranking_figures(names, truth, outputs, shown, "classes")
         if predictions.kind == "probabilities":
-            what = f"of {names[1]}" if is_binary else "of the predicted class"
+            event = f"of {names[1]}" if is_binary else "of the predicted class"
             kinds = (names[1], names[0]) if is_binary else ("right", "wrong")
             figures += calibration_figures(
-                *_confidence_and_truth(outputs.astype(float), targets), what, kinds
+                *_confidence_and_truth(outputs.astype(float), targets), event, kinds
             )
         return figures
 
@@ -363,9 +363,9 @@ class Classes(Evaluator):
 
     @override
     def hardest_caption(self, predictions: StoredPredictions) -> str:
-        what = "probability" if predictions.kind == "probabilities" else "score"
-        more = ", where the loss is highest" if what == "probability" else " beside the one that was said"
-        return f"The lowest {what} of the right class first{more}; they may still be right."
+        score = "probability" if predictions.kind == "probabilities" else "score"
+        detail = ", where the loss is highest" if score == "probability" else " beside the one that was said"
+        return f"The lowest {score} of the right class first{detail}; they may still be right."
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
@@ -374,17 +374,17 @@ class Classes(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        said, names = predictions.outputs.argmax(1), predictions.class_names
-        return class_warnings(require_targets(predictions), said, names, describe_samples(predictions))
+        preds, names = predictions.outputs.argmax(1), predictions.class_names
+        return class_warnings(require_targets(predictions), preds, names, describe_samples(predictions))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         outputs, targets = predictions.outputs[index], predictions.targets
         label = int(outputs.argmax())
-        said = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
+        prediction = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
         if targets is None or label == targets[index]:
-            return said
-        return f"{said}; is {class_name(predictions, int(targets[index]))}"
+            return prediction
+        return f"{prediction}; is {class_name(predictions, int(targets[index]))}"
 
 
 @final
@@ -396,10 +396,10 @@ class Labels(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """F1, accuracy over all labels, exact matches and AUROC; see `labels_on`."""
-        said, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
-        right = said == targets
-        whole, each = right.all(1), right.mean(1)
-        of_labels = [of.astype(float) for of in (said & targets, targets, said)]
+        preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
+        correct = preds == targets
+        exact, share = correct.all(1), correct.mean(1)
+        of_labels = [of.astype(float) for of in (preds & targets, targets, preds)]
         auroc = mean_auroc(predictions.outputs, targets)
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
@@ -408,8 +408,8 @@ class Labels(Evaluator):
             return {
                 "f1 (macro)": float(np.nan_to_num(_rates(*counts)["F1"]).mean()),
                 "f1 (micro)": float(_rates(*(count.sum() for count in counts))["F1"]),
-                "accuracy": float(weights @ each / total),
-                "exact match": float(weights @ whole / total),
+                "accuracy": float(weights @ share / total),
+                "exact match": float(weights @ exact / total),
                 "auroc (macro)": auroc(weights),
             }
 
@@ -418,9 +418,9 @@ class Labels(Evaluator):
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Scores and errors per label, ROC, precision and recall, calibration."""
-        said, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
-        names = predictions.class_names or tuple(str(label) for label in range(said.shape[1]))
-        bars, worst = _rate_bars("label", (said & targets).sum(0), targets.sum(0), said.sum(0), names)
+        preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
+        names = predictions.class_names or tuple(str(label) for label in range(preds.shape[1]))
+        bars, worst = _rate_bars("label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names)
         return [
             bars,
             *ranking_figures(names, targets, predictions.outputs, worst, "labels"),
@@ -444,8 +444,8 @@ class Labels(Evaluator):
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        said, right = labels_on(predictions.outputs), require_targets(predictions) > 0
-        return label_warnings(right, said, predictions.class_names, describe_samples(predictions))
+        preds, right = labels_on(predictions.outputs), require_targets(predictions) > 0
+        return label_warnings(right, preds, predictions.class_names, describe_samples(predictions))
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
@@ -453,7 +453,7 @@ class Labels(Evaluator):
         if predictions.targets is not None:
             rows.append(predictions.targets[index] > 0)
         names = [
-            " + ".join(class_name(predictions, int(at)) for at in on.nonzero()[0]) or "none" for on in rows
+            " + ".join(class_name(predictions, int(i)) for i in row.nonzero()[0]) or "none" for row in rows
         ]
         return "; is ".join(dict.fromkeys(names))
 
@@ -515,9 +515,9 @@ class Masks(Evaluator):
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         """1 - mean IoU of each sample, over the classes that its mask or the prediction has."""
         iou = class_iou(predictions.outputs, len(predictions.class_names))
-        there = np.isfinite(iou)
+        present = np.isfinite(iou)
         with np.errstate(invalid="ignore"):
-            mean: NDArray[Any] = np.where(there, iou, 0).sum(1) / there.sum(1)
+            mean: NDArray[Any] = np.where(present, iou, 0).sum(1) / present.sum(1)
         return 1 - mean
 
     @override
@@ -532,11 +532,11 @@ class Masks(Evaluator):
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """Mean IoU of a sample, and the classes that it is lowest for."""
         iou = class_iou(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
-        there = np.flatnonzero(np.isfinite(iou))
-        if not len(there):
+        present = np.flatnonzero(np.isfinite(iou))
+        if not len(present):
             return "every pixel is left out"
-        lowest = there[np.argsort(iou[there], kind="stable")]
-        told = ", ".join(
+        lowest = present[np.argsort(iou[present], kind="stable")]
+        details = ", ".join(
             f"{predictions.class_names[label]} {iou[label]:.2f}" for label in lowest[:_MOST_SAID]
         )
-        return f"mean IoU {iou[there].mean():.2f}: {told}{', …' if len(lowest) > _MOST_SAID else ''}"
+        return f"mean IoU {iou[present].mean():.2f}: {details}{', …' if len(lowest) > _MOST_SAID else ''}"

@@ -57,25 +57,25 @@ def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
 
 
 def _target_figures(
-    number: str, name: str, said: NDArray[Any], right: NDArray[Any], keys: tuple[str, ...]
+    number: str, name: str, preds: NDArray[Any], true: NDArray[Any], keys: tuple[str, ...]
 ) -> list[Figure]:
-    finite = np.isfinite(said)
+    finite = np.isfinite(preds)
     caption = "" if finite.all() else f"{(~finite).sum()} predictions are not finite and are left out."
-    said, right, keys = said[finite], right[finite], tuple(np.array(keys, dtype=object)[finite])
-    if not len(said):
+    preds, true, keys = preds[finite], true[finite], tuple(np.array(keys, dtype=object)[finite])
+    if not len(preds):
         return []
-    residuals = said - right
+    residuals = preds - true
     spread = f"Mean {number_text(residuals.mean())}, deviation {number_text(residuals.std())}."
-    low, high = min(said.min(), right.min()), max(said.max(), right.max())
+    low, high = min(preds.min(), true.min()), max(preds.max(), true.max())
     texts = [
         f"{key}\ntrue {number_text(t, 6)}\npredicted {number_text(s, 6)}"
-        for key, t, s in zip(keys, right, said, strict=True)
+        for key, t, s in zip(keys, true, preds, strict=True)
     ]
     return [
         Figure(
             f"parity{number}",
             f"Predicted against true: {name}",
-            (Line("", [low, high], [low, high], is_reference=True), Points("", right, said, texts=texts)),
+            (Line("", [low, high], [low, high], is_reference=True), Points("", true, preds, texts=texts)),
             f"true {name}",
             f"predicted {name}",
             caption=caption,
@@ -84,8 +84,8 @@ def _target_figures(
             f"residuals{number}",
             f"Residuals: {name}",
             (
-                Line("", [said.min(), said.max()], [0, 0], is_reference=True),
-                Points("", said, residuals, texts=texts),
+                Line("", [preds.min(), preds.max()], [0, 0], is_reference=True),
+                Points("", preds, residuals, texts=texts),
             ),
             f"predicted {name}",
             "predicted - true",
@@ -112,10 +112,10 @@ class Values(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """R², MAE and RMSE of each target; of several targets the mean R² first."""
-        said, right = _outputs_and_targets(predictions)
+        preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
-        error, squares = np.abs(said - right), (said - right) ** 2
-        centred = right - right.mean(0)
+        error, squares = np.abs(preds - true), (preds - true) ** 2
+        centred = true - true.mean(0)
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             total = weights.sum()
@@ -131,17 +131,17 @@ class Values(Evaluator):
                 scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
             return scores
 
-        return bootstrapped(statistic, len(right))
+        return bootstrapped(statistic, len(true))
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Predicted against true, and the residuals, of each target."""
-        said, right = _outputs_and_targets(predictions)
+        preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         figures: list[Figure] = []
         for index, name in enumerate(names[:_MOST_TARGETS]):
             number = f"_{index}" if len(names) > 1 else ""
-            figures += _target_figures(number, name, said[:, index], right[:, index], predictions.keys)
+            figures += _target_figures(number, name, preds[:, index], true[:, index], predictions.keys)
         if len(names) > _MOST_TARGETS and figures:
             caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
             figures[-1] = replace(figures[-1], caption=caption.strip())
@@ -173,9 +173,9 @@ class Values(Evaluator):
         names, outputs, targets = _target_names(predictions), predictions.outputs[index], predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            said = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
-            right = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
-            parts.append(f"{said}{right}")
+            prediction = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
+            target = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
+            parts.append(f"{prediction}{target}")
         return "; ".join(parts)
 
 
@@ -276,8 +276,8 @@ def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
     if not 2 <= len(outputs) <= _MOST_NEIGHBOURS or not np.isfinite(outputs).all():
         return None
     # Without points to look up, each is compared with all others.
-    found: NDArray[Any] = NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
-    return found[:, 0]
+    indices: NDArray[Any] = NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
+    return indices[:, 0]
 
 
 def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
@@ -288,8 +288,8 @@ def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[
     labels, counts = np.unique(targets, return_counts=True)
     named = np.sort(labels[np.argsort(-counts, kind="stable")][:_MOST_COLOURS])
     groups = [(class_name(predictions, int(label)), np.flatnonzero(targets == label)) for label in named]
-    if len(others := np.flatnonzero(~np.isin(targets, named))):
-        groups.insert(0, (f"{len(labels) - len(named)} other classes", others))
+    if len(remaining := np.flatnonzero(~np.isin(targets, named))):
+        groups.insert(0, (f"{len(labels) - len(named)} other classes", remaining))
     return [
         Points(
             name,
@@ -319,10 +319,10 @@ class Embeddings(Evaluator):
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """How often the nearest other sample is of the same class; of very many samples nothing."""
-        found = self.is_right(predictions)
-        if found is None:
+        is_right = self.is_right(predictions)
+        if is_right is None:
             return []
-        right = found.astype(float)
+        right = is_right.astype(float)
         return bootstrapped(lambda weights: {"recall@1": float(weights @ right / weights.sum())}, len(right))
 
     @override
@@ -356,8 +356,8 @@ class Embeddings(Evaluator):
         if targets is None:
             return ""
         target = class_name(predictions, int(targets[index]))
-        other = target if nearest is None else class_name(predictions, int(targets[nearest[index]]))
-        return target if other == target else f"{target}; its nearest is {other}"
+        neighbour = target if nearest is None else class_name(predictions, int(targets[nearest[index]]))
+        return target if neighbour == target else f"{target}; its nearest is {neighbour}"
 
 
 @final
@@ -377,7 +377,7 @@ class Reconstructions(Evaluator):
 
         def statistic(weights: NDArray[Any]) -> dict[str, float]:
             share = np.cumsum(weights[order]) / weights.sum()
-            quantiles = {name: ranked[np.searchsorted(share, at)] for name, at in _QUANTILES.items()}
+            quantiles = {name: ranked[np.searchsorted(share, level)] for name, level in _QUANTILES.items()}
             return {"error": float(weights @ errors / weights.sum()), **quantiles}
 
         return bootstrapped(statistic, len(errors))
@@ -396,7 +396,7 @@ class Reconstructions(Evaluator):
         latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
         return [
             *figures,
-            *(replace(one, name="latent", title="Latent vectors, projected by PCA") for one in latent),
+            *(replace(figure, name="latent", title="Latent vectors, projected by PCA") for figure in latent),
         ]
 
     @override
