@@ -14,7 +14,7 @@ import time
 import torch
 
 from assay.record.provenance import cpu_model
-from assay.sweep.session import check
+from assay.sweep.session import check_sweep
 
 ONE = ("seed=0",)
 MANY = (
@@ -26,7 +26,7 @@ MANY = (
 def seconds(overrides: tuple[str, ...]) -> tuple[int, float, float]:
     """Number of jobs, CPU seconds, seconds by the clock."""
     cpu, clock = time.process_time(), time.perf_counter()
-    reports = check(overrides)
+    reports = check_sweep(overrides)
     return len(reports), time.process_time() - cpu, time.perf_counter() - clock
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 from tests.making_runs import make_run
 
-from assay.analysis.comparison import compare, default_metric, meeting, ranking_of
+from assay.analysis.comparison import compare, default_metric, filter_runs, make_ranking
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import ConfigValues
 from assay.errors import AssayError
@@ -74,7 +74,7 @@ def test_the_same_seed_twice_counts_once_and_is_said(tmp_path: Path) -> None:
     table = compared(tmp_path)
     (row,) = table.rows
     assert (row.scores["val/loss"].n, row.scores["val/loss"].mean, row.repetitions) == (1, 0.2, 1)
-    assert row.whole
+    assert row.is_complete
     assert any("2 left out" in note for note in table.notes)
 
 
@@ -172,7 +172,7 @@ def test_the_direction_is_what_the_run_says(
     tmp_path: Path, directions: dict[str, str], asked: str, direction: str, note: str
 ) -> None:
     make_run(tmp_path / "a", metrics={"test/x": 0.5, "test/mae": 0.5}, directions=directions)
-    found = ranking_of(read_runs([tmp_path]), asked)
+    found = make_ranking(read_runs([tmp_path]), asked)
     assert found is not None
     assert found.direction == direction
     assert note in " ".join(found.notes)
@@ -180,9 +180,9 @@ def test_the_direction_is_what_the_run_says(
 
 def test_no_score_at_all(tmp_path: Path) -> None:
     make_run(tmp_path / "a", status="failed")
-    assert ranking_of(read_runs([tmp_path])) is None
+    assert make_ranking(read_runs([tmp_path])) is None
     with pytest.raises(AssayError, match="no run has a metric 'x'"):
-        ranking_of(read_runs([tmp_path]), "x")
+        make_ranking(read_runs([tmp_path]), "x")
 
 
 def test_a_sweep_is_ordered_by_its_objective(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_one_name_for_two_tables_is_not_one_data_set(tmp_path: Path) -> None:
     for number, path in enumerate(("a.csv", "b.csv")):
         data = {"source": {"path": path}, "seed": number}
         make_run(tmp_path / str(number), config={"data": data}, metrics={"val/accuracy": 0.5})
-    found = ranking_of(read_runs([tmp_path]))
+    found = make_ranking(read_runs([tmp_path]))
     assert found is not None
     assert found.data == ("data.source.path=a.csv", "data.source.path=b.csv")
     for number in range(2):
@@ -211,7 +211,7 @@ def test_one_name_for_two_tables_is_not_one_data_set(tmp_path: Path) -> None:
             metrics={"val/accuracy": 0.5},
             data_sha256="1" * 64,
         )
-    same = ranking_of(read_runs([tmp_path / "same"]))
+    same = make_ranking(read_runs([tmp_path / "same"]))
     assert same is not None
     assert same.decides
 
@@ -240,4 +240,4 @@ def test_what_is_kept(tmp_path: Path, conditions: list[str], kept: list[str]) ->
     make_run(tmp_path / "c")
     (tmp_path / "c/record.json").write_text("")
     runs = read_runs([tmp_path])
-    assert [run.path.name for run in meeting(runs, conditions, ConfigValues())] == kept
+    assert [run.path.name for run in filter_runs(runs, conditions, ConfigValues())] == kept

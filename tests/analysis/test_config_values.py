@@ -15,11 +15,11 @@ from assay.analysis.read_runs import read_runs
 from assay.analysis.run import (
     ConfigValues,
     config_columns,
+    find_unlike_losses,
+    format_value,
     loss_terms,
     plain_value,
-    shown,
     typed_values,
-    unlike_losses,
 )
 from assay.errors import AssayError
 from assay.files.checksum import seal_yaml
@@ -40,7 +40,7 @@ def test_every_value_of_a_real_config(digits_run: Trained) -> None:
         if "[" not in key:
             expected = OmegaConf.select(OmegaConf.create(config), key)
             expected = OmegaConf.to_container(expected) if OmegaConf.is_config(expected) else expected
-            assert text == shown(expected), key
+            assert text == format_value(expected), key
             assert values.value(run, key) == text, "of its block alone, as of the whole"
     assert values.value(run, "optimizer.nothing") is None
     assert values.value(run, "nothing") is None
@@ -94,7 +94,7 @@ def test_losses_are_one_quantity_where_their_whole_nodes_are_the_same(
         {"loss": {"_target_": "L", "x": node}, "data": {"standardize_targets": scaled}}
         for node, scaled in zip((one, other), targets, strict=True)
     ]
-    unlike = unlike_losses(("mine", loss_terms(job)) for job in jobs)
+    unlike = find_unlike_losses(("mine", loss_terms(job)) for job in jobs)
     assert bool(unlike) == (without_nulls(jobs[0]) != without_nulls(jobs[1]))
 
 

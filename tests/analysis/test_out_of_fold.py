@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score  # type: ignore[import-untyped]  # as above
 from sklearn.model_selection import StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]  # as above
 
-from assay.analysis.comparison import row_of
-from assay.analysis.out_of_fold import gathered, write
+from assay.analysis.comparison import make_row
+from assay.analysis.out_of_fold import gather_folds, write
 from assay.analysis.run import Run
 from assay.record import predictions_file
 from assay.task.predictions import StoredPredictions
@@ -51,7 +51,7 @@ def iris(fold: int) -> StoredPredictions:
 
 
 def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
-    [found] = gathered([row_of([run(tmp_path, fold, iris(fold)) for fold in (2, 0, 1)], {}, ())])
+    [found] = gather_folds([make_row([run(tmp_path, fold, iris(fold)) for fold in (2, 0, 1)], {}, ())])
     assert not found.problems
     assert sorted(map(int, found.predictions.keys)) == list(range(150))
     accuracy = next(score for score in found.scores() if score.name == "accuracy")
@@ -73,7 +73,7 @@ def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     def problems(*runs: Run) -> str:
-        [found] = gathered([row_of(runs, {}, ())])
+        [found] = gather_folds([make_row(runs, {}, ())])
         return "; ".join(found.problems)
 
     whole = [run(tmp_path, fold, iris(fold)) for fold in range(FOLDS)]

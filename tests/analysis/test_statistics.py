@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # scipy has no types
 
-from assay.analysis.objective import Objective, format_score, objectives, score_text, scores_of
-from assay.analysis.statistics import corrected_resampled, importance, mean_of, same_folds, welch
+from assay.analysis.objective import Objective, format_score, read_objectives, score_text, scores_of
+from assay.analysis.statistics import have_same_folds, importance, mean_of, paired_test, welch_test
 from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_the_interval_is_students(values: Sequence[float]) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(scores, scores)
 def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> None:
-    found = welch(one, other)
+    found = welch_test(one, other)
     if len(set(one)) == len(set(other)) == 1:
         assert found is None
         return
@@ -53,7 +53,7 @@ def test_the_p_value_is_welchs(one: Sequence[float], other: Sequence[float]) -> 
 
 
 def test_too_few() -> None:
-    assert welch([0.5], [0.1, 0.2]) is None
+    assert welch_test([0.5], [0.1, 0.2]) is None
     assert mean_of([math.nan, None, math.inf]) is None
     one = mean_of([0.5, math.nan, None, -math.inf])
     assert one is not None
@@ -79,13 +79,13 @@ def test_configurations_over_the_same_folds_are_compared_fold_by_fold() -> None:
     one, other = mean_of(first, [0, 1, 2, 3, 4]), mean_of(second[::-1], [4, 3, 2, 1, 0])
     assert one is not None
     assert other is not None
-    assert same_folds(one, other)
+    assert have_same_folds(one, other)
     plain = stats.ttest_rel(first, second)
     t = plain.statistic * math.sqrt((1 / 5) / (1 / 5 + 1 / 4))
-    assert corrected_resampled(one, other) == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
+    assert paired_test(one, other) == pytest.approx(2 * stats.t.sf(abs(t), 4), rel=1e-12)
     unpaired = mean_of(second)
     assert unpaired is not None
-    assert not same_folds(one, unpaired)
+    assert not have_same_folds(one, unpaired)
 
 
 DRAW = np.random.default_rng(0)
@@ -173,6 +173,6 @@ def test_the_best_checkpoint_counts_where_the_objective_is_what_it_is_kept_by() 
 
 
 def test_what_is_best_is_known_from_the_name() -> None:
-    aims = objectives({"objective": ["val/loss", "val/accuracy", "train/mae"]}, {})
+    aims = read_objectives({"objective": ["val/loss", "val/accuracy", "train/mae"]}, {})
     assert [aim.direction for aim in aims] == ["minimize", "maximize", "minimize"]
-    assert objectives({"objective": "x", "direction": "minimize"}, {}) == [Objective("x", "minimize")]
+    assert read_objectives({"objective": "x", "direction": "minimize"}, {}) == [Objective("x", "minimize")]

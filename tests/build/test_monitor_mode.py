@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.wrappers import ClasswiseWrapper
 
-from assay.analysis.objective import objectives
+from assay.analysis.objective import read_objectives
 from assay.build.monitor_mode import directions, mode_argument
 from assay.check.prove import Prover
 from assay.compose.compose import compose, job_config
@@ -136,7 +136,7 @@ def test_an_objective_has_the_direction_of_its_metric(
     sweeper: dict[str, Any], checkpoint: dict[str, Any], error: str
 ) -> None:
     job = {"callbacks": {"checkpoint": {"_target_": CALLBACK} | checkpoint}}
-    aims = objectives(sweeper, job)
+    aims = read_objectives(sweeper, job)
     known = {**KNOWN, "val/loss": "min"}
     if not error:
         for aim in aims:

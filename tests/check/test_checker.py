@@ -17,7 +17,7 @@ from assay.check.prove import Prover, mask_rates
 from assay.check.step import take_step
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError, ConfigError, DataError
-from assay.sweep.session import check as check_sweep
+from assay.sweep.session import check_sweep
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -26,7 +26,7 @@ from assay.compose.compose import (
 from assay.compose.recipe import settle_recipe
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.sweep.session import plan
+from assay.sweep.session import plan_sweep
 
 
 def test_is_what_hydra_itself_composes() -> None:
@@ -145,7 +145,7 @@ def everything_in(config: Any) -> str:
     ],
 )
 def test_a_job_is_what_it_is_alone(typed: list[str]) -> None:
-    jobs = plan(typed)
+    jobs = plan_sweep(typed)
     assert len(jobs) > 1
     for job in jobs:
         alone = compose([*map(str, job.hydra.overrides.hydra), *map(str, job.hydra.overrides.task)])

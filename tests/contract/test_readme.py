@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.compose.compose import compose
 from assay.paths import CONF_DIR
-from assay.sweep.session import plan
+from assay.sweep.session import plan_sweep
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(
@@ -87,7 +87,7 @@ def test_can_be_typed(command: Command, tmp_path: Path) -> None:
     overrides = context.params["overrides"] or []
     with chdir(OWN_PROJECT if {"model=wide", "data=diabetes_grades"} & set(overrides) else tmp_path):
         if context.params["multirun"]:
-            assert len(plan(overrides)) > 1
+            assert len(plan_sweep(overrides)) > 1
         else:
             compose(overrides)
 

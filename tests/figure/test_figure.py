@@ -16,7 +16,7 @@ from assay.figure.figure import (
     Heatmap,
     Line,
     Points,
-    plain,
+    floats,
     to_frame,
     to_matplotlib,
     to_plotly,
@@ -108,7 +108,7 @@ def test_a_name_is_no_template(figure: Figure) -> None:
 
 
 def test_numbers_keep_six_digits_and_gaps_are_null() -> None:
-    assert plain(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2.0, None, 123457.0]
+    assert floats(np.array([1 / 3, np.nan, 2.0, np.inf, 123456.78])) == [0.333333, None, 2.0, None, 123457.0]
     drawn = to_plotly(Figure("m", "", (Line("a", [1, 2], [0.5, float("nan")]),)))
     assert drawn["data"][0]["y"] == [0.5, None]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.conftest import unchanged_process
 
-from assay.sweep.session import start
+from assay.sweep.session import start_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def trained_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep that has ended; not to be written to."""
     folder = tmp_path_factory.mktemp("project")
     with unchanged_process(), chdir(folder):
-        result = start(TYPED)
+        result = start_sweep(TYPED)
     assert [job.status for job in result.jobs] == ["finished"] * 4 + ["failed"] * 2
     return folder / "sweep"
 

@@ -25,7 +25,7 @@ from assay.report.data_page import (
     Values,
     print_survey,
     raw_tables,
-    survey,
+    survey_data,
 )
 from assay.terminal import Console
 
@@ -45,7 +45,7 @@ def surveyed(source: Any, **split: Any) -> tuple[Survey, DataModule]:
         transform={"train": [], "eval": [], "normalize": "data"},
     )
     datamodule.setup()
-    return survey(datamodule, "some", raw_tables(datamodule)), datamodule
+    return survey_data(datamodule, "some", raw_tables(datamodule)), datamodule
 
 
 class Given:

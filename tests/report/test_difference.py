@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay.report.difference import difference, read_side, record_difference, show
+from assay.report.difference import difference, print_difference, read_side, record_difference
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def write_run(name: str, *overrides: str, **fields: object) -> RunRecord:
 
 
 def told(first: str, second: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    show(difference(first, second))
+    print_difference(difference(first, second))
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
 

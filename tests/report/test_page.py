@@ -25,7 +25,7 @@ from assay.report.page import (
     Section,
     Table,
     render,
-    thinned,
+    thin_figure,
     write,
 )
 
@@ -132,7 +132,7 @@ def test_a_browser_draws_it_all_without_a_network_and_without_a_word(tmp_path: P
 def test_no_peak_and_no_end_of_a_line_is_lost() -> None:
     y = np.random.default_rng(0).normal(size=10_000)
     y[[1234, 8765]] = 50, -50
-    figure = thinned(
+    figure = thin_figure(
         Figure("a", "", (Line("a", np.arange(10_000), y, low=y - 1, high=y + 1),), caption="What.")
     )
     (line,) = figure.marks

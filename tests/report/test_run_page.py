@@ -13,7 +13,7 @@ from assay.record import predictions_file
 from assay.record.predictions_file import KeptSample
 from assay.record.run_record import RunRecord
 from assay.report.page import Cards, Note, Page, Pictures, Table, render
-from assay.report.run_page import at_epoch, curve_figures, read_values, run_page
+from assay.report.run_page import at_best_epoch, curve_figures, read_values, run_page
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -174,9 +174,9 @@ def test_the_best_checkpoint_s_scores_are_those_of_its_validation() -> None:
         "lr-SGD": Curve([0], [None], [0.1]),
     }
     best = {"monitor": "val/loss", "value": 0.2, "epoch": 2}
-    assert at_epoch(curves, best) == (14, {"val/loss": 0.2, "val/f1": 0.8, "train/loss": 0.6})
-    assert at_epoch(curves, best | {"epoch": 7}) is None
-    assert at_epoch(curves, {}) is None
+    assert at_best_epoch(curves, best) == (14, {"val/loss": 0.2, "val/f1": 0.8, "train/loss": 0.6})
+    assert at_best_epoch(curves, best | {"epoch": 7}) is None
+    assert at_best_epoch(curves, {}) is None
     loss = curve_figures(curves, str.upper, ("epoch 2, tested", 14))[0]
     *_, line = loss.marks
     assert isinstance(line, Line)

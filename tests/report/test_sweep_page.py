@@ -20,7 +20,7 @@ from assay.report.page import Cell, Code, Note, Table, render
 from assay.report.report import report
 from assay.report.sweep_page import (
     curve_figures,
-    failures,
+    failure_blocks,
     fold_blocks,
     is_sweep,
     log_tail,
@@ -28,7 +28,7 @@ from assay.report.sweep_page import (
     pareto_front,
     read_contents,
     sweep_page,
-    tradeoff,
+    tradeoff_figure,
 )
 from assay.task.predictions import StoredPredictions
 
@@ -124,7 +124,7 @@ def test_a_process_that_died_has_said_its_last_words_where_its_output_went(tmp_p
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "7.txt").write_text("Segmentation fault\n")
     for words in ("quiet", "Segmentation fault"):
-        _, code = failures(read_contents([tmp_path]), "job")
+        _, code = failure_blocks(read_contents([tmp_path]), "job")
         assert isinstance(code, Code)
         assert code.text == words
         if words == "quiet":
@@ -169,7 +169,7 @@ def test_of_a_real_sweep(trained_sweep: Path) -> None:
     figures, notes = parameter_figures(found.comparison.rows, found.objectives[0])
     assert [figure.name for figure in figures] == ["slice_1"]
     assert notes == ["Importance: 2 finished configurations are too few: at least 10 are needed."]
-    against = tradeoff(found.comparison.rows, found.objectives)
+    against = tradeoff_figure(found.comparison.rows, found.objectives)
     assert against is not None
     points = against.marks[1]
     assert isinstance(points, Points)

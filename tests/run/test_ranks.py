@@ -98,7 +98,7 @@ SLURM = {
 """What `sbatch --ntasks-per-node=1` and `srun` tell a process."""
 VERBS: dict[str, Callable[[Path, Path], object]] = {
     "train": lambda _, new: assay.train([*JOB, f"hydra.run.dir={new}"]),
-    "sweep": lambda _, new: session.start([*JOB, f"hydra.sweep.dir={new}", "seed=1,2"], None),
+    "sweep": lambda _, new: session.start_sweep([*JOB, f"hydra.sweep.dir={new}", "seed=1,2"], None),
     "check": lambda _, new: Checker(None).job([*JOB, f"hydra.run.dir={new}"]),
     "resume": lambda run, _: resume(run, ["trainer.max_epochs=2"]),
     "resume a finished run": lambda run, _: resume(run),

@@ -11,12 +11,12 @@ from assay.check.report import Report
 from assay.compose.compose import loader
 from assay.errors import AssayError, ConfigError
 from assay.record.journal import Journal
-from assay.sweep.definition import SweepDefinition, made, read_definition, refuse_unlike_losses, target
+from assay.sweep.definition import SweepDefinition, check_same_loss, find_class, make_part, read_definition
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.launcher.local import LocalLauncher
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.search.search import Search
-from assay.sweep.session import setting_of
+from assay.sweep.session import resolve_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,10 +67,10 @@ def test_losses_that_are_not_one_quantity_are_no_objective(
         jobs[len(jobs)] = sweep.composer.job(proposal.overrides, len(jobs))
     reports = {number: Report((), "run", scores=("val/loss", "val/accuracy")) for number in jobs}
     if not told:
-        refuse_unlike_losses(sweep, jobs, reports)
+        check_same_loss(sweep, jobs, reports)
         return
     with pytest.raises(ConfigError, match="cannot be compared by val/loss") as error:
-        refuse_unlike_losses(sweep, jobs, reports)
+        check_same_loss(sweep, jobs, reports)
     assert told in error.value.message
     assert error.value.hint == "hydra.sweeper.objective=val/accuracy"
 
@@ -92,14 +92,14 @@ class Small:
 def test_hydras_own_name_is_assays_class_in_order() -> None:
     """A node that Hydra's users know means what it says."""
     node = {"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"}
-    assert target(node, LAUNCHER, Launcher, []) is SerialLauncher
+    assert find_class(node, LAUNCHER, Launcher, []) is SerialLauncher
 
 
 @pytest.mark.parametrize(("key", "base"), [(LAUNCHER, Launcher), (SEARCH, Search)])
 @pytest.mark.parametrize("name", ["os.system", "assay.module.Module", ""])
 def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, name: str) -> None:
     with pytest.raises(ConfigError, match="is not one of assay's") as error:
-        target({"_target_": name}, key, base, [])
+        find_class({"_target_": name}, key, base, [])
     assert error.value.key == f"{key}._target_"
 
 
@@ -116,7 +116,7 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
 )
 def test_a_value_that_does_not_fit(values: dict[str, Any], key: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
-        made(Small, values, LAUNCHER, others=["retries"], given=None)
+        make_part(Small, values, LAUNCHER, others=["retries"], given=None)
     assert error.value.key == key
 
 
@@ -134,7 +134,7 @@ class Sweeps:
         journal = Journal.create(sweep, overrides=then.split(), **header)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(cwd)
-            return setting_of(sweep, journal, typed, places.get("flag"))
+            return resolve_folders(sweep, journal, typed, places.get("flag"))
 
 
 @pytest.fixture

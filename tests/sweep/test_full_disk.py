@@ -14,7 +14,7 @@ from tests.sweep.launcher.shared import check_same_sweep
 
 from assay.errors import AssayError
 from assay.record.journal import Journal
-from assay.sweep.session import go_on, start
+from assay.sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,12 +45,12 @@ def states() -> list[str]:
 def test_a_sweep_stops_and_goes_on_when_there_is_room(
     small_disk: Path, fork_server: ForkServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    start([*JOBS[:-1], "hydra.sweep.dir=whole"])
+    start_sweep([*JOBS[:-1], "hydra.sweep.dir=whole"])
     free = shutil.disk_usage(".").free
     with FILLER.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, free - (40 << 10))
     with pytest.raises(AssayError) as caught:
-        start(JOBS)
+        start_sweep(JOBS)
     text = str(caught.value)
     assert "cannot write" in text
     assert "No space left on device" in text
@@ -59,10 +59,10 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
     assert "Traceback" not in "".join(capfd.readouterr())
     assert "failed" not in states()
     with pytest.raises(AssayError, match="No space left on device"):  # and again: nothing is used up
-        go_on(Path("sweep"))
+        resume_sweep(Path("sweep"))
     assert "failed" not in states()
     FILLER.unlink()
-    result = go_on(Path("sweep"))
+    result = resume_sweep(Path("sweep"))
     assert [job.status for job in result.jobs] == ["finished"] * 3
     assert all(not job.failures for job in result.jobs)
     check_same_sweep(Path("sweep"), Path("whole"), 3)
@@ -70,15 +70,15 @@ def test_a_sweep_stops_and_goes_on_when_there_is_room(
 
 @pytest.mark.long
 def test_a_read_only_file_system_is_told_in_one_line(small_disk: Path, fork_server: ForkServer) -> None:
-    start([*JOBS, "seed=1"])
+    start_sweep([*JOBS, "seed=1"])
     before = Path("sweep/journal.jsonl").read_bytes()
     assert mount("-o", "remount,ro", str(small_disk))
     try:
         with pytest.raises(AssayError, match=r"cannot be written(?s:.*)make it writable"):
-            go_on(Path("sweep"), ["seed=1,2"])
+            resume_sweep(Path("sweep"), ["seed=1,2"])
         with pytest.raises(AssayError, match="cannot be written to"):
-            start([*JOBS[:-1], "hydra.sweep.dir=other"])
+            start_sweep([*JOBS[:-1], "hydra.sweep.dir=other"])
     finally:
         assert mount("-o", "remount,rw", str(small_disk))
     assert Path("sweep/journal.jsonl").read_bytes() == before
-    assert go_on(Path("sweep"), ["seed=1,2"]).exit_code == 0
+    assert resume_sweep(Path("sweep"), ["seed=1,2"]).exit_code == 0

@@ -20,7 +20,7 @@ from tests.sweep.launcher.shared import check_same_sweep
 from typer.testing import CliRunner
 
 from assay.cli.app import app
-from assay.sweep.session import go_on, start
+from assay.sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> 
     shutil.copytree(PROJECT, folder, dirs_exist_ok=True)
     (folder / "grid.go").touch()
     with chdir(folder):
-        assert start([*SWEEPS["grid"], "hydra.sweep.dir=grid"]).exit_code == 0
+        assert start_sweep([*SWEEPS["grid"], "hydra.sweep.dir=grid"]).exit_code == 0
     return folder
 
 
@@ -123,7 +123,7 @@ def test_a_sweep_that_was_killed_and_then_stopped_comes_to_the_same_end(
 
     (place / "sweep.go").touch()
     with chdir(place):
-        assert go_on(sweep).exit_code == 0
+        assert resume_sweep(sweep).exit_code == 0
     check(sweep, place / "grid")
 
 
@@ -217,5 +217,5 @@ def test_a_killed_study_ends_with_the_trials_it_was_to_have(place: Path, fork_se
     driver.kill()
     driver.wait()
     with chdir(place):
-        assert go_on(sweep).exit_code == 0
+        assert resume_sweep(sweep).exit_code == 0
     check_study(sweep, JOBS)

@@ -16,13 +16,8 @@ from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, resu
 from assay.analysis.objective import Objective
 from assay.record.journal import JobRecord
 from assay.record.run_record import Outcome
-from assay.sweep.progress import SweepProgress, last_progress, shown
-from assay.sweep.summary import (
-    BEST,
-    SweepResult,
-    say_results,
-    write_results,
-)
+from assay.sweep.progress import SweepProgress, ignore_closed_output, last_progress
+from assay.sweep.summary import BEST, SweepResult, print_results, write_results
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -41,7 +36,7 @@ def lines(*ended: tuple[JobRecord, Outcome, bool], encoding: str = "utf-8") -> l
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
     with SweepProgress(Console(file=file, width=200), AIM, 2, fixed=["data=wine"]) as progress:
         for job_record, outcome, again in ended:
-            progress.ended(job_record, outcome, again=again)
+            progress.show_end(job_record, outcome, again=again)
     return file.buffer.getvalue().decode(encoding).splitlines()
 
 
@@ -78,9 +73,9 @@ def test_a_reader_that_has_gone_ends_no_sweep() -> None:
     file = os.fdopen(writing, "w")
     console = Console(file=file, width=80)
     os.close(reading)
-    with shown(console):
+    with ignore_closed_output(console):
         console.print("x" * 100)
-    with shown(console):
+    with ignore_closed_output(console):
         console.print("y")
     file.close()
 
@@ -121,7 +116,7 @@ def test_what_is_typed_next_and_the_command_of_the_best_in_a_comment(
     whole = (result.directory / BEST).read_text(encoding="utf-8")
     config = [line for line in whole.splitlines() if not line.startswith("#")]
     assert config == ["optimizer: {lr: 0.1}"], "a line break of the command does not end its comment"
-    say_results(
+    print_results(
         Console(width=400),
         replace(result, jobs=tuple(replace(job, overrides=job.overrides[2:]) for job in jobs)),
     )
@@ -137,7 +132,7 @@ def test_a_model_of_no_use_is_told_of_the_jobs_that_have_finished(
         if job.outcome is not None
     ]
     jobs[0] = replace(jobs[0], status="failed")
-    say_results(Console(width=200), replace(result, jobs=tuple(jobs)))
+    print_results(Console(width=200), replace(result, jobs=tuple(jobs)))
     said = capsys.readouterr().out
     told = [line for line in said.splitlines() if line.startswith("warning job")]
     assert told == [f"warning job {number}: warned of {number} [b]" for number in (1, 2, 3, 4)]

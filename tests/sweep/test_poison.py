@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import TINY
 
-from assay.sweep.session import go_on, start
+from assay.sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def causes(result: SweepResult) -> dict[str, str]:
 def test_six_poison_jobs_among_eight(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kinds = ["none", *KINDS, "none"]
     typed = [*TINY, *LIMITS, f"callbacks.poison.kind={','.join(kinds)}", "hydra.sweep.dir=sweep"]
-    result = start(typed)
+    result = start_sweep(typed)
     assert causes(result) == KINDS
     assert Counter(job.status for job in result.jobs) == {"finished": 2, "failed": 6}
     assert result.exit_code == 1
@@ -61,7 +61,7 @@ def test_six_poison_jobs_among_eight(tmp_path: Path, capfd: pytest.CaptureFixtur
         if kind != "none":
             assert f"failed job {number}  callbacks.poison.kind={kind}" in said
     assert "Segmentation fault" in (tmp_path / "sweep" / "logs" / "2.txt").read_text()
-    again = go_on(tmp_path / "sweep")
+    again = resume_sweep(tmp_path / "sweep")
     assert causes(again) == KINDS, "nothing that has ended runs again"
 
 
@@ -69,14 +69,14 @@ def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
     once = ("callbacks.poison.times=1", "callbacks.poison.count=count")
     often = "callbacks.last_checkpoint.every_n_train_steps=1"
     typed = [*TINY, *once, often, "hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"]
-    result = start([*typed, "callbacks.poison.kind=sigkill_once_saved"])
+    result = start_sweep([*typed, "callbacks.poison.kind=sigkill_once_saved"])
     assert [job.status for job in result.jobs] == ["finished"]
     (job,) = result.jobs
     assert [failure.cause for failure in job.failures] == ["killed"]
     record = json.loads((tmp_path / "sweep" / "0" / "record.json").read_bytes())
     # It died at the start of its third step, perhaps before the checkpoint of the second one was on disk.
     assert record["resumed"][0]["from_step"] in (1, 2)
-    whole = start([*TINY, often, "callbacks.poison.kind=none", "hydra.sweep.dir=whole"])
+    whole = start_sweep([*TINY, often, "callbacks.poison.kind=none", "hydra.sweep.dir=whole"])
     weights = [
         json.loads((tmp_path / folder / "0" / "record.json").read_bytes())["weights_sha256"]
         for folder in ("sweep", "whole")
@@ -90,7 +90,7 @@ def test_only_what_may_pass_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_retries_are_bounded_and_an_error_of_the_code_is_never_tried_again(tmp_path: Path) -> None:
     retry = ("hydra.launcher.on_failure=retry", "hydra.launcher.max_retries=2", "hydra.sweep.dir=sweep")
-    result = start([*TINY, *retry, "callbacks.poison.kind=exception,nan,sigkill"])
+    result = start_sweep([*TINY, *retry, "callbacks.poison.kind=exception,nan,sigkill"])
     assert [job.status for job in result.jobs] == ["failed"] * 3
     assert [job.attempts for job in result.jobs] == [1, 1, 3]
     assert len(result.jobs[2].failures) == 2
@@ -101,7 +101,7 @@ def test_retries_are_bounded_and_an_error_of_the_code_is_never_tried_again(tmp_p
 def test_two_ranks_a_job(tmp_path: Path) -> None:
     jobs = 3
     ddp = [*TINY, "device=ddp_cpu", "trainer.devices=2", f"seed=range({jobs})"]
-    result = start([*ddp, "hydra.sweep.dir=sweep"])
+    result = start_sweep([*ddp, "hydra.sweep.dir=sweep"])
     assert [job.status for job in result.jobs] == ["finished"] * jobs
     records = sorted((tmp_path / "sweep").rglob("record.json"))
     assert records == [tmp_path / "sweep" / str(number) / "record.json" for number in range(jobs)]

@@ -23,7 +23,7 @@ from assay.record.run_record import Outcome
 from assay.sweep.definition import Policy
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.progress import SweepProgress
-from assay.sweep.scheduler import Scheduler, job_record_of, num_gpus
+from assay.sweep.scheduler import Scheduler, make_job_record, num_gpus
 from assay.sweep.search.grid import GridSearch
 
 if TYPE_CHECKING:
@@ -121,13 +121,13 @@ def test_after_a_failure_no_further_job_is_started_where_that_is_asked_for(tmp_p
     sweep = Sweep(tmp_path / "sweep", Scripted({1: [KILLED]}), on_failure="stop")
     assert sweep.run() == ["finished", "failed", "waiting"]
     assert sweep.attempts() == [(0, 1), (1, 1)]
-    sweep.told.say.assert_called_once()
+    sweep.told.print_message.assert_called_once()
 
 
 def test_a_job_that_somebody_else_stops_has_failed(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path / "sweep", Scripted({0: [Outcome("interrupted", signal="SIGTERM")]}), jobs=1)
     assert sweep.run() == ["failed"]
-    assert sweep.told.ended.call_args.args[1].cause == "killed"
+    assert sweep.told.show_end.call_args.args[1].cause == "killed"
 
 
 @pytest.mark.parametrize(("deaf", "presses"), [(False, 1), (True, 2)])
@@ -199,7 +199,7 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
             for proposal in iter(sweep.scheduler._search.next, None):
                 number = len(sweep.journal.jobs)
                 job = compose(proposal.overrides, number)
-                job_record = job_record_of(number, job, proposal.token)
+                job_record = make_job_record(number, job, proposal.token)
                 sweep.journal.add([job_record])
                 sweep.scheduler.queue(job_record, job, check(job))
         goes_through = {"retried", "finished"} | (set() if asked_one_by_one else {"compose", "check"})
@@ -212,7 +212,9 @@ def test_what_keeps_one_job_from_running_fails_that_job_alone(
             if fate == "retried":
                 assert job_record.attempts == 2
                 assert job_record.failures == (KILLED,)
-        told = {call.args[0].number for call in sweep.told.ended.call_args_list if not call.kwargs["again"]}
+        told = {
+            call.args[0].number for call in sweep.told.show_end.call_args_list if not call.kwargs["again"]
+        }
         assert told == set(range(len(fates)))
 
 

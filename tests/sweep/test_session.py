@@ -23,7 +23,7 @@ from assay.record.run_lock import writing
 from assay.report.report import report
 from assay.run.evaluate import evaluate
 from assay.sweep import session
-from assay.sweep.session import go_on, start, wait_for
+from assay.sweep.session import resume_sweep, start_sweep, wait_for_runs
 from assay.sweep.summary import SweepResult
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResul
     """The folder of a sweep of two seeds, what it came to, and what it said."""
     folder = tmp_path_factory.mktemp("finished")
     with chdir(folder), redirect_stdout(StringIO()) as said:
-        result = start([*QUICK, *HERE, "seed=1,2", "tags=[a]"])
+        result = start_sweep([*QUICK, *HERE, "seed=1,2", "tags=[a]"])
     return folder / "sweep", result, said.getvalue()
 
 
@@ -86,7 +86,9 @@ def test_a_sweep_leaves_a_run_a_job_and_its_tables(finished: tuple[Path, SweepRe
 
 def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> None:
     (swept, _) = finished[1].jobs
-    (alone,) = start([*QUICK, "hydra/launcher=serial", "seed=1", "tags=[a]", "hydra.sweep.dir=alone"]).jobs
+    (alone,) = start_sweep(
+        [*QUICK, "hydra/launcher=serial", "seed=1", "tags=[a]", "hydra.sweep.dir=alone"]
+    ).jobs
     assert swept.outcome is not None
     assert alone.outcome is not None
     assert swept.outcome.metrics == alone.outcome.metrics
@@ -119,7 +121,7 @@ def test_a_job_is_what_it_is_alone(finished: tuple[Path, SweepResult, str]) -> N
 )
 def test_a_mistake_anywhere_is_found_before_the_first_job_runs(last: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        start([*QUICK, *HERE, "seed=1,2", last])
+        start_sweep([*QUICK, *HERE, "seed=1,2", last])
     key = last.partition("=")[0].lstrip("+").partition("/")[0]
     assert key in str(caught.value)
     assert not Path("sweep").exists()
@@ -130,7 +132,7 @@ RANDOM = ("hydra/sweeper=random", "hydra.sweeper.num_samples=2", "optimizer.lr=i
 
 def test_a_job_whose_data_does_not_fit_is_found_before_the_first_runs() -> None:
     with pytest.raises(ConfigError, match=r"1 of 2 jobs cannot run(?s:.*)metrics\."):
-        start([*QUICK[:2], QUICK[3], *HERE, "data=diabetes,iris", "metrics=multiclass"])
+        start_sweep([*QUICK[:2], QUICK[3], *HERE, "data=diabetes,iris", "metrics=multiclass"])
     assert not Path("sweep").exists()
 
 
@@ -138,7 +140,7 @@ def test_a_job_that_fails_in_training_fails_alone_and_runs_again_only_when_asked
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     more = ("trainer.max_epochs=2", "optimizer=sgd", "optimizer.lr=0.1,100", *DIVERGES)
-    result = start([*QUICK[1:], *HERE, *more])
+    result = start_sweep([*QUICK[1:], *HERE, *more])
     assert states(result) == ["finished", "failed"]
     assert result.exit_code == 1
     assert [row["cause"] for row in rows()] == ["", "non_finite"]
@@ -146,29 +148,29 @@ def test_a_job_that_fails_in_training_fails_alone_and_runs_again_only_when_asked
     assert "failed job 1  optimizer.lr=100" in said
     assert str(Path("sweep/1/log.txt")) in said
     journal = Path("sweep/journal.jsonl")
-    assert states(go_on(Path("sweep"))) == ["finished", "failed"]
+    assert states(resume_sweep(Path("sweep"))) == ["finished", "failed"]
     assert journal.read_text().count('"start"') == 2
-    assert states(go_on(Path("sweep"), again=True)) == ["finished", "failed"]
+    assert states(resume_sweep(Path("sweep"), again=True)) == ["finished", "failed"]
     assert journal.read_text().count('"start"') == 3
 
 
 def test_a_directory_holds_one_sweep(sweep: Path) -> None:
     before = (sweep / "journal.jsonl").read_bytes()
     with pytest.raises(AssayError, match=r"already holds a sweep(?s:.*)assay resume sweep"):
-        start([*QUICK, *HERE, "seed=1,2"])
+        start_sweep([*QUICK, *HERE, "seed=1,2"])
     assert (sweep / "journal.jsonl").read_bytes() == before
 
 
 def test_an_edited_space_runs_what_is_missing_under_new_numbers() -> None:
-    start([*QUICK, *HERE, "optimizer.lr=0.1,0.2", "seed=1"])
+    start_sweep([*QUICK, *HERE, "optimizer.lr=0.1,0.2", "seed=1"])
     time = Path("sweep/1/record.json").stat().st_mtime_ns
-    result = go_on(Path("sweep"), ["optimizer.lr=0.2,0.3"])
+    result = resume_sweep(Path("sweep"), ["optimizer.lr=0.2,0.3"])
     assert [job.number for job in result.jobs] == [1, 2]
     assert [row["optimizer.lr"] for row in rows()] == ["0.2", "0.3"]
     assert Path("sweep/1/record.json").stat().st_mtime_ns == time
-    again = go_on(Path("sweep"))
+    again = resume_sweep(Path("sweep"))
     assert [job.number for job in again.jobs] == [1, 2], "what was typed last holds"
-    back = go_on(Path("sweep"), ["optimizer.lr=0.1,0.2,0.3"])
+    back = resume_sweep(Path("sweep"), ["optimizer.lr=0.1,0.2,0.3"])
     assert [job.number for job in back.jobs] == [0, 1, 2]
     starts = [json.loads(line)["event"] for line in Path("sweep/journal.jsonl").read_text().splitlines()]
     assert starts.count("start") == 3
@@ -178,7 +180,7 @@ def test_a_sweep_goes_on_from_anywhere(sweep: Path, tmp_path: Path, monkeypatch:
     other = tmp_path / "other place"
     other.mkdir()
     monkeypatch.chdir(other)
-    result = go_on(Path("../sweep"), ["seed=1,2,3"])
+    result = resume_sweep(Path("../sweep"), ["seed=1,2,3"])
     assert states(result) == ["finished"] * 3
     assert (sweep / "2" / "record.json").is_file()
     assert list(other.iterdir()) == []
@@ -197,8 +199,8 @@ def test_a_full_disk_ends_the_sweep_with_one_line(monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "end", full)
         with pytest.raises(AssayError, match=r"No space left on device(?s:.*)assay resume sweep"):
-            start([*QUICK, *HERE, "seed=1,2,3"])
-    assert states(go_on(Path("sweep"))) == ["finished"] * 3, "the one that could not be told is found"
+            start_sweep([*QUICK, *HERE, "seed=1,2,3"])
+    assert states(resume_sweep(Path("sweep"))) == ["finished"] * 3, "the one that could not be told is found"
 
 
 TYPED = (
@@ -213,12 +215,12 @@ def test_folds_are_one_configuration(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     sweep = tmp_path / "sweep"
-    start([*TYPED, "fold=0,1"])
+    start_sweep([*TYPED, "fold=0,1"])
     said = capsys.readouterr().out
     assert "fold 2 of 3 is missing" in said
     assert len(pd.read_parquet(sweep / FILE)) == 100
 
-    result = go_on(sweep, ["fold=range(3)"])
+    result = resume_sweep(sweep, ["fold=range(3)"])
     assert [job.status for job in result.jobs] == ["finished"] * 3
     said = capsys.readouterr().out
     assert "3 of 3" in said
@@ -238,7 +240,7 @@ def test_folds_are_one_configuration(
 
     before = (sweep / FILE).read_bytes()
     (sweep / FILE).unlink()
-    go_on(sweep)
+    resume_sweep(sweep)
     assert (sweep / FILE).read_bytes() == before
 
     page = report([sweep]).page.read_text(encoding="utf-8")
@@ -261,10 +263,10 @@ def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: 
     os.read(ready, 1)
     monkeypatch.setattr(session, "_PATIENCE", 0.2)
     with pytest.raises(AssayError, match=f"still being written by process {child}"):
-        wait_for([tmp_path])
+        wait_for_runs([tmp_path])
     monkeypatch.setattr(session, "_PATIENCE", 60.0)
     os.close(hold)
-    wait_for([tmp_path])
+    wait_for_runs([tmp_path])
     assert os.waitpid(child, 0)[1] == 0
 
 

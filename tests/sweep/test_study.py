@@ -12,7 +12,7 @@ import pytest
 
 from assay.callbacks.pruning import open_storage
 from assay.errors import ConfigError
-from assay.sweep.session import go_on, start
+from assay.sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from assay.sweep.summary import SweepResult
@@ -63,8 +63,8 @@ def trials_of(sweep: str) -> list[optuna.trial.FrozenTrial]:
 @pytest.mark.timeout(1800)
 def test_pruning_takes_fewer_steps_to_the_same_best(fork_server: ForkServer) -> None:
     trials = 20
-    every = start(search("every", trials, "none"))
-    pruned = start(search("pruned", trials, "median"))
+    every = start_sweep(search("every", trials, "none"))
+    pruned = start_sweep(search("pruned", trials, "median"))
     states = [entry.status for entry in pruned.jobs]
     assert states.count("pruned") >= trials // 10
     assert states.count("finished") + states.count("pruned") == trials == len(trials_of("pruned"))
@@ -82,9 +82,9 @@ def test_pruning_takes_fewer_steps_to_the_same_best(fork_server: ForkServer) -> 
 def test_the_value_of_a_trial_is_the_mean_over_its_seeds_also_once_the_study_was_made_longer(
     fork_server: ForkServer,
 ) -> None:
-    start(search("study", 2, "none", "seed=1,2"))
+    start_sweep(search("study", 2, "none", "seed=1,2"))
     assert len(trials_of("study")) == 2
-    result = go_on(Path("study"), ["hydra.sweeper.num_trials=3"])
+    result = resume_sweep(Path("study"), ["hydra.sweeper.num_trials=3"])
     assert [entry.status for entry in result.jobs] == ["finished"] * 6
     assert len(trials_of("study")) == 3
     assert sorted(entry.seed for entry in result.jobs) == [1, 1, 1, 2, 2, 2]
@@ -100,7 +100,7 @@ def test_the_value_of_a_trial_is_the_mean_over_its_seeds_also_once_the_study_was
 
 def test_an_objective_that_nobody_measures_is_refused_before_the_first_trial(fork_server: ForkServer) -> None:
     with pytest.raises(ConfigError, match=r"hydra\.sweeper\.objective: there is no metric 'val/acc'"):
-        start(search("study", 3, "none", "hydra.sweeper.objective=val/acc"))
+        start_sweep(search("study", 3, "none", "hydra.sweeper.objective=val/acc"))
     with pytest.raises(ConfigError, match=r"model\.hiden"):
-        start(search("study", 3, "none", "model.hiden=1"))
+        start_sweep(search("study", 3, "none", "model.hiden=1"))
     assert not Path("study").exists()

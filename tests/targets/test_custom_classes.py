@@ -14,7 +14,7 @@ from assay.build.node import build
 from assay.compose.hydra_node import SWEEP_PARTS
 from assay.config.unread_keys import OUR_DATA
 from assay.errors import ConfigError
-from assay.sweep.definition import made, target
+from assay.sweep.definition import find_class, make_part
 from assay.sweep.launcher.launcher import Launcher
 from assay.sweep.search.search import Search
 from assay.targets.allowed_targets import _ONE_A_NAME, _SLOTS
@@ -63,7 +63,9 @@ def looked_up(slot: str, package: str, text: str) -> tuple[Callable[[], Any], st
     write(package, text)
     path = f"{package}.it.It"
     if slot in INTERFACES:
-        return lambda: target({"_target_": path}, slot, INTERFACES[slot][0], [package]), f"{slot}._target_"
+        return lambda: find_class(
+            {"_target_": path}, slot, INTERFACES[slot][0], [package]
+        ), f"{slot}._target_"
     if slot == "hydra.sweeper.sampler":
         return lambda: custom_class(f"{slot}._target_", path, [package], BaseSampler), f"{slot}._target_"
     if slot == "data.source.task":
@@ -138,7 +140,7 @@ def test_a_constructor_that_raises(slot: str, package: str) -> None:
     )
     job = OmegaConf.create({KEY: [package]})
     OmegaConf.update(job, key, {"_target_": f"{package}.it.It"}, force_add=True)
-    error = refusal(lambda: made(look(), {}, slot) if slot in INTERFACES else build(job, key), key)
+    error = refusal(lambda: make_part(look(), {}, slot) if slot in INTERFACES else build(job, key), key)
     assert "cannot be made" in error.message
     assert f"no luck ({package}/it.py:4, in __init__)" in error.message
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from assay.compose.compose import compose
 from assay.errors import ConfigError
-from assay.sweep.session import plan
+from assay.sweep.session import plan_sweep
 from assay.targets.external_values import check_external_values, collect_texts, may_reach_out
 from assay.targets.trust import Trust, project_packages, trust, typed_keys
 
@@ -40,7 +40,7 @@ def test_named_by_the_project_and_on_the_command_line(
         compose([], conf)
     assert "trusted_packages=[my_project]" in caught.value.hint
     assert compose(["trusted_packages=[]"], conf).trusted_packages == []
-    assert [job.trusted_packages for job in plan(["seed=1,2", *typed])] == [
+    assert [job.trusted_packages for job in plan_sweep(["seed=1,2", *typed])] == [
         ["another.part", "my_project"]
     ] * 2
     monkeypatch.chdir(tmp_path)
@@ -57,7 +57,7 @@ def test_named_by_the_project_and_on_the_command_line(
 )
 def test_no_such_names(typed: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        plan([f"trusted_packages={typed}"])
+        plan_sweep([f"trusted_packages={typed}"])
     assert caught.value.key == "trusted_packages"
     assert "trusted_packages=[" in caught.value.hint
 
@@ -88,7 +88,7 @@ def test_no_such_project_file(tmp_path: Path, text: str) -> None:
 )
 def test_an_experiment_cannot_trust(tmp_path: Path, text: str) -> None:
     conf = project(tmp_path, experiment__evil=f"# @package _global_\n{text}\n")
-    for compose_all, typed in ((compose, ["experiment=evil"]), (plan, ["experiment=evil", "seed=1,2"])):
+    for compose_all, typed in ((compose, ["experiment=evil"]), (plan_sweep, ["experiment=evil", "seed=1,2"])):
         with pytest.raises(ConfigError, match="must not choose what is trusted"):
             compose_all(typed, conf)
     mine = "trusted_packages=[mine]"  # what is typed takes the place of what was written

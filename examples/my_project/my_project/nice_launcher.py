@@ -19,7 +19,7 @@ from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
 from assay.sweep.launcher.launcher import Launcher
 
 if TYPE_CHECKING:
-    from assay.record.outcome import Outcome
+    from assay.record.run_record import Outcome
 
 
 @final

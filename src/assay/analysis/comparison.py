@@ -20,25 +20,25 @@ from assay.analysis.run import (
     ConfigValues,
     Run,
     config_columns,
-    in_one_line,
-    in_short,
+    find_unlike_data,
+    find_unlike_losses,
+    format_values,
     is_config,
+    is_same_value,
     plain_value,
-    same_value,
+    shorten_values,
     typed_values,
-    unlike_data,
-    unlike_losses,
     value,
-    varying,
+    varying_overrides,
 )
 from assay.analysis.statistics import (
     LEVEL,
     PAIRED_TEST,
     WELCH,
-    corrected_resampled,
+    have_same_folds,
     mean_of,
-    same_folds,
-    welch,
+    paired_test,
+    welch_test,
 )
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
@@ -76,7 +76,7 @@ class Row:
         return folds if folds > 1 else 0
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every repetition has finished."""
         return self.finished == self.repetitions
 
@@ -99,12 +99,12 @@ class Row:
     @cached_property
     def label(self) -> str:
         """What it has of its own, on one line."""
-        return in_one_line(self.values) or (self.runs[0].path.name if len(self.runs) == 1 else "all")
+        return format_values(self.values) or (self.runs[0].path.name if len(self.runs) == 1 else "all")
 
     @property
-    def words(self) -> str:
+    def short_label(self) -> str:
         """Its values alone: for a legend, where there is no room for keys."""
-        return ", ".join(in_short(self.values).values()) or self.label
+        return ", ".join(shorten_values(self.values).values()) or self.label
 
     def best(self, metric: str, direction: str) -> Run | None:
         """Its best finished run; None where none has a score."""
@@ -114,7 +114,7 @@ class Row:
         return min(scored, key=lambda one: one[0])[1] if scored else None
 
 
-def row_of(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
+def make_row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
     """Put runs together; of each seed the last one counts, but one that has finished before any other."""
     by_job: dict[str | Path, Run] = {}
     for run in runs:
@@ -136,7 +136,7 @@ def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
 
     def order(row: Row) -> tuple[bool, bool, bool, float]:
         score = row.scores.get(metric)
-        return not row.finished, not row.whole, score is None, sign * score.mean if score else 0.0
+        return not row.finished, not row.is_complete, score is None, sign * score.mean if score else 0.0
 
     return sorted(rows, key=order)
 
@@ -158,21 +158,21 @@ class Ranking:
         return bool(self.direction) and not self.losses and not self.data
 
 
-def ranking_of(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
+def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
     """What to order runs by."""
-    there = _metrics_of(runs)
+    there = _list_metrics(runs)
     configs = configs or ConfigValues()
     metric, colon, stated = asked.rpartition(":")
     if not colon or stated not in ("min", "max") or asked in there:
         metric, stated = asked, ""
     if not metric:
-        metric = _default(runs, there, configs)
+        metric = _choose_metric(runs, there, configs)
     if metric not in there:
         if not runs or not metric:
             return None
-        raise no_such_metric(metric, there)
+        raise unknown_metric_error(metric, there)
     direction, notes = (stated, []) if stated else _direction(metric, runs)
-    losses, data = _unlike_losses(metric, runs, configs), tuple(unlike_data(runs, configs))
+    losses, data = _unlike_losses(metric, runs, configs), tuple(find_unlike_data(runs, configs))
     if losses:
         terms = "; ".join(f"{key}={', '.join(values)}" for key, values in losses.items())
         notes.append(f"{metric} is not the same quantity in all rows: {terms}")
@@ -196,7 +196,7 @@ def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
     return f"{name}:{direction[:3]}" if known else ""
 
 
-def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> ConfigError:
+def unknown_metric_error(metric: str, there: Iterable[str], option: str = "") -> ConfigError:
     """What is said where no run has a metric."""
     names = sorted(map(in_a_line, there))
     near = did_you_mean(metric, names, "; ")
@@ -207,7 +207,7 @@ def no_such_metric(metric: str, there: Iterable[str], option: str = "") -> Confi
     )
 
 
-def _default(runs: Sequence[Run], there: Iterable[str], configs: ConfigValues) -> str:
+def _choose_metric(runs: Sequence[Run], there: Iterable[str], configs: ConfigValues) -> str:
     kept_by = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
     metric = kept_by[0][0] if kept_by else ""
     if metric and not _unlike_losses(metric, runs, configs):
@@ -236,7 +236,7 @@ def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> d
     if not metric.endswith("loss"):
         return {}
     scored = {run.config_fingerprint: run for run in runs if run.score(metric) is not None}
-    return unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())
+    return find_unlike_losses((run.choices.get("loss"), configs.loss(run)) for run in scored.values())
 
 
 _WRITTEN: Final = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
@@ -248,7 +248,7 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
+def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
     """The runs that meet every condition; of those that cannot be read, none unless it is asked for them."""
     kept = list(runs)
     for condition in conditions:
@@ -262,12 +262,12 @@ def meeting(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValue
         key, sign, text = parts[1], parts[2], parts[3].strip().strip("'\"")
         values = {run.path: value(run, key, configs) for run in runs}
         if all(one is None for one in values.values()):
-            raise no_such_key(key, runs, "--where")
-        kept = [run for run in kept if _holds(values[run.path], sign, text)]
+            raise unknown_key_error(key, runs, "--where")
+        kept = [run for run in kept if _matches(values[run.path], sign, text)]
     return kept
 
 
-def no_such_key(key: str, runs: Sequence[Run], option: str) -> ConfigError:
+def unknown_key_error(key: str, runs: Sequence[Run], option: str) -> ConfigError:
     """What is said where no run has a key."""
     known = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     near = did_you_mean(key, dict.fromkeys((*known, *OF_THE_RECORD)))
@@ -276,9 +276,9 @@ def no_such_key(key: str, runs: Sequence[Run], option: str) -> ConfigError:
     )
 
 
-def _holds(found: Any, sign: str, text: str) -> bool:
+def _matches(found: Any, sign: str, text: str) -> bool:
     if sign in ("=", "!="):
-        same = found is not None and (same_value(found, text) or str(found) == text)
+        same = found is not None and (is_same_value(found, text) or str(found) == text)
         return same == (sign == "=")
     number, bound = plain_value(found), plain_value(text)
     both = (number, bound)
@@ -332,22 +332,22 @@ def compare(
 ) -> Comparison:
     """Compare runs."""
     configs = ConfigValues()
-    kept = meeting(runs, where, configs)
+    kept = filter_runs(runs, where, configs)
     if runs and not kept:
         raise AssayError(f"--where: none of {counted(len(runs), 'run')} meets {' and '.join(where)}")
     broken = tuple(run for run in kept if run.status == "broken")
     read = [run for run in kept if run.status != "broken"]
     in_order = sorted(read, key=lambda run: (run.started, str(run.path)))
-    grouped = [[run] for run in in_order] if each else _grouped(in_order, group_by, configs)
+    grouped = [[run] for run in in_order] if each else _group_runs(in_order, group_by, configs)
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     shared = {
         key: text
         for key, text in (read[0].typed if read else {}).items()
         if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in read)
     }
-    ranking = ranking_of(read, sort, configs)
+    ranking = make_ranking(read, sort, configs)
     shown = _metrics_shown(read, metrics, ranking)
-    rows = [row_of(group, own, shown) for group, own in zip(grouped, values, strict=True)]
+    rows = [make_row(group, own, shown) for group, own in zip(grouped, values, strict=True)]
     best, test = None, BestTest()
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
@@ -369,7 +369,7 @@ def compare(
     )
 
 
-def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
+def _group_runs(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
     together: dict[Any, list[Run]] = {}
     for run in runs:
         if keys:
@@ -379,20 +379,20 @@ def _grouped(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) ->
         together.setdefault(mark, []).append(run)
     for number, key in enumerate(keys):
         if runs and all(mark[number] is None for mark in together):
-            raise no_such_key(key, runs, "--group-by")
+            raise unknown_key_error(key, runs, "--group-by")
     return list(together.values())
 
 
-def _metrics_of(runs: Sequence[Run]) -> list[str]:
+def _list_metrics(runs: Sequence[Run]) -> list[str]:
     logged = (name for run in runs for name in run.metrics)
     return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
 
 
 def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking | None) -> list[str]:
-    there = _metrics_of(runs)
+    there = _list_metrics(runs)
     for name in asked:
         if name not in there and runs:
-            raise no_such_metric(name, there, "--metric")
+            raise unknown_metric_error(name, there, "--metric")
     first = [ranking.metric] if ranking is not None else []
     if not asked:
         stages = ([name for name in there if name.startswith(stage)] for stage in ("test/", "val/"))
@@ -412,8 +412,8 @@ def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     # Behind: where some repetitions of the second have not finished.
     side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
     gap = f"the best is {side} by {number_text(abs(ahead))} in {ranking.metric}"
-    paired = same_folds(first, second)
-    p = corrected_resampled(first, second) if paired else welch(first.values, second.values)
+    paired = have_same_folds(first, second)
+    p = paired_test(first, second) if paired else welch_test(first.values, second.values)
     name, numbers = PAIRED_TEST if paired else WELCH, f"n = {first.n} and {second.n}"
     if p is not None:
         word = "more than noise" if p < 1 - LEVEL else "not more than noise"
@@ -434,7 +434,7 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
         notes.append(f"grouped by {', '.join(group_by)}: runs of one row differ in more than their seed")
     if any(len({run.code for run in row.runs}) > 1 for row in rows):
         notes.append("some rows hold runs of different code (commit or uncommitted changes)")
-    if any(_other_data(row) for row in rows):
+    if any(_has_other_data(row) for row in rows):
         notes.append(
             "the data have changed between runs of the same config and seed (data_sha256 of their records)"
         )
@@ -451,12 +451,12 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
     return notes
 
 
-def _other_data(row: Row) -> bool:
+def _has_other_data(row: Row) -> bool:
     known: dict[str, str] = {}
     return any(known.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
 
 
-def run_of(job: JobRecord, run_dir: Path) -> Run:
+def run_from_job(job: JobRecord, run_dir: Path) -> Run:
     """A job as its journal has it."""
     outcome = job.outcome or Outcome("interrupted")
     return Run(
@@ -483,10 +483,10 @@ def job_rows(
     """Jobs that differ in seed and fold alone are one row."""
     metrics = list(metrics)
     together: dict[tuple[tuple[str, str], ...], list[Run]] = {}
-    for job, typed in zip(jobs, varying(jobs), strict=True):
+    for job, typed in zip(jobs, varying_overrides(jobs), strict=True):
         values = tuple((key, value) for key, value in typed.items() if key not in REPETITIONS)
-        together.setdefault(values, []).append(run_of(job, run_dir(job)))
-    return [row_of(runs, dict(values), metrics) for values, runs in together.items()]
+        together.setdefault(values, []).append(run_from_job(job, run_dir(job)))
+    return [make_row(runs, dict(values), metrics) for values, runs in together.items()]
 
 
 def best_job(records: Sequence[JobRecord], aim: Objective) -> JobRecord | None:
@@ -500,7 +500,7 @@ def best_job(records: Sequence[JobRecord], aim: Objective) -> JobRecord | None:
 def results_csv(jobs: Sequence[JobRecord]) -> str:
     """One row per job: what was typed for it, how it ended, and every last score."""
     rows: list[dict[str, Any]] = []
-    for job, values in zip(jobs, varying(jobs), strict=True):
+    for job, values in zip(jobs, varying_overrides(jobs), strict=True):
         row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
         if job.outcome is not None:
             row["cause"] = job.outcome.cause
@@ -508,7 +508,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
                 row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
             row |= dict(sorted(job.outcome.metrics.items()))
         rows.append(row)
-    typed = dict.fromkeys(key for values in varying(jobs) for key in values)
+    typed = dict.fromkeys(key for values in varying_overrides(jobs) for key in values)
     first = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
     scores = {key: None for row in rows for key in row if key not in first}
     filled = {key for row in rows for key, value in row.items() if value != ""}

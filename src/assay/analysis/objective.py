@@ -65,11 +65,11 @@ def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None
     return present if outcome.status == "finished" and len(present) == len(scores) else None
 
 
-def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
+def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
     """What a sweep is after, as its sweeper says it, or as its jobs choose their best checkpoint."""
-    monitored = _monitored(job)
-    names = _listed(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
-    given = [_SHORT.get(word, word) for word in _listed(sweeper.get("direction"))]
+    monitored = _monitored_directions(job)
+    names = _as_list(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
+    given = [_SHORT.get(word, word) for word in _as_list(sweeper.get("direction"))]
     if len(given) == 1:
         given *= len(names)  # one stands for all
     if given and len(given) != len(names):
@@ -79,12 +79,12 @@ def objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objec
             hint=f"hydra.sweeper.direction=[{','.join(_guess(name) for name in names)}]",
         )
     return [
-        _objective(name, said)
+        _make_objective(name, said)
         for name, said in zip(names, given or [monitored.get(name, "") for name in names], strict=True)
     ]
 
 
-def _objective(name: str, said: str) -> Objective:
+def _make_objective(name: str, said: str) -> Objective:
     plain = said.removeprefix(_FORCE)
     if plain not in ("minimize", "maximize", ""):
         raise ConfigError(
@@ -120,13 +120,13 @@ _SHORT = {
 _SMALL_IS_GOOD = ("loss", "mae", "mse", "rmse", "error", "perplexity", "seconds")
 
 
-def _listed(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     if value is None:
         return []
     return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-def _monitored(job: Mapping[str, Any]) -> dict[str, str]:
+def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
     """What the checkpoints of a job are kept by, the one called `checkpoint` first, and its direction."""
     nodes: Mapping[str, Any] = job.get("callbacks") or {}
     directions = {}
@@ -137,7 +137,7 @@ def _monitored(job: Mapping[str, Any]) -> dict[str, str]:
     return directions
 
 
-def check_asked_for(known: Sequence[str], asked: Mapping[str, str]) -> None:
+def check_scores_exist(known: Sequence[str], asked: Mapping[str, str]) -> None:
     """Refuse a score that a sweep is to compare its jobs by, and that they will not have."""
     there = {name.replace("val/", "test/") for name in known} | set(known)
     for name, key in asked.items():
@@ -163,7 +163,7 @@ def format_score(name: str, value: float) -> str:
     return f"{100 * value:.2f} %" if is_share(name) else number_text(value)
 
 
-def described_metric(name: str, target: str, average: str, positive: str) -> str:
+def describe_metric(name: str, target: str, average: str, positive: str) -> str:
     """A metric's name, and what it averages over or of which class it is.
 
     >>> described_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
@@ -206,7 +206,7 @@ BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", 
 """What can be asked for, beside `auto` and `none`."""
 
 
-def baseline_in_words(baseline: Mapping[str, Any]) -> str:
+def describe_baseline(baseline: Mapping[str, Any]) -> str:
     """A record's baseline as a person says it.
 
     >>> baseline_in_words({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,

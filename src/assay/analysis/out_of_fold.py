@@ -46,7 +46,7 @@ class OutOfFold:
     def problems(self) -> tuple[str, ...]:
         """What is missing or doubtful, and what a task of the user's own fails to say, a sentence each."""
         problems = list(self.found)
-        for ask in () if self.predictions.task in TASKS else (self.scores, self._said):
+        for ask in () if self.predictions.task in TASKS else (self.scores, self._prediction_columns):
             try:
                 ask()
             except Exception as error:  # of a custom task
@@ -65,29 +65,29 @@ class OutOfFold:
         import pandas as pd
 
         one = self.predictions
-        columns: dict[str, Any] = {"key": list(one.keys), **_targets(one)}
+        columns: dict[str, Any] = {"key": list(one.keys), **_target_columns(one)}
         try:
-            columns |= self._said()
+            columns |= self._prediction_columns()
         except Exception:  # which is one of the problems
-            columns |= self._outputs()
+            columns |= self._output_columns()
         numbers = list(self.rows.values())
         columns["fold"] = np.repeat(list(self.rows), numbers)
         columns["run"] = np.repeat(np.array(list(self.runs.values()), dtype=object), numbers)
         columns["seed"] = self.seed
         return pd.DataFrame(columns)
 
-    def _said(self) -> Mapping[str, Any]:
+    def _prediction_columns(self) -> Mapping[str, Any]:
         one = self.predictions
         task = find_task(one.task)  # None: somebody's own, which is not trusted here
         if task is None or one.kind == task.kept_kind:
-            return self._outputs()
+            return self._output_columns()
         return task.typed(one.outputs, one.kind, one.class_names).columns(1)
 
-    def _outputs(self) -> Mapping[str, Any]:
+    def _output_columns(self) -> Mapping[str, Any]:
         return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
 
 
-def gathered(rows: Iterable[Row]) -> list[OutOfFold]:
+def gather_folds(rows: Iterable[Row]) -> list[OutOfFold]:
     """Put the tests of folds together, a configuration and seed each, in the order of the runs."""
     found = []
     for row in rows:
@@ -96,11 +96,11 @@ def gathered(rows: Iterable[Row]) -> list[OutOfFold]:
             if run.status == "finished" and run.fold is not None:
                 seeds.setdefault(run.seed, {})[run.fold] = run.path
         values = {key: value for key, value in row.values.items() if value is not None}
-        found += [_of(values, seed, folds) for seed, folds in seeds.items()]
+        found += [_merge_folds(values, seed, folds) for seed, folds in seeds.items()]
     return [one for one in found if one is not None]
 
 
-def by_configuration(gathered: Sequence[OutOfFold]) -> list[list[OutOfFold]]:
+def group_by_configuration(gathered: Sequence[OutOfFold]) -> list[list[OutOfFold]]:
     """The seeds of each configuration together."""
     return [list(seeds) for _, seeds in itertools.groupby(gathered, lambda one: one.values)]
 
@@ -128,7 +128,7 @@ def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
     return {name: mean.mean for name, mean in means.items() if mean is not None}
 
 
-def _of(values: Mapping[str, str], seed: int, runs: Mapping[int, Path]) -> OutOfFold | None:
+def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path]) -> OutOfFold | None:
     parts: dict[int, StoredPredictions] = {}
     problems: list[str] = []
     folds = 0
@@ -145,7 +145,7 @@ def _of(values: Mapping[str, str], seed: int, runs: Mapping[int, Path]) -> OutOf
     if not parts:
         return None
     first = next(iter(parts.values()))
-    alike = {fold: one for fold, one in parts.items() if _form(one) == _form(first)}
+    alike = {fold: one for fold, one in parts.items() if _output_format(one) == _output_format(first)}
     if len(alike) < len(parts):
         problems.append("not all runs predict the same: those that differ from the first are left out")
     if thinned := [one for one in alike.values() if one.num_evaluated]:
@@ -169,11 +169,11 @@ def _of(values: Mapping[str, str], seed: int, runs: Mapping[int, Path]) -> OutOf
     return OutOfFold(values, seed, names, whole, rows, tuple(problems))
 
 
-def _form(one: StoredPredictions) -> tuple[object, ...]:
+def _output_format(one: StoredPredictions) -> tuple[object, ...]:
     return one.task, one.kind, one.class_names, one.outputs.shape[1:], one.targets is None
 
 
-def _targets(one: StoredPredictions) -> dict[str, Any]:
+def _target_columns(one: StoredPredictions) -> dict[str, Any]:
     if one.targets is None:
         return {}
     if one.targets.ndim == 1:

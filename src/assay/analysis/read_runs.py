@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from assay.analysis.comparison import run_of
+from assay.analysis.comparison import run_from_job
 from assay.analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
 from assay.errors import AssayError
 from assay.files.symlinks import read_whole
@@ -83,17 +83,17 @@ def read_runs(paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
     for folder in folders:
         own = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
         if not own and not sweeps:
-            raise _no_run(folder)
+            raise _no_run_error(folder)
         found |= {real: path for real, path in own.items() if real not in found}
-    runs = [_run(path) for path in found.values()]
+    runs = [_read_run(path) for path in found.values()]
     for sweep in dict.fromkeys(sweeps or ()):
-        runs += lost_jobs(sweep, [run for run in runs if run.path.is_relative_to(sweep)])
+        runs += read_lost_jobs(sweep, [run for run in runs if run.path.is_relative_to(sweep)])
     if not runs:
-        raise _no_run(*folders)
+        raise _no_run_error(*folders)
     return runs
 
 
-def _run(path: Path) -> Run:
+def _read_run(path: Path) -> Run:
     if not (path / FILE).exists():
         return Run(path, "broken", reason=f"{path} has a config, and no {FILE}")
     try:
@@ -127,7 +127,7 @@ _OF_THE_RECORD: Final = (
 )
 
 
-def _no_run(*folders: Path) -> AssayError:
+def _no_run_error(*folders: Path) -> AssayError:
     names = ", ".join(map(str, folders))
     return AssayError(f"{names} holds no run", hint="name the folder of the runs, such as outputs/")
 
@@ -141,7 +141,7 @@ def _last_values(path: Path) -> dict[str, float]:
     return {name: curve.values[-1] for name, curve in curves.items()}
 
 
-def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
+def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     """Failed jobs that have no directory, as if each had one; also one whose directory was removed."""
     try:
         jobs = Journal.open(sweep, repair=False).jobs
@@ -156,7 +156,7 @@ def lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     twins = {repr(config(run)): run.config_fingerprint for run in runs}
     found = []
     for number, job in sorted(jobs.items()):
-        lost = run_of(job, sweep / str(number))
+        lost = run_from_job(job, sweep / str(number))
         if lost.status == "failed" and not known & {lost.fingerprint, lost.path}:
             mark = repr(config(lost))
             options = {key: lost.typed.get(key, option) for key, option in choices.items()}
@@ -195,7 +195,7 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = read_runs(_listed(path))
+    found = read_runs(_as_list(path))
     configs = ConfigValues()
     frame = pd.DataFrame({name: [_field(run, name) for run in found] for name in _FIRST_COLUMNS})
     frame["seed"] = frame["seed"].astype("Int64")
@@ -236,7 +236,7 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     import pandas as pd
 
     frames = []
-    for run in read_runs(_listed(path)):
+    for run in read_runs(_as_list(path)):
         try:
             curves = read_curves(run.path)
         except AssayError as error:
@@ -257,5 +257,5 @@ def _field(run: Run, name: str) -> Any:
     return None if run.status == "broken" and name in ("seed", "started", "seconds") else getattr(run, name)
 
 
-def _listed(path: str | Path | Iterable[str | Path]) -> list[str | Path]:
+def _as_list(path: str | Path | Iterable[str | Path]) -> list[str | Path]:
     return [path] if isinstance(path, str | Path) else list(path)

@@ -29,7 +29,7 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 def plain_value(value: Any) -> Any:
     """Text as what it reads as; a list as text, so that it can be compared and be a key."""
     if not isinstance(value, str):
-        return value if value is None or isinstance(value, bool | int | float) else shown(value)
+        return value if value is None or isinstance(value, bool | int | float) else format_value(value)
     if value.lower() in _WORDS:
         return _WORDS[value.lower()]
     try:
@@ -43,14 +43,14 @@ def plain_value(value: Any) -> Any:
         return value
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it is typed."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{shown(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{format_value(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(shown, value)) + "]"
+        return "[" + ",".join(map(format_value, value)) + "]"
     return str(value)
 
 
@@ -96,7 +96,7 @@ def typed_values(overrides: Iterable[str]) -> dict[str, str]:
         name = key.lstrip("+~")
         if name.partition(".")[0] != "hydra" and not name.startswith("hydra/"):
             left_out = key.startswith("~")
-            found[name] = "~" if left_out or not given else _unquoted(value)
+            found[name] = "~" if left_out or not given else _unquote(value)
     return found
 
 
@@ -106,13 +106,13 @@ def is_config(key: str) -> bool:
     return first not in (*NOT_IDENTITY, *REPETITIONS) and key != "sweep" and not key.startswith("hydra/")
 
 
-def same_value(one: Any, other: Any) -> bool:
+def is_same_value(one: Any, other: Any) -> bool:
     """Whether two values are the same, however they were typed."""
     first, second = plain_value(one), plain_value(other)
     return first == second and isinstance(first, bool) == isinstance(second, bool)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if quoted else value
 
@@ -121,7 +121,7 @@ _LONG: Final = 8
 """Characters of a number that nobody has typed."""
 
 
-def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
+def varying_overrides(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     """Overrides that not all jobs share, by key, one dictionary per job."""
     typed = [dict(word.lstrip("+").partition("=")[::2] for word in job.overrides) for job in jobs]
     keys = dict.fromkeys(key for values in typed for key in values)
@@ -130,7 +130,7 @@ def varying(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
     return [{key: values[key] for key in different if key in values} for values in typed]
 
 
-def in_short(values: Mapping[str, str | None]) -> dict[str, str]:
+def shorten_values(values: Mapping[str, str | None]) -> dict[str, str]:
     """Values that are there as they are shown: numbers that were drawn, with four significant digits.
 
     >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
@@ -143,9 +143,9 @@ def in_short(values: Mapping[str, str | None]) -> dict[str, str]:
     }
 
 
-def in_one_line(values: Mapping[str, str | None]) -> str:
+def format_values(values: Mapping[str, str | None]) -> str:
     """Values in short, each after its key."""
-    return " ".join(f"{key}={value}" for key, value in in_short(values).items())
+    return " ".join(f"{key}={value}" for key, value in shorten_values(values).items())
 
 
 _MOST: Final = 6
@@ -161,7 +161,9 @@ def config_columns(
 
     def texts(keys: Sequence[str]) -> Values:
         found = [{key: value(run, key, configs) for key in keys} for run in runs]
-        return [{key: None if one is None else shown(one) for key, one in own.items()} for own in found]
+        return [
+            {key: None if one is None else format_value(one) for key, one in own.items()} for own in found
+        ]
 
     if asked:
         return list(asked), texts(asked), []
@@ -174,9 +176,9 @@ def config_columns(
         keys.insert(0, "name")
     values = texts(keys)
     notes: list[str] = []
-    for alike in _alike(values, runs):
+    for alike in _group_alike(values, runs):
         different = {runs[number].config_fingerprint: runs[number] for number in alike}
-        more, left_out = _untyped(list(different.values()), configs)
+        more, left_out = _find_untyped(list(different.values()), configs)
         for number in alike:
             values[number] |= {key: more[key][runs[number].config_fingerprint] for key in more}
         keys += [key for key in more if key not in keys]
@@ -204,7 +206,7 @@ def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     return any(other != first and plain_value(other) != plain_value(first) for other in others)
 
 
-def _alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
+def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
     """Rows of different configurations that cannot be told apart by their columns."""
     together: dict[Any, list[int]] = {}
     for number, own in enumerate(values):
@@ -216,7 +218,7 @@ def _alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
     ]
 
 
-def _untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
+def _find_untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str, dict[str, str | None]], int]:
     """In what configs differ that were typed alike: values by key and identity, and how many are left out."""
     try:
         all_values = {run.config_fingerprint: configs.all_of(run) for run in runs}
@@ -261,18 +263,18 @@ class ConfigValues:
                 return None
             node = node[name]
         is_node = isinstance(node, dict) and bool(node)
-        return None if node is _ABSENT or is_node else shown(node)
+        return None if node is _ABSENT or is_node else format_value(node)
 
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one."""
-        return {key: shown(value) for key, value in flat(_whole(run))}
+        return {key: format_value(value) for key, value in flatten(_load_config(run))}
 
     def loss(self, run: Run) -> Mapping[str, str]:
         """As `loss_terms`; of a run whose config cannot be read, the option alone."""
         try:
             nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
         except AssayError:
-            return {"loss": shown(run.choices.get("loss"))}
+            return {"loss": format_value(run.choices.get("loss"))}
         follows = [key for key, text in run.interpolations.items() if "${spec." in text]
         return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, follows)
 
@@ -284,7 +286,7 @@ class ConfigValues:
 
     def _block(self, run: Run, first: str) -> Any:
         """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
-        content = _content(run)
+        content = _read_config(run)
         if yaml_is_whole(content):
             text = content.decode("utf-8", "surrogateescape")
             found = re.search(rf"^{re.escape(first)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
@@ -293,11 +295,11 @@ class ConfigValues:
             try:
                 # The configs of a sweep have most of their nodes in common.
                 if found[0] not in self._nodes:
-                    self._nodes[found[0]] = _parsed(found[0])[first]
+                    self._nodes[found[0]] = _parse_yaml(found[0])[first]
                 return self._nodes[found[0]]
             except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
                 pass  # an anchor elsewhere, a key in quotes
-        return _whole(run).get(first, _ABSENT)
+        return _load_config(run).get(first, _ABSENT)
 
 
 _ABSENT: Final = object()
@@ -319,12 +321,12 @@ def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[s
         parts["data.eval_batch_size"] = data.get("eval_batch_size")
     if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
         parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
-    terms = {key: shown(value) for top, node in parts.items() for key, value in flat(node, top)}
+    terms = {key: format_value(value) for top, node in parts.items() for key, value in flatten(node, top)}
     derived = set(follows)
     return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
 
 
-def unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
+def find_unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
     """In what losses are not the same quantity, each key with its values; empty where they are."""
     found = list(losses)
     keys = dict.fromkeys(key for _, terms in found for key in terms)
@@ -334,9 +336,9 @@ def unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, 
     return {"loss": tuple(options)} if unlike and len(options) > 1 else unlike
 
 
-def _whole(run: Run) -> dict[Any, Any]:
+def _load_config(run: Run) -> dict[Any, Any]:
     try:
-        plain = _parsed(_content(run))
+        plain = _parse_yaml(_read_config(run))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise AssayError(f"{run.path / FILE} is not YAML: {first_line(error)}") from error
     if not isinstance(plain, dict):
@@ -344,7 +346,7 @@ def _whole(run: Run) -> dict[Any, Any]:
     return plain
 
 
-def _parsed(text: str | bytes) -> Any:
+def _parse_yaml(text: str | bytes) -> Any:
     loader = _LOADER(text)  # a safe one, by PyYAML in C where there is one
     try:
         return loader.get_single_data()
@@ -352,21 +354,21 @@ def _parsed(text: str | bytes) -> Any:
         loader.dispose()
 
 
-def _content(run: Run) -> bytes:
+def _read_config(run: Run) -> bytes:
     try:
         return read_whole(run.path / FILE, _LARGEST)
     except OSError as error:
         raise AssayError(f"{run.path / FILE} cannot be read: {error.strerror}") from error
 
 
-def flat(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its full key; a list of plain values is one."""
     if isinstance(node, dict) and node:
         for name, inner in node.items():
-            yield from flat(inner, f"{key}.{name}" if key else str(name))
+            yield from flatten(inner, f"{key}.{name}" if key else str(name))
     elif isinstance(node, list) and any(isinstance(item, dict | list) for item in node):
         for index, inner in enumerate(node):
-            yield from flat(inner, f"{key}[{index}]")
+            yield from flatten(inner, f"{key}[{index}]")
     else:
         yield key, node
 
@@ -376,7 +378,7 @@ def value(run: Run, key: str, configs: ConfigValues) -> Any:
     if key in OF_THE_RECORD:
         return getattr(run, key)
     if key in run.choices:
-        return shown(run.choices[key])
+        return format_value(run.choices[key])
     score = run.score(key)
     return value_of(run, key, configs) if score is None else score
 
@@ -392,7 +394,7 @@ def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
         return typed
 
 
-def unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
+def find_unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
     """Kinds of data, in words, where there are several: another option, or another file or target of one."""
     each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
     digests = {run.data_sha256 for run in each}

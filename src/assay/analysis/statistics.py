@@ -75,12 +75,12 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
     return Mean(tuple(values), mean, len(values), std, mean - half, mean + half, folds_of)
 
 
-def same_folds(one: Mean, other: Mean) -> bool:
+def have_same_folds(one: Mean, other: Mean) -> bool:
     """Whether both are means over the same folds, so that their values go together in pairs."""
     return len(one.folds) > 1 and set(one.folds) == set(other.folds)
 
 
-def corrected_resampled(one: Mean, other: Mean) -> float | None:
+def paired_test(one: Mean, other: Mean) -> float | None:
     """P-value of the corrected resampled t-test (Nadeau and Bengio 2003), two-sided, over the same folds.
 
     A t-test of the differences by fold, whose variance is multiplied by 1/k + 1/(k - 1) in place of 1/k, as
@@ -94,7 +94,7 @@ def corrected_resampled(one: Mean, other: Mean) -> float | None:
     return p_value(statistics.fmean(differences) / math.sqrt(variance * (1 / k + 1 / (k - 1))), k - 1)
 
 
-def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
+def welch_test(one: Sequence[float], other: Sequence[float]) -> float | None:
     """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it."""
     if min(len(one), len(other)) < 2:
         return None

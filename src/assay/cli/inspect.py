@@ -31,7 +31,7 @@ def check(
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
     console = Console(highlight=False, soft_wrap=True)
     if multirun:
-        from assay.sweep.session import check as check_sweep
+        from assay.sweep.session import check_sweep
 
         reports = check_sweep(typed, config_dir)
         from assay.check.report import show_sweep
@@ -72,8 +72,8 @@ def data(
         from assay.check.checker import Checker
 
         job = Checker(config_dir).job(typed)
-        from assay.report.data_page import look, print_survey
-    survey = look(job, out)
+        from assay.report.data_page import print_survey, survey_job
+    survey = survey_job(job, out)
     document.say("data", survey)
     document.next = [f"assay train {shlex.join(job.overrides)}"]
     if document.as_json:
@@ -124,11 +124,11 @@ def diff(
 
     Where a run writes to does not count. The exit code is 0 whether they differ or not.
     """
-    from assay.report.difference import difference, show
+    from assay.report.difference import difference, print_difference
 
     found = difference(first, second, config_dir)
     if not document.as_json:
-        show(found)
+        print_difference(found)
         return
     document.say("diff", found)
 

@@ -95,12 +95,12 @@ def best(
     That is the best repetition of the configuration with the best mean.
     """
     from assay.analysis.comparison import compare as compared
-    from assay.analysis.comparison import default_metric, ranking_of
+    from assay.analysis.comparison import default_metric, make_ranking
     from assay.analysis.read_runs import read_runs
     from assay.report.comparison_formats import Best, best_run, to_document
 
     runs = read_runs([path])
-    ranking_of(runs, metric)  # a metric, where `compare` would sort by any key
+    make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
     comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
     found, ranking = best_run(comparison), comparison.ranking
     place = shlex.quote(str(path))

@@ -36,9 +36,9 @@ def train(
         from omegaconf import OmegaConf
 
         from assay.compose.compose import compose, job_config
-        from assay.sweep.session import plan
+        from assay.sweep.session import plan_sweep
 
-        composed = plan(typed, config_dir) if multirun else [compose(typed, config_dir)]
+        composed = plan_sweep(typed, config_dir) if multirun else [compose(typed, config_dir)]
         jobs = [job_config(job) for job in composed]
         if document.as_json:
             from assay.config.serialize import to_raw_dict
@@ -48,9 +48,9 @@ def train(
             sys.stdout.write(printable("---\n".join(map(OmegaConf.to_yaml, jobs))))
         return
     if multirun:
-        from assay.sweep.session import start
+        from assay.sweep.session import start_sweep
 
-        _end_sweep(document, start(typed, config_dir))
+        _end_sweep(document, start_sweep(typed, config_dir))
         return
     with show_loading():
         from assay.check.checker import Checker
@@ -76,9 +76,9 @@ def resume(
     runs what is missing: SWEEP optimizer.lr=0.1,0.2,0.4 is another search space.
     """
     if (run / "journal.jsonl").is_file():
-        from assay.sweep.session import go_on as go_on_with_sweep
+        from assay.sweep.session import resume_sweep
 
-        _end_sweep(document, go_on_with_sweep(run, changes or [], config_dir, again=failed))
+        _end_sweep(document, resume_sweep(run, changes or [], config_dir, again=failed))
         return
     from assay.record.run_record import RunRecord
 

@@ -219,14 +219,14 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def escaped(text: str, longest: int | None = None) -> str:
+def escape(text: str, longest: int | None = None) -> str:
     """A text as it is, where plotly would read tags, entities and TeX in it."""
     if longest is not None and len(text) > longest:
         text = text[: longest - 1] + "…"
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
-def plain(values: Numbers) -> list[float | None]:
+def floats(values: Numbers) -> list[float | None]:
     """Numbers as JSON has them: six digits, null for what is not finite."""
     return [float(f"{value:.6g}") if math.isfinite(value) else None for value in map(float, values)]
 
@@ -266,7 +266,7 @@ def _traces(
 
 def _line(mark: Line, figure: Figure, colour: str) -> Iterator[dict[str, Any]]:
     shape = {"shape": "hv"} if mark.is_step else {}
-    group = {"legendgroup": escaped(mark.name)}
+    group = {"legendgroup": escape(mark.name)}
     if mark.low is not None and mark.high is not None:
         edge = {"mode": "lines", "line": {"width": 0, "color": colour, **shape}, "hoverinfo": "skip", **group}
         fill = {"fill": "tonexty", "fillcolor": f"rgba{(*bytes.fromhex(colour[1:]), 0.18)}"}
@@ -285,7 +285,7 @@ def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> di
     trace = _xy(mark.name, range(len(mark.labels)), mark.values, type="bar", marker={"color": colour})
     if mark.low is not None and mark.high is not None:
         values, low, high = (np.asarray(one, dtype=float) for one in (mark.values, mark.low, mark.high))
-        ends = {"array": plain(high - values), "arrayminus": plain(values - low), "symmetric": False}
+        ends = {"array": floats(high - values), "arrayminus": floats(values - low), "symmetric": False}
         trace["error_y"] = ends | {"type": "data", "color": REFERENCE, "thickness": 1.2, "width": 3}
     of = f" ({mark.name})" if mark.name else ""
     pairs = zip(mark.labels, mark.values, strict=True)
@@ -299,16 +299,22 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
     layout["yaxis"] |= _ticks(mark.y_names) | _BARE | {"autorange": "reversed"}
     layout["height"] = min(760, max(280, 110 + 30 * len(mark.y_names)))
     values = np.asarray(mark.values, dtype=float)
-    row_label, column_label = escaped(figure.y_label or "row"), escaped(figure.x_label or "column")
+    row_label, column_label = escape(figure.y_label or "row"), escape(figure.x_label or "column")
     cells = [[cell_text(mark, value) for value in row] for row in values]
     texts = [
         [
-            f"{row_label}: {escaped(row)}<br>{column_label}: {escaped(column)}<br>{cell}"
+            f"{row_label}: {escape(row)}<br>{column_label}: {escape(column)}<br>{cell}"
             for column, cell in zip(mark.x_names, row_cells, strict=True)
         ]
         for row, row_cells in zip(mark.y_names, cells, strict=True)
     ]
-    trace = {"type": "heatmap", "z": [plain(row) for row in values], "showscale": False, "xgap": 1, "ygap": 1}
+    trace = {
+        "type": "heatmap",
+        "z": [floats(row) for row in values],
+        "showscale": False,
+        "xgap": 1,
+        "ygap": 1,
+    }
     trace |= {"x": list(range(len(mark.x_names))), "y": list(range(len(mark.y_names)))}
     if mark.shows_values:  # zeros are most of a good matrix; without them the others are seen
         cells = np.where(values == 0, "", cells).tolist()
@@ -317,16 +323,16 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
 
 
 def _xy(name: str, x: Numbers, y: Numbers, **more: Any) -> dict[str, Any]:
-    trace = {"type": "scatter", "name": escaped(name, _LONGEST), "x": plain(x), "y": plain(y)}
+    trace = {"type": "scatter", "name": escape(name, _LONGEST), "x": floats(x), "y": floats(y)}
     return trace | {"showlegend": bool(name)} | more
 
 
 def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
     """Texts of the marks' own; else plotly writes the numbers."""
     if any(texts):
-        return {"hovertext": [escaped(text).replace("\n", "<br>") for text in texts], "hoverinfo": "text"}
+        return {"hovertext": [escape(text).replace("\n", "<br>") for text in texts], "hoverinfo": "text"}
     # A label with a percent sign and a brace would be read as a template of its own.
-    labels = (escaped(one).translate({123: "(", 125: ")"}) for one in (figure.x_label, figure.y_label))
+    labels = (escape(one).translate({123: "(", 125: ")"}) for one in (figure.x_label, figure.y_label))
     parts = (
         f"{label or axis} %{{{axis}{':.2%}' if axis in figure.shares else ':,.6~r}'}"
         for axis, label in zip("xy", labels, strict=True)
@@ -338,12 +344,12 @@ def _ticks(names: Sequence[str]) -> dict[str, Any]:
     """Names at whole numbers, for two may be alike; of many only some, the pointer tells the others."""
     each = max(1, math.ceil(len(names) / 60))
     shown = range(0, len(names), each)
-    return {"tickvals": list(shown), "ticktext": [escaped(names[at], _LONGEST) for at in shown]}
+    return {"tickvals": list(shown), "ticktext": [escape(names[at], _LONGEST) for at in shown]}
 
 
 def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | None) -> dict[str, Any]:
     log = which in figure.log
-    axis: dict[str, Any] = {"title": {"text": escaped(label)}, "automargin": True, "separatethousands": True}
+    axis: dict[str, Any] = {"title": {"text": escape(label)}, "automargin": True, "separatethousands": True}
     axis |= {"exponentformat": "power", "minexponent": 8}
     if which in figure.shares:
         axis |= {"tickformat": ".3~%", "autorangeoptions": {"clipmin": -0.02, "clipmax": 1.02}}
@@ -391,7 +397,7 @@ def to_matplotlib(figure: Figure) -> Drawing:
         getattr(axes, f"{which}axis").set_major_formatter(PercentFormatter(1))
     axes.set(xlim=figure.x_range, ylim=figure.y_range)
     # A label that begins with an underscore would be left out.
-    named = [(handle, f" {_cut(name)}") for handle, name in drawn if name]
+    named = [(handle, f" {_shorten(name)}") for handle, name in drawn if name]
     if 1 < len(named) <= _MOST_IN_LEGEND:
         axes.legend(*zip(*named, strict=True), fontsize=8, frameon=False)
     return drawing
@@ -420,7 +426,7 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
             if mark.low is not None and mark.high is not None:
                 errors = np.stack([values - np.asarray(mark.low), np.asarray(mark.high) - values])
             at = np.arange(len(values)) + (bars.index(mark) - (len(bars) - 1) / 2) * width
-            _name(axes, "x", mark.labels)
+            _set_ticks(axes, "x", mark.labels)
             return axes.bar(at, values, width, yerr=errors, error_kw={"ecolor": REFERENCE, "elinewidth": 1})
         case Heatmap():
             return _draw_matrix(mark, axes)
@@ -430,8 +436,8 @@ def _draw_matrix(mark: Heatmap, axes: Axes) -> None:
     values = np.asarray(mark.values, dtype=float)
     axes.grid(visible=False)
     axes.imshow(values, cmap="Blues", aspect="auto")
-    _name(axes, "x", mark.x_names)
-    _name(axes, "y", mark.y_names)
+    _set_ticks(axes, "x", mark.x_names)
+    _set_ticks(axes, "y", mark.y_names)
     if mark.shows_values and values.size <= 400 and np.isfinite(values).any():
         middle = (np.nanmin(values) + np.nanmax(values)) / 2
         for (row, column), value in np.ndenumerate(values):
@@ -439,16 +445,16 @@ def _draw_matrix(mark: Heatmap, axes: Axes) -> None:
             axes.text(column, row, text, color=colour, ha="center", va="center", fontsize=7)
 
 
-def _name(axes: Axes, which: str, names: Any) -> None:
+def _set_ticks(axes: Axes, which: str, names: Any) -> None:
     """Names at whole numbers; of many only some."""
     at = list(range(0, len(names), max(1, -(-len(names) // _MOST_NAMES))))
-    labels = [_cut(names[index]) for index in at]
+    labels = [_shorten(names[index]) for index in at]
     getattr(axes, f"{which}axis").set_ticks(at, labels=labels, fontsize=8)
     if which == "x" and sum(map(len, labels)) > 60:
         axes.tick_params(axis="x", rotation=60)
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return _without_tex(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
 
 

@@ -45,7 +45,7 @@ def count_text(row: Row) -> str:
     """How many repetitions count, of how many."""
     counted = max((score.n for score in row.scores.values()), default=0)
     unit, total = (" folds", len({run.fold for run in row.runs})) if row.folds else ("", row.repetitions)
-    of = "" if counted == total and (row.whole or not unit) else f" of {total}"
+    of = "" if counted == total and (row.is_complete or not unit) else f" of {total}"
     return f"{counted}{of}{unit}"
 
 
@@ -130,18 +130,18 @@ def to_latex(comparison: Comparison) -> str:
     """A `table` with a `tabular`, its caption what is to be said of it; the best score is bold."""
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
-    cells = [[escaped(cell) for cell in row] for row in (header, *rows)]
+    cells = [[escape(cell) for cell in row] for row in (header, *rows)]
     if (best := comparison.best) is not None:
-        cells[best + 1][names] = rf"\textbf{{{escaped(rows[best][names].removesuffix(f' {BEST}'))}}}"
+        cells[best + 1][names] = rf"\textbf{{{escape(rows[best][names].removesuffix(f' {BEST}'))}}}"
     first, *others = (f"{' & '.join(row)} \\\\" for row in cells)
     alignment = "l" * names + "r" * (len(header) - names)
-    caption = " ".join(f"{escaped(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
+    caption = " ".join(f"{escape(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
     tabular = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", first, r"\hline", *others, r"\hline"]
     end = [r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
     return "\n".join([r"\begin{table}", r"\centering", *tabular, *end]) + "\n"
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Text that LaTeX sets as it is."""
     return "".join(_SPECIAL.get(letter, letter) for letter in printable(text.replace("\n", " ")))
 
@@ -156,7 +156,7 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         console.width = _UNLIMITED
     runs = sum(len(row.runs) for row in comparison.rows)
     if comparison.rows:
-        table, left_out = _fitting(comparison, console.width, each=each)
+        table, left_out = _fit_table(comparison, console.width, each=each)
         same = "  ".join(typed(key, text) for key, text in comparison.shared.items())
         kinds = counted(runs, "run")
         if not each:
@@ -164,17 +164,17 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
         console.print(Text(in_a_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n")
         if left_out:
             names = ", ".join(left_out)
-            _say(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
+            _print_line(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
     if comparison.best is not None and not each:
         repetitions = len(comparison.rows[comparison.best].counted)
         several = f", the best of {repetitions} repetitions" if repetitions > 1 else ""
-        _say(console, "best", f"{best_run(comparison)}{several}")
+        _print_line(console, "best", f"{best_run(comparison)}{several}")
     if comparison.test.verdict:
-        _say(console, "test", comparison.test.verdict)
+        _print_line(console, "test", comparison.test.verdict)
     for run in comparison.broken:
-        _say(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
+        _print_line(console, "broken", f"{run.path}: {run.reason.removeprefix(str(run.path)).lstrip('/: ')}")
     for note in filter(None, (sign_text(comparison), *comparison.notes)):
-        _say(console, "note", note)
+        _print_line(console, "note", note)
 
 
 def best_run(comparison: Comparison) -> Path | None:
@@ -186,7 +186,7 @@ def best_run(comparison: Comparison) -> Path | None:
     return best.path if best is not None else None
 
 
-def _say(console: Console, what: str, text: str) -> None:
+def _print_line(console: Console, what: str, text: str) -> None:
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
     line.add_column(overflow="fold")
@@ -194,7 +194,7 @@ def _say(console: Console, what: str, text: str) -> None:
     console.print(line)
 
 
-def _fitting(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str]]:
+def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text, list[str]]:
     """The table with as many columns as there is room for, and those that are left out."""
     header, rows = columns_of(comparison)
     keys, names = len(comparison.columns), [*comparison.columns, *comparison.metrics]

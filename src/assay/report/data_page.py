@@ -32,11 +32,11 @@ from assay.report.page import (
     Picture,
     Section,
     Table,
-    pictures_of,
+    picture_blocks,
     sample_table,
     write,
 )
-from assay.report.report import check_replaced, written
+from assay.report.report import check_overwrite, write_or_explain
 from assay.task.task_of import task_of
 from assay.terminal import in_a_line
 
@@ -162,7 +162,7 @@ class Survey:
     page: Path | None = None
 
 
-def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
+def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
     """Look at all of the data as a run would get it."""
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
@@ -172,7 +172,7 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
         if not len(subset.rows):
             continue
         targets, own, of_training = subset.data.targets[subset.rows], hashes[subset_name], hashes["train"]
-        inputs, unreadable = _read(subset)
+        inputs, unreadable = _read_inputs(subset)
         if getattr(subset.data, "vocab_size", 0):
             inputs = [(one != 0).sum() for one in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
@@ -184,8 +184,10 @@ def survey(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]
                 subset_name,
                 len(subset.rows),
                 tuple(task.sizes(targets, spec.class_names).get("class_counts") or ()),
-                tuple(map(values_of, real)),
-                values_of(torch.cat([one.double().flatten() for one in inputs]).numpy()) if inputs else None,
+                tuple(map(summarize_values, real)),
+                summarize_values(torch.cat([one.double().flatten() for one in inputs]).numpy())
+                if inputs
+                else None,
                 None if own is None else len(own) - len(np.unique(own)),
                 in_training,
                 unreadable,
@@ -211,9 +213,9 @@ def _hashes(subset: Subset) -> NDArray[np.int64] | None:
     return None if known is None else known[subset.rows.numpy()]
 
 
-def _read(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
+def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
     """Inputs, evenly spread over the subset, before they are transformed; and what cannot be read."""
-    spread = _spread(subset, _MOST_READ)
+    spread = _spread_positions(subset, _MOST_READ)
     if isinstance(subset.data, Samples):
         return list(subset.data.inputs[subset.rows[spread]]), []
     dataset = KeyedDataset(subset.data, Transforms(), 0)
@@ -226,13 +228,13 @@ def _read(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
     return inputs, unreadable
 
 
-def _spread(subset: Subset, most: int) -> Tensor:
+def _spread_positions(subset: Subset, most: int) -> Tensor:
     """Positions of so many samples, evenly spread over a subset."""
     number = len(subset.rows)
     return torch.linspace(0, number - 1, min(number, most)).round().long()
 
 
-def values_of(numbers: NDArray[Any]) -> Values:
+def summarize_values(numbers: NDArray[Any]) -> Values:
     """How numbers are distributed."""
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
@@ -255,7 +257,7 @@ def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame |
         counts = column.value_counts()
         shown: dict[str, Any] = {}
         if kind == "number":
-            shown["values"] = values_of(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            shown["values"] = summarize_values(column.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
             shown["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
         else:
@@ -291,7 +293,9 @@ def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) ->
         sizes = zip(found.class_names, subset.class_counts, strict=False)
         lacking = [name for name, count in sizes if not count]
         if lacking and subset is not first:
-            told.append(f"{subset.name} has no sample of {_listed(lacking)}: its scores say nothing about it")
+            told.append(
+                f"{subset.name} has no sample of {_join_names(lacking)}: its scores say nothing about it"
+            )
     if first.num_equal and first.num_equal * _RARE >= first.num_samples:
         told.append(f"{first.num_equal:,} of {first.num_samples:,} training samples are copies of others")
     if hashes is not None and task_of(found.task).by_class:
@@ -302,7 +306,7 @@ def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) ->
     counts = first.class_counts
     few = [name for name, count in zip(found.class_names, counts, strict=False) if count < _FEW]
     if few:
-        told.append(f"fewer than {_FEW} training samples: {_listed(few)}")
+        told.append(f"fewer than {_FEW} training samples: {_join_names(few)}")
     if counts and min(counts) and max(counts) >= _UNEVEN * min(counts):
         times = max(counts) / min(counts)
         told.append(f"the largest class has {times:,.0f} times the samples of the smallest")
@@ -312,10 +316,10 @@ def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) ->
             one.name for one in found.columns if 2 * one.num_missing > first.num_samples
         ],
     }
-    return told + [f"{problem}: {_listed(names)}" for problem, names in named.items() if names]
+    return told + [f"{problem}: {_join_names(names)}" for problem, names in named.items() if names]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
@@ -334,10 +338,10 @@ _MOST_PRINTED: Final = 20
 _TEACHER: Final = "assay.augment.teacher.Teacher"
 
 
-def look(job: Job, out: Path | None = None) -> Survey:
+def survey_job(job: Job, out: Path | None = None) -> Survey:
     """Read the data of a job and say what is in it."""
     if out is not None:
-        check_replaced(out)
+        check_overwrite(out)
     config = job.to_config()
     datamodule: Any = open_data(config)
     if not isinstance(datamodule, DataModule):
@@ -347,7 +351,7 @@ def look(job: Job, out: Path | None = None) -> Survey:
         )
     name = str(job.choices.get("data") or type(datamodule.source).__name__)
     tables = raw_tables(datamodule)
-    found = survey(datamodule, name, tables)
+    found = survey_data(datamodule, name, tables)
     if out is None:
         return found
     add_spec(config, datamodule.spec)
@@ -355,7 +359,7 @@ def look(job: Job, out: Path | None = None) -> Survey:
     # A teacher needs another run's model.
     augment = None if target in (None, _TEACHER) else build(config, "augment")
     samples = _look_at_samples(datamodule, tables, augment)
-    written(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
+    write_or_explain(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
     return replace(found, page=out)
 
 
@@ -368,21 +372,21 @@ def _look_at_samples(
         subset = datamodule.subset(name)
         if not len(subset.rows):
             continue
-        spread = _spread(subset, _SAMPLES).tolist()
+        spread = _spread_positions(subset, _SAMPLES).tolist()
         rows = subset.rows[spread].tolist()
         keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
-        targets = [_in_words(datamodule, subset.data.targets[row]) for row in rows]
-        given = _shown(datamodule, subset, spread, tables.get(name))
+        targets = [_format_target(datamodule, subset.data.targets[row]) for row in rows]
+        given = _render_samples(datamodule, subset, spread, tables.get(name))
         shown[f"{name}, as they are"] = list(zip(keys, targets, given, strict=True))
         if name == "train" and any(sample.picture for sample in given):
-            seen = _shown(datamodule, datamodule.subset(name, "train"), spread, None, augment)
+            seen = _render_samples(datamodule, datamodule.subset(name, "train"), spread, None, augment)
             if [sample.picture for sample in seen] != [sample.picture for sample in given]:
                 title = "train, after data.transform.train" + (" and augment" if augment else "")
                 shown[title] = list(zip(keys, targets, seen, strict=True))
     return shown
 
 
-def _shown(
+def _render_samples(
     datamodule: DataModule, subset: Subset, positions: Sequence[int], raw: Any, augment: Any = None
 ) -> list[Shown]:
     """Samples of a subset, of which `raw` has the rows of a table."""
@@ -399,7 +403,7 @@ def _shown(
     return show_augmented(subset, positions, datamodule.seed, augmented, datamodule.normalize)
 
 
-def _in_words(datamodule: DataModule, target: Any) -> str:
+def _format_target(datamodule: DataModule, target: Any) -> str:
     names, task = datamodule.spec.class_names, task_of(datamodule.spec.task)
     if target.ndim == 0 and task.by_class:
         return names[int(target)] if names else str(int(target))
@@ -552,6 +556,6 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:
     shown = samples[title]
     pictures = [Picture(one.picture, target, key) for key, target, one in shown if one.picture is not None]
-    blocks = pictures_of(title, pictures, _LARGEST_PICTURES // len(samples))
+    blocks = picture_blocks(title, pictures, _LARGEST_PICTURES // len(samples))
     rows = [([key, target], one.row) for key, target, one in shown if one.picture is None and one.row]
     return blocks + sample_table(title, ("sample", "target"), rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from assay.analysis.run import flat
+from assay.analysis.run import flatten
 from assay.compose.compose import compose, job_config
 from assay.compose.origin import name_source, to_yaml_line
 from assay.compose.recipe import OF_SPEC, restore_auto
@@ -96,13 +96,13 @@ def config_difference(one: DictConfig, other: DictConfig) -> Rows:
         late, early = (one, other) if waiting[0] else (other, one)
         OmegaConf.set_struct(late, False)
         late.spec = early.get("spec")
-    return _rows(values_of(one, resolve=is_mixed), values_of(other, resolve=is_mixed))
+    return _rows(config_values(one, resolve=is_mixed), config_values(other, resolve=is_mixed))
 
 
 def record_difference(one: RunRecord, other: RunRecord) -> Rows:
     """What of two records differs and can change an outcome: code, packages, machine, data, seed."""
     sides = ({name: getattr(record, name) for name in _MATTERS} for record in (one, other))
-    first, second = ({key: to_yaml_line(value) for key, value in flat(side)} for side in sides)
+    first, second = ({key: to_yaml_line(value) for key, value in flatten(side)} for side in sides)
     return _rows(first, second)
 
 
@@ -115,7 +115,7 @@ def score_difference(one: RunRecord, other: RunRecord) -> Rows:
     return {name: (first.get(name), second.get(name)) for name in shown}
 
 
-def _follows(key: str, derived: Collection[str]) -> bool:
+def _is_derived(key: str, derived: Collection[str]) -> bool:
     """Whether a value is what others make it, in both runs."""
     return any(key == one or key.startswith((f"{one}.", f"{one}[")) for one in ("spec", *derived))
 
@@ -127,12 +127,12 @@ def difference(first: str, second: str, config_dir: Path | None = None) -> Diffe
     if one.record is None or other.record is None:
         return Difference(first, second, config, {}, {})
     derived = set(one.record.interpolations) & set(other.record.interpolations)
-    config = {key: values for key, values in config.items() if not _follows(key, derived)}
+    config = {key: values for key, values in config.items() if not _is_derived(key, derived)}
     records = one.record, other.record
     return Difference(first, second, config, record_difference(*records), score_difference(*records))
 
 
-def show(found: Difference) -> None:
+def print_difference(found: Difference) -> None:
     """Print what differs; `no difference` where nothing does."""
     blocks = {"config": found.config, "record": found.record, "scores": found.scores}
     console = Console(highlight=False, soft_wrap=True)
@@ -148,7 +148,7 @@ def show(found: Difference) -> None:
             print_rows(console, shown, ("", "red", "green"))
 
 
-def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
+def config_values(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
     """Every value by its key; a list of plain values is one."""
     job: Any = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
     try:
@@ -157,7 +157,7 @@ def values_of(config: DictConfig, *, resolve: bool = False) -> dict[str, str]:
         whole = OmegaConf.to_container(job, resolve=False)
     found: dict[str, str] = {}
     run_dir = str(config.get("run_dir") or "")
-    for key, written in flat(whole):
+    for key, written in flatten(whole):
         if key == "run_dir" or (resolve and key in OF_SPEC):
             continue
         value = restore_auto(key, written)

@@ -128,7 +128,7 @@ def sample_table(
     return [Table((*columns, *names), rows, caption, title=title)] if rows else []
 
 
-def pictures_of(
+def picture_blocks(
     title: str, pictures: Sequence[Picture], most: int, caption: str = "", *, are_wide: bool = False
 ) -> list[Block]:
     """Those of some pictures that a page has room for, in so many bytes."""
@@ -208,7 +208,7 @@ def write(page: Page, path: Path) -> None:
 def render(page: Page) -> str:
     """A page as HTML that needs nothing else: script, style, pictures and numbers are in it."""
     environment = _environment()
-    shown = [thinned(figure) for figure in page.figures]
+    shown = [thin_figure(figure) for figure in page.figures]
     drawn = {figure.name: to_plotly(figure) for figure in shown}
     if len(drawn) < len(shown):
         raise ValueError(f"two figures of one name: {sorted(figure.name for figure in shown)}")
@@ -217,7 +217,7 @@ def render(page: Page) -> str:
         page=page,
         sections=[section for section in page.sections if section.blocks],
         shown={figure.name: figure for figure in shown},
-        figures=as_json(drawn),
+        figures=to_script_json(drawn),
         # Nothing moves while it draws.
         heights={name: one["layout"]["height"] for name, one in drawn.items()},
         style=_source(environment, "page.css"),
@@ -227,7 +227,7 @@ def render(page: Page) -> str:
     )
 
 
-def as_json(value: Any) -> str:
+def to_script_json(value: Any) -> str:
     r"""JSON that ends no script and begins no comment, whatever its texts say."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
@@ -279,7 +279,7 @@ def _policy(*scripts: str) -> str:
     )
 
 
-def thinned(figure: Figure) -> Figure:
+def thin_figure(figure: Figure) -> Figure:
     """Leave points out of long lines and large scatters.
 
     Of each stretch of a line its lowest and its highest point stay, so that no peak is lost; of a scatter,

@@ -67,7 +67,7 @@ def report(
             key="--out",
             hint=f"--out {file.with_suffix('.html')}",
         )
-    check_replaced(file)
+    check_overwrite(file)
     for option, folder in (("--png", png), ("--csv", csv)):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
@@ -78,7 +78,7 @@ def report(
         page = sweep_page(read_contents(paths), file.absolute().parent)
     pictures = _write_each(page, png, ".png", to_png)
     tables = _write_each(page, csv, ".csv", _csv)
-    written(file, functools.partial(write, page, file), "--out FILE")
+    write_or_explain(file, functools.partial(write, page, file), "--out FILE")
     names = [figure.name for figure in page.figures]
     return Report(page.kind.lower(), page.title, file, names, pictures, tables)
 
@@ -93,11 +93,11 @@ def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Fi
     files = {folder / f"{one.name}{suffix}": one for one in page.figures} if folder is not None else {}
     for path, figure in files.items():
         option = f"--{suffix.removeprefix('.')} DIR"
-        written(path, functools.partial(write_bytes, path, draw(figure)), option)
+        write_or_explain(path, functools.partial(write_bytes, path, draw(figure)), option)
     return list(files)
 
 
-def check_replaced(file: Path) -> None:
+def check_overwrite(file: Path) -> None:
     """Refuse to replace a file that is no report: it may be data, or the run's own record."""
     try:
         is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
@@ -113,7 +113,7 @@ def check_replaced(file: Path) -> None:
         )
 
 
-def written(path: Path, write_it: Callable[[], None], option: str) -> None:
+def write_or_explain(path: Path, write_it: Callable[[], None], option: str) -> None:
     """Write a file, or say which one cannot be."""
     try:
         write_it()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from assay.analysis.objective import baseline_in_words, described_metric, format_score, is_share
+from assay.analysis.objective import describe_baseline, describe_metric, format_score, is_share
 from assay.analysis.read_runs import Curve, read_curves
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
@@ -19,7 +19,7 @@ from assay.quoting import duration
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
-from assay.report.difference import values_of
+from assay.report.difference import config_values
 from assay.report.page import (
     Block,
     Cards,
@@ -33,7 +33,7 @@ from assay.report.page import (
     Section,
     Table,
     Tone,
-    pictures_of,
+    picture_blocks,
     sample_table,
 )
 from assay.targets.resolve import import_task
@@ -68,14 +68,14 @@ def run_page(run_dir: Path) -> Page:
     record = RunRecord.load(run_dir)
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)
-    predictions, missing = _predictions(run_dir)
+    predictions, missing = _read_predictions(run_dir)
     curves: Mapping[str, Curve] = {}
     no_curves = "Nothing has been logged yet."
     try:
         curves = read_curves(run_dir)
     except AssayError as error:
         no_curves = f"There are no learning curves: {error.message}"
-    at_best = at_epoch(curves, record.best)
+    at_best = at_best_epoch(curves, record.best)
     tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
     kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
     names = predictions.class_names if predictions is not None else ()
@@ -83,7 +83,7 @@ def run_page(run_dir: Path) -> Page:
     def in_words(metric: str) -> str:
         node = f"metrics.eval.metrics.{metric}"
         target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
-        return described_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
+        return describe_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
 
     drawn = curve_figures(curves, in_words, kept)
     about = [
@@ -96,7 +96,9 @@ def run_page(run_dir: Path) -> Page:
     ]
     sections = [
         Section(
-            "scores", "Scores", _ending(record, status) + _scores(record, predictions, at_best, in_words)
+            "scores",
+            "Scores",
+            _outcome_notes(record, status) + _score_blocks(record, predictions, at_best, in_words),
         ),
         Section("training", "Training", [Figures(drawn) if drawn else Note(no_curves, "warn")]),
         Section(
@@ -104,9 +106,9 @@ def run_page(run_dir: Path) -> Page:
             "Predictions",
             [Note(f"There is nothing to draw: {missing}", "warn")]
             if predictions is None
-            else _drawn(lambda: _judged_figures(predictions, values.get("data.source.target", ""))),
+            else _try_blocks(lambda: _prediction_figures(predictions, values.get("data.source.target", ""))),
         ),
-        Section("samples", "Samples", _samples(run_dir, predictions), _HOW_SAID),
+        Section("samples", "Samples", _sample_blocks(run_dir, predictions), _HOW_SAID),
         Section("config", "Config", config_blocks(values, config_note, record)),
         Section("environment", "Environment", environment_blocks(record)),
         Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
@@ -115,7 +117,7 @@ def run_page(run_dir: Path) -> Page:
     return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in about if fact])
 
 
-def _ending(record: RunRecord, status: str) -> list[Block]:
+def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
     if status == "running":
         return [Note("This run is still going on: what is shown is what it has written so far.", "warn")]
     outcome = record.outcome
@@ -126,7 +128,7 @@ def _ending(record: RunRecord, status: str) -> list[Block]:
     return [Note(f"The run has {_ENDED.get(status, status)}{cause}: {reason}", "bad")]
 
 
-def _scores(
+def _score_blocks(
     record: RunRecord,
     predictions: StoredPredictions | None,
     at_best: tuple[int, dict[str, float]] | None,
@@ -134,15 +136,15 @@ def _scores(
 ) -> list[Block]:
     blocks: list[Block] = []
     if record.baseline:
-        told = f"Baseline: {baseline_in_words(record.baseline)}."
+        told = f"Baseline: {describe_baseline(record.baseline)}."
         blocks.append(Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
     if predictions is not None:
-        blocks += _drawn(lambda: _judged_scores(predictions))
-    blocks += _logged(record, at_best, title)
+        blocks += _try_blocks(lambda: _score_cards(predictions))
+    blocks += _logged_scores(record, at_best, title)
     return blocks or [Note("The run has logged no metrics.", "warn")]
 
 
-def _logged(
+def _logged_scores(
     record: RunRecord, at_best: tuple[int, dict[str, float]] | None, title: Callable[[str], str]
 ) -> list[Block]:
     """Each metric of the best checkpoint, a column per subset; the last values where there is none."""
@@ -172,7 +174,7 @@ def _logged(
     return [Table(("metric", *names.values()), table, caption, numeric=frozenset(names.values()))]
 
 
-def _judged_scores(predictions: StoredPredictions) -> list[Block]:
+def _score_cards(predictions: StoredPredictions) -> list[Block]:
     task = task_of(predictions.task)
     is_judged = predictions.targets is not None or task.learns_from_inputs
     scores = task.scores(predictions) if is_judged else []
@@ -201,7 +203,7 @@ def _interval(score: Score) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def _judged_figures(predictions: StoredPredictions, target: str) -> list[Block]:
+def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
         unknown = "What is right of these samples is not known: there is nothing to compare with."
@@ -217,7 +219,7 @@ def _judged_figures(predictions: StoredPredictions, target: str) -> list[Block]:
     return [Figures(figures)] if figures else [Note(none, "warn")]
 
 
-def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
+def _try_blocks(make: Callable[[], list[Block]]) -> list[Block]:
     """Blocks, or a box that says why they could not be made: a report comes out of anything."""
     try:
         return make()
@@ -225,7 +227,7 @@ def _drawn(make: Callable[[], list[Block]]) -> list[Block]:
         return [Note(f"These predictions cannot be judged: {reason_of(error)}", "bad")]
 
 
-def _predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
+def _read_predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
     try:
         check_inside(run_dir / predictions_file.FILE, run_dir)
         predictions = predictions_file.read(run_dir / predictions_file.FILE)
@@ -235,7 +237,7 @@ def _predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
     return predictions, ""
 
 
-def _samples(run_dir: Path, predictions: StoredPredictions | None) -> list[Block]:
+def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list[Block]:
     try:
         check_inside(run_dir / predictions_file.SAMPLES, run_dir)
         samples = predictions_file.read_samples(run_dir / predictions_file.SAMPLES)
@@ -245,11 +247,11 @@ def _samples(run_dir: Path, predictions: StoredPredictions | None) -> list[Block
     for reason, title in _TITLES.items():
         chosen = [sample for sample in samples if sample.reason == reason]
         if chosen:
-            blocks += _drawn(lambda: _shown(title, chosen, predictions))  # noqa: B023 - called at once
+            blocks += _try_blocks(lambda: _group(title, chosen, predictions))  # noqa: B023 - called at once
     return blocks
 
 
-def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
+def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
     is_worst, task = samples[0].reason == "worst", None
     said: dict[str, tuple[str, str, Tone]] = {one.key: ("", one.key, "") for one in samples}
     if predictions is not None:
@@ -265,8 +267,8 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     blocks: list[Block] = []
     if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
-    blocks += pictures_of(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
-    rows = [(one, _text_of(one.row)) for one in samples if one.picture is None and one.row is not None]
+    blocks += picture_blocks(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
+    rows = [(one, _join_tokens(one.row)) for one in samples if one.picture is None and one.row is not None]
     blocks += [Code(str(row["text"]), title) for one, row in rows if one.reason == "generated"]
     plain: list[tuple[list[Cell | str], Mapping[str, Any]]] = [
         ([one.key, Cell(said[one.key][0], tone=said[one.key][2])], row)
@@ -276,7 +278,7 @@ def _shown(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
     return blocks + sample_table(title, ("sample", "the model said"), plain, order)
 
 
-def _text_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row whose tokens are one text."""
     tokens = row.get("tokens")
     return {"text": "".join(tokens)} if isinstance(tokens, list) else row
@@ -334,7 +336,9 @@ def curve_figures(
     return figures
 
 
-def at_epoch(curves: Mapping[str, Curve], best: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
+def at_best_epoch(
+    curves: Mapping[str, Curve], best: Mapping[str, Any]
+) -> tuple[int, dict[str, float]] | None:
     """The step of the best checkpoint, and each metric as it stood there; None where that was not logged."""
     monitor, value = curves.get(str(best.get("monitor")), Curve()), best.get("value")
     places = [at for at, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
@@ -364,7 +368,7 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     try:
         check_inside(path, run_dir)
         whole = yaml_is_whole(read_whole(path))
-        return values_of(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
+        return config_values(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
     except OSError as error:
         return {}, f"{path} cannot be read: {error.strerror}"
     except AssayError as error:

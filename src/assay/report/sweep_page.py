@@ -15,9 +15,9 @@ import numpy as np
 
 from assay.analysis.comparison import compare, default_metric
 from assay.analysis.objective import Objective, format_score, is_share, score_text
-from assay.analysis.out_of_fold import by_configuration, gathered, mean_scores
+from assay.analysis.out_of_fold import gather_folds, group_by_configuration, mean_scores
 from assay.analysis.read_runs import read_curves, read_runs
-from assay.analysis.run import in_one_line, in_short
+from assay.analysis.run import format_values, shorten_values
 from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
@@ -65,7 +65,7 @@ class Contents:
         rows = self.comparison.rows
         runs = [(run, row.values) for row in rows for run in row.runs]
         broken = [(run, dict[str, str | None]()) for run in self.comparison.broken]
-        return sorted([*runs, *broken], key=lambda one: _natural(self.name(one[0])))
+        return sorted([*runs, *broken], key=lambda one: _natural_key(self.name(one[0])))
 
     def name(self, run: Run) -> str:
         """The path of a run, below the folder that was named or that all have in common."""
@@ -75,7 +75,7 @@ class Contents:
         return os.path.relpath(run.path.absolute(), os.path.commonpath(folders))
 
 
-def _natural(name: str) -> tuple[int, str]:
+def _natural_key(name: str) -> tuple[int, str]:
     return int(name) if name.isdecimal() else -1, name
 
 
@@ -155,14 +155,14 @@ FOLDS: Final = "Each sample is tested once, by the run that has not trained on i
 
 def fold_blocks(contents: Contents) -> list[Block]:
     """Scores over the samples of all folds; nothing where no run has tested one."""
-    every = gathered(contents.comparison.rows)
+    every = gather_folds(contents.comparison.rows)
     if not every:
         return []
     import_trusted_tasks(one.predictions.task for one in every)
-    labels = {id(one): f"{in_one_line(one.values)}: " if one.values else "" for one in every}
+    labels = {id(one): f"{format_values(one.values)}: " if one.values else "" for one in every}
     problems = dict.fromkeys(f"{labels[id(one)]}{problem}" for one in every for problem in one.problems)
     notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
-    together = by_configuration(every)
+    together = group_by_configuration(every)
     scores = [mean_scores(several) for several in together]
     names, keys = dict.fromkeys(name for of in scores for name in of), contents.comparison.columns
     rows: list[list[Cell | str]] = []
@@ -190,24 +190,24 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
-    against = tradeoff(rows, aims)
+    against = tradeoff_figure(rows, aims)
     repeated = any(len(row.runs) > 1 for row in rows)
     thing = "job" if contents.is_sweep else "run"
     title = thing.capitalize()
     warned = ((contents.name(run), one) for run, _ in contents.runs for one in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
     said = comparison.test.verdict
-    warnings = _notes([*contents.notices, *unread, *useless], "warn")
+    warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
     board: list[Block] = [_table(contents, comparison, folder, thing)]
     board += [Note(f"{said[:1].upper()}{said[1:]}.")] if said else []
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
-        Section("leaderboard", "Leaderboard", board, _order(contents, repeated=repeated)),
+        Section("leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)),
         Section("folds", "Folds", fold_blocks(contents), FOLDS),
-        Section("parameters", "Parameters", [*_figures(figures), *_notes(notes)]),
+        Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
-        Section("failures", "Failures", failures(contents, thing)),
+        Section("failures", "Failures", failure_blocks(contents, thing)),
         Section("jobs", f"{title}s", [_table(contents, contents.each, folder, thing)] if repeated else []),
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
@@ -248,7 +248,7 @@ def _summary(contents: Contents, thing: str) -> Cards:
     return Cards(cards)
 
 
-def _order(contents: Contents, *, repeated: bool) -> str:
+def _describe_order(contents: Contents, *, repeated: bool) -> str:
     first, ranking = contents.objectives[0], contents.comparison.ranking
     if ranking is not None and not ranking.decides:
         return f"By {first.name}, which cannot tell here which is best."
@@ -279,10 +279,10 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
         )
     head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
     numeric = frozenset(("#", *names, "time"))
-    return Table(_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
+    return Table(_make_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
 
 
-def failures(contents: Contents, thing: str) -> list[Block]:
+def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     """What did not come to its end, most runs first; reasons that differ in numbers alone are one."""
     together: dict[tuple[str, str, str], list[Run]] = {}
     for run, _ in contents.runs:
@@ -305,7 +305,7 @@ def failures(contents: Contents, thing: str) -> list[Block]:
     return blocks
 
 
-def _notes(texts: Sequence[str], tone: Tone = "") -> list[Block]:
+def _note_blocks(texts: Sequence[str], tone: Tone = "") -> list[Block]:
     more = [f"and {len(texts) - 10} more of these"] if len(texts) > 10 else []
     return [Note(text, tone) for text in (*texts[:10], *more)]
 
@@ -324,12 +324,12 @@ def _link(contents: Contents, run: Run, folder: Path) -> Cell:
 
 def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]:
     """A cell per key, in short; the pointer tells all."""
-    short = in_short(values)
+    short = shorten_values(values)
     texts = [(short.get(key, ""), values.get(key) or "") for key in keys]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
+def _make_distinct(names: Sequence[str]) -> list[str]:
     """A key may be called as a column of the page's own."""
     return [name + " " * names[:at].count(name) for at, name in enumerate(names)]
 
@@ -362,11 +362,13 @@ def parameter_figures(rows: Sequence[Row], aim: Objective) -> tuple[list[Figure]
         figures = [Figure("importance", title, (bars,), "", label, shares="y", caption=message)]
     if len(keys) > _MOST:
         notes.append(f"The first {_MOST} of {len(keys)} parameters.")
-    figures += [_slice(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)]
+    figures += [
+        _slice_figure(key, scored, aim, f"slice_{number}") for number, key in enumerate(keys[:_MOST], 1)
+    ]
     return figures, notes
 
 
-def tradeoff(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | None:
+def tradeoff_figure(rows: Sequence[Row], objectives: Sequence[Objective]) -> Figure | None:
     """The first two objectives against each other, with their Pareto front."""
     aims = objectives[:2]
     names = [aim.name for aim in aims]
@@ -394,7 +396,7 @@ def pareto_front(x: NDArray[np.float64], y: NDArray[np.float64], first: str, sec
     return front
 
 
-def _slice(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
+def _slice_figure(key: str, scored: Sequence[tuple[Row, float]], aim: Objective, name: str) -> Figure:
     mark: Points | Bars
     texts, means = [row.values.get(key) or MISSING for row, _ in scored], [mean for _, mean in scored]
     log, caption = "", ""
@@ -445,17 +447,17 @@ def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[
             except AssayError as error:
                 problems.append(error.message)
         if any(curves):
-            read[f"{rank}: {row.words}"] = curves
+            read[f"{rank}: {row.short_label}"] = curves
     names = [aim.name for aim in aims]
     wanted = [*names, *(f"train/{name.rpartition('/')[2]}" for name in names), "train/loss", "val/loss"]
     runs = [one for curves in read.values() for one in curves]
     logged = {name for one in runs for name, curve in one.items() if len(curve.steps) > 1}
     shown = [name for name in dict.fromkeys(wanted) if name in logged][:_METRICS]
-    return [_curves(name, read, len(rows)) for name in shown], problems
+    return [_curve_figure(name, read, len(rows)) for name in shown], problems
 
 
-def _curves(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:
-    found = [line_of(label, [one[name] for one in curves if name in one]) for label, curves in read.items()]
+def _curve_figure(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:
+    found = [mean_line(label, [one[name] for one in curves if name in one]) for label, curves in read.items()]
     lines = [line for line in found if line is not None]
     caption = [f"Of {total} configurations the best {len(lines)} with a curve."] if len(lines) < total else []
     if any(line.low is not None for line in lines):
@@ -483,7 +485,7 @@ def _curves(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -
     )
 
 
-def line_of(label: str, curves: Sequence[Curve]) -> Line | None:
+def mean_line(label: str, curves: Sequence[Curve]) -> Line | None:
     """The mean of several runs' curves at each step, of those that were logged there."""
     import pandas as pd
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.functional import adaptive_avg_pool2d
 
-from assay.analysis.objective import baseline_in_words
+from assay.analysis.objective import describe_baseline
 from assay.config.serialize import value_of
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset
@@ -70,7 +70,7 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredi
     record.baseline["advice"] = advise(assembly.config, record) if needs_advice else ""
     record.metrics[f"baseline/{found['score']}"] = found["value"]
     record.directions[f"baseline/{found['score']}"] = "max"
-    log.info("baseline: %s", baseline_in_words(record.baseline))
+    log.info("baseline: %s", describe_baseline(record.baseline))
 
 
 def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> dict[str, Any]:

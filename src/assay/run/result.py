@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
 
-from assay.analysis.objective import baseline_in_words, format_score
+from assay.analysis.objective import describe_baseline, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.quoting import counted
@@ -152,7 +152,7 @@ def say_run(console: Console, result: RunResult) -> list[str]:
     for warning in result.warnings:
         console.print(f"[yellow]warning[/yellow]: {escape(warning)}")
     if result.baseline:
-        console.print(f"[bold]baseline[/bold]   {escape(baseline_in_words(result.baseline))}")
+        console.print(f"[bold]baseline[/bold]   {escape(describe_baseline(result.baseline))}")
         if result.baseline["advice"]:
             console.print(f"           {escape(result.baseline['advice'])}")
     if result.threshold:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from assay.analysis.objective import check_asked_for, objectives
-from assay.analysis.run import loss_terms, unlike_losses
+from assay.analysis.objective import check_scores_exist, read_objectives
+from assay.analysis.run import find_unlike_losses, loss_terms
 from assay.compose.compose import JobComposer, compose_sweep, job_config, trust_for
 from assay.compose.hydra_node import HYDRAS_OWN, SWEEP_PARTS
 from assay.config.did_you_mean import did_you_mean
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNUSED: Final = ("_target_", "max_batch_size")
 
 
-def made(
+def make_part(
     kind: type[Any],
     node: Mapping[str, Any],
     key: str,
@@ -60,7 +60,7 @@ def made(
     return construct(key, kind, **values, **given)
 
 
-def target(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
+def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
     """The class that a node names."""
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
@@ -86,7 +86,7 @@ class Policy:
     timeout_min: float | None = None
     memory_gb: float | None = None
 
-    def retries(self, outcome: Outcome, failures: int) -> bool:
+    def should_retry(self, outcome: Outcome, failures: int) -> bool:
         """Whether a failed job is tried again."""
         return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
 
@@ -113,14 +113,14 @@ class SweepDefinition:
     def make_launcher(self) -> Launcher:
         """What the jobs run in."""
         place = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
-        launcher: Launcher = made(
+        launcher: Launcher = make_part(
             self.launcher_class, self.launcher, "hydra.launcher", others=_POLICY, **place
         )
         return launcher
 
     def check_scores(self, report: Report) -> None:
         """Refuse a job without a score that is asked for, and a direction that its metric contradicts."""
-        check_asked_for(report.scores, self.needed)
+        check_scores_exist(report.scores, self.needed)
         for aim in self.objectives:
             aim.check(report.directions)
 
@@ -134,10 +134,10 @@ def read_definition(
     launcher, sweeper = (to_raw_dict(whole.hydra[name]) for name in ("launcher", "sweeper"))
     directory = Path(str(whole.hydra.sweep.dir))
     asked = sweeper.get("objective") is not None
-    aims = objectives(sweeper, to_raw_dict(job_config(whole)))
+    aims = read_objectives(sweeper, to_raw_dict(job_config(whole)))
     given = {"overrides": list(overrides), "config_loader": hydra.config_loader}
-    search = _search(sweeper, aims, directory, trusted.packages, **given)
-    policy: Policy = made(
+    search = _make_search(sweeper, aims, directory, trusted.packages, **given)
+    policy: Policy = make_part(
         Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
     )
     return SweepDefinition(
@@ -145,7 +145,7 @@ def read_definition(
         config_dir=config_dir,
         directory=directory,
         launcher=launcher,
-        launcher_class=target(launcher, "hydra.launcher", Launcher, trusted.packages),
+        launcher_class=find_class(launcher, "hydra.launcher", Launcher, trusted.packages),
         objectives=aims,
         needed={aim.name: "hydra.sweeper.objective" for aim in aims if asked or search.learns},
         policy=policy,
@@ -154,10 +154,10 @@ def read_definition(
     )
 
 
-def _search(
+def _make_search(
     node: dict[str, Any], aims: Sequence[Objective], directory: Path, packages: Sequence[str], **given: Any
 ) -> Search:
-    kind = target(node, "hydra.sweeper", Search, packages)
+    kind = find_class(node, "hydra.sweeper", Search, packages)
     if is_within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
         import optuna
 
@@ -168,20 +168,18 @@ def _search(
         aimed = {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
         node, given = node | aimed, given | {"sweep_dir": directory}
     others = () if kind.learns else ("objective", "direction")
-    search: Search = made(kind, node, "hydra.sweeper", others=others, **given)
+    search: Search = make_part(kind, node, "hydra.sweeper", others=others, **given)
     return search
 
 
-def refuse_unlike_losses(
-    sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]
-) -> None:
+def check_same_loss(sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]) -> None:
     """Refuse to compare jobs by losses that are not the same quantity."""
     name = next((aim.name for aim in sweep.objectives if aim.name.endswith("loss")), "")
     of_data: dict[str, list[tuple[Any, Mapping[str, str]]]] = {}
     for job in jobs.values():
         losses = of_data.setdefault(str(job.choices.get("data")), [])
         losses.append((job.choices.get("loss"), loss_terms(job.config)))
-    unlike = next(filter(None, map(unlike_losses, of_data.values())), {})
+    unlike = next(filter(None, map(find_unlike_losses, of_data.values())), {})
     if not name or not unlike:
         return
     common = [score for score in next(iter(reports.values())).scores if score.startswith("val/")]

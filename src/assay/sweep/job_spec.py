@@ -115,8 +115,8 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     with suppress(ValueError):
         return Outcome.from_json(exit_status.outcome)
     if exit_status.exit_code == TIMED_OUT and job_spec.timeout_min is not None:
-        return too_late(job_spec, exit_status.seconds)
-    recorded = _recorded(job_spec, exit_status)
+        return timeout_outcome(job_spec, exit_status.seconds)
+    recorded = _read_recorded_outcome(job_spec, exit_status)
     if recorded is not None:
         return recorded
     if exit_status.exit_code >= 0:
@@ -132,12 +132,12 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     return Outcome("failed", cause, reason, seconds=exit_status.seconds)
 
 
-def too_late(job_spec: JobSpec, seconds: float) -> Outcome:
+def timeout_outcome(job_spec: JobSpec, seconds: float) -> Outcome:
     """How an attempt ended that took longer than it may."""
     return Outcome("failed", "timed_out", f"took longer than {job_spec.timeout_min:g} min", seconds=seconds)
 
 
-def outcome_of_lost(
+def outcome_of_lost_job(
     job_spec: JobSpec, seconds: float, signal_sent: str, cause: Cause, reason: str
 ) -> Outcome:
     """How an attempt ended whose machine is out of reach; the cause and reason where it has not said so."""
@@ -147,7 +147,7 @@ def outcome_of_lost(
     return Outcome("failed", cause, reason, seconds=seconds)
 
 
-def _recorded(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
+def _read_recorded_outcome(job_spec: JobSpec, exit_status: ExitStatus) -> Outcome | None:
     """What the run's record says, if it has said how the run ended while the process lived."""
     path = Path(job_spec.cwd, job_spec.run_dir)
     with suppress(AssayError, OSError):

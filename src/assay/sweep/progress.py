@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from assay.analysis.objective import format_score
-from assay.analysis.run import in_one_line
+from assay.analysis.run import format_values
 from assay.errors import first_line
 from assay.files.symlinks import appending, read_end
 from assay.quoting import duration
@@ -65,22 +65,22 @@ class SweepProgress:
         self._running: dict[int, tuple[TaskID, Path, int]] = {}
 
     def __enter__(self) -> SweepProgress:
-        with shown(self._console):
+        with ignore_closed_output(self._console):
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with shown(self._console):
+        with ignore_closed_output(self._console):
             self._live.stop()
 
-    def started(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
+    def show_start(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
         """An attempt begins."""
         task = self._live.add_task(f"● {job.number}  {self._label(job)}", state="starting")
         self._running[job.number] = task, run_dir, epochs if isinstance(epochs, int) else 0
         if self._live.disable and self._slots == 1:
             self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
 
-    def ended(self, job: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
+    def show_end(self, job: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
         """An attempt has ended."""
         if job.number in self._running:  # else it could not even be started
             self._live.remove_task(self._running.pop(job.number)[0])
@@ -88,11 +88,11 @@ class SweepProgress:
             self._seconds.append(outcome.seconds)
         self._print(self._line(job, outcome, again=again))
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         """Something is to be known."""
         self._print(Text(text))
 
-    def tick(self, jobs: Mapping[int, JobRecord], total: int) -> None:
+    def refresh(self, jobs: Mapping[int, JobRecord], total: int) -> None:
         """A moment has passed: draw what is running."""
         if self._live.disable:
             return
@@ -108,11 +108,11 @@ class SweepProgress:
         for task, run_dir, epochs in self._running.values():
             state = last_progress(run_dir, self._objective.name, epochs) or "starting"
             self._live.update(task, state=state)
-        with shown(self._console):
+        with ignore_closed_output(self._console):
             self._live.refresh()
 
     def _print(self, line: Text) -> None:
-        with shown(self._console):
+        with ignore_closed_output(self._console):
             self._console.print(line)
         if self._log is not None:
             when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -123,7 +123,7 @@ class SweepProgress:
 
     def _label(self, job: JobRecord) -> str:
         own = (text.partition("=") for text in job.overrides if text not in self._fixed)
-        return in_one_line({key: value for key, _, value in own})
+        return format_values({key: value for key, _, value in own})
 
     def _line(self, job: JobRecord, outcome: Outcome, *, again: bool) -> Text:
         mark, style = {
@@ -136,7 +136,7 @@ class SweepProgress:
             mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
         line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
         if outcome.status == "failed":
-            line.append(why(outcome), style="red")
+            line.append(failure_text(outcome), style="red")
             if again:
                 line.append("  tried again: goes on from its last checkpoint", style="yellow")
         else:
@@ -152,7 +152,7 @@ class SweepProgress:
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[None]:
+def ignore_closed_output(console: Console) -> Iterator[None]:
     """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more."""
     try:
         yield
@@ -184,7 +184,7 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     return text
 
 
-def why(outcome: Outcome) -> str:
+def failure_text(outcome: Outcome) -> str:
     """Why a job has failed, in a line."""
     cause = "" if outcome.cause in _IN_THE_REASON else outcome.cause.replace("non_", "not ").replace("_", " ")
     reason = first_line(outcome.reason)

@@ -63,7 +63,7 @@ class Scheduler:
 
     def queue(self, job_record: JobRecord, job: Job, report: Report) -> None:
         """Have a job of the journal run before new ones are asked for."""
-        self._specs[job.fingerprint] = _known_spec(report)
+        self._specs[job.fingerprint] = _reusable_spec(report)
         self._pending.append((job_record, job))
 
     def run(self) -> None:
@@ -76,7 +76,7 @@ class Scheduler:
                     break
                 for number, outcome in self._launcher.wait(_TICK).items():
                     self._settle(number, outcome)
-                self._watcher.tick(self._journal.jobs, self._search.total)
+                self._watcher.refresh(self._journal.jobs, self._search.total)
         finally:
             self._launcher.close()
         if self._no_room:
@@ -105,7 +105,7 @@ class Scheduler:
         self._journal.start(job_record.number, job_spec.attempt)
         job_record = self._journal.jobs[job_record.number]
         epochs = (job.config.get("trainer") or {}).get("max_epochs")
-        self._watcher.started(job_record, Path(job_spec.run_dir), epochs)
+        self._watcher.show_start(job_record, Path(job_spec.run_dir), epochs)
         self._launcher.start(job_spec)
         self._running[job_record.number] = job
 
@@ -141,21 +141,21 @@ class Scheduler:
         number = max(self._journal.jobs, default=-1) + 1
         try:
             job = self._compose(proposal.overrides, number)
-            spec = _known_spec(self._check(job))
+            spec = _reusable_spec(self._check(job))
         except ProcessError:
             raise
         except AssayError as error:
             self._journal.add([JobRecord(number, "", proposal.overrides, proposal.token)])
             self._end(number, Outcome("failed", "exception", reason_of(error)))
             return None
-        job_record = job_record_of(number, job, proposal.token)
+        job_record = make_job_record(number, job, proposal.token)
         self._journal.add([job_record])
         self._specs[job.fingerprint] = spec
         return job_record, job
 
     def _job_spec(self, job_record: JobRecord, job: Job) -> JobSpec:
         if job.fingerprint not in self._specs:
-            self._specs[job.fingerprint] = _known_spec(self._check(job))
+            self._specs[job.fingerprint] = _reusable_spec(self._check(job))
         trainer: dict[str, Any] = job.config.get("trainer") or {}
         return JobSpec(
             number=job_record.number,
@@ -180,7 +180,7 @@ class Scheduler:
         job = self._running.pop(number)
         outcome = self._unless_stopped(outcome)
         job_record = self._journal.jobs[number]
-        again = outcome.status == "failed" and self._policy.retries(outcome, len(job_record.failures))
+        again = outcome.status == "failed" and self._policy.should_retry(outcome, len(job_record.failures))
         self._end(number, outcome, again=again)
         if again:
             self._pending.append((self._journal.jobs[number], job))
@@ -191,10 +191,12 @@ class Scheduler:
         job_record = self._journal.jobs[number]
         if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
-        self._watcher.ended(job_record, outcome, again=again)
+        self._watcher.show_end(job_record, outcome, again=again)
         if job_record.status == "failed" and self._policy.on_failure == "stop" and not self._halted:
             self._halted = True
-            self._watcher.say(f"job {number} failed, and on_failure=stop: no further job is started")
+            self._watcher.print_message(
+                f"job {number} failed, and on_failure=stop: no further job is started"
+            )
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome:
         """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
@@ -218,18 +220,18 @@ class Scheduler:
         if wanted == self._signal_sent:
             return
         if not self._signal_sent and wanted == "SIGTERM" and self._running:
-            self._watcher.say(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
+            self._watcher.print_message(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
         self._signal_sent = wanted
         for number in self._running:
             self._launcher.stop(number, now=at_once)
 
 
-def job_record_of(number: int, job: Job, token: str) -> JobRecord:
+def make_job_record(number: int, job: Job, token: str) -> JobRecord:
     """A new job as the journal has it."""
     return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
 
 
-def _known_spec(report: Report) -> dict[str, Any]:
+def _reusable_spec(report: Report) -> dict[str, Any]:
     """What the run need not find out again."""
     return {} if report.data_read else dict(report.spec)
 

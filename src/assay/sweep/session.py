@@ -28,11 +28,11 @@ from assay.record.provenance import check_clean
 from assay.record.run_lock import is_written, refusal, writing
 from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.result import say_warnings
-from assay.sweep.definition import SweepDefinition, read_definition, refuse_unlike_losses
+from assay.sweep.definition import SweepDefinition, check_same_loss, read_definition
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.progress import SweepProgress, shown
-from assay.sweep.scheduler import Scheduler, job_record_of
-from assay.sweep.summary import SweepResult, gathered, say_results, write_results
+from assay.sweep.progress import SweepProgress, ignore_closed_output
+from assay.sweep.scheduler import Scheduler, make_job_record
+from assay.sweep.summary import SweepResult, gather_folds, print_results, write_results
 from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 from assay.targets.trust import KEY, trust, typed_packages
 from assay.terminal import Console
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _SEARCH_PATH: Final = "hydra.searchpath"
 
 
-def setting_of(
+def resolve_folders(
     directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[Path, Path | None]:
     """Folder and config folder of a sweep that goes on; refuse what it asks for that was not typed now."""
@@ -66,8 +66,8 @@ def setting_of(
         in_project = whole.is_relative_to(here.resolve()) and not whole.is_relative_to(directory.resolve())
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
-    before, typed_now = merged(journal.commands), _keys(overrides)
-    words = [word for word in before if _key(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
+    before, typed_now = merge_commands(journal.commands), _override_keys(overrides)
+    words = [word for word in before if _override_key(word) == _SEARCH_PATH and _SEARCH_PATH not in typed_now]
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
@@ -85,27 +85,27 @@ def setting_of(
     return here if at_home else began, config_dir if config_dir is not None else recorded
 
 
-def merged(commands: Iterable[Sequence[str]]) -> list[str]:
+def merge_commands(commands: Iterable[Sequence[str]]) -> list[str]:
     """What was typed, first to last, as one command: a later override takes the place of an earlier one."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
-        overrides_by_key.pop(_key(override), None)
-        overrides_by_key[_key(override)] = override
+        overrides_by_key.pop(_override_key(override), None)
+        overrides_by_key[_override_key(override)] = override
     return list(overrides_by_key.values())
 
 
-def _key(override: str) -> str:
+def _override_key(override: str) -> str:
     return override.partition("=")[0].lstrip("+~")
 
 
-def _keys(overrides: Sequence[str]) -> set[str]:
+def _override_keys(overrides: Sequence[str]) -> set[str]:
     """As Hydra reads them, however they are written."""
     keys = set()
     for word in overrides:
         try:
             keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([word])}
         except HydraException:
-            keys.add(_key(word))
+            keys.add(_override_key(word))
     return keys
 
 
@@ -113,28 +113,28 @@ _PATIENCE: Final = 30.0
 """Seconds that the processes of a killed sweep have to save and end."""
 
 
-def start(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
+def start_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> SweepResult:
     """Run a new sweep."""
     with ExitStack() as stack:
         sweep = read_definition(stack.enter_context(loader(config_dir)), overrides, config_dir)
-        checker = stack.enter_context(_checker(sweep))
-        jobs, tokens, launcher = _first_look(sweep, checker)
-        reports = _checked(checker, jobs, sweep.search.total)
-        refuse_unlike_losses(sweep, jobs, reports)
+        checker = stack.enter_context(_open_checker(sweep))
+        jobs, tokens, launcher = _check_new_sweep(sweep, checker)
+        reports = _check_jobs(checker, jobs, sweep.search.total)
+        check_same_loss(sweep, jobs, reports)
         journal = Journal.create(
             sweep.directory,
             overrides=list(overrides),
             config_dir=str(config_dir.absolute()) if config_dir else "",
             cwd=str(Path.cwd()),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
-            **_compared_by(sweep.objectives),
+            **_objectives_for_journal(sweep.objectives),
         )
-        stack.enter_context(_hold(sweep.directory))
-        journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
-        return _drive(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
+        stack.enter_context(_lock_sweep(sweep.directory))
+        journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
+        return _run_jobs(sweep, journal, launcher, checker, jobs={n: (jobs[n], reports[n]) for n in tokens})
 
 
-def go_on(
+def resume_sweep(
     directory: Path,
     overrides: Sequence[str] = (),
     config_dir: Path | None = None,
@@ -144,21 +144,21 @@ def go_on(
     """Run what is missing of a sweep."""
     written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
     check_links(directory)
-    cwd, config_dir = setting_of(directory, written, overrides, config_dir)
+    cwd, config_dir = resolve_folders(directory, written, overrides, config_dir)
     with ExitStack() as stack:
         if not cwd.samefile(Path.cwd()):
             directory = directory.resolve()
             stack.enter_context(chdir(cwd))
-        stack.enter_context(_hold(directory))
+        stack.enter_context(_lock_sweep(directory))
         journal = Journal.open(directory)
         # Whom it trusts is said anew each time.
-        before = ([word for word in words if KEY not in _keys([word])] for words in journal.commands)
-        typed = merged([*before, overrides])
+        before = ([word for word in words if KEY not in _override_keys([word])] for words in journal.commands)
+        typed = merge_commands([*before, overrides])
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
-        checker = stack.enter_context(_checker(sweep))
-        jobs, tokens = _known_jobs(sweep, journal, again=again)
+        checker = stack.enter_context(_open_checker(sweep))
+        jobs, tokens = _match_jobs(sweep, journal, again=again)
         checker.names(jobs)
         launcher = sweep.make_launcher()
         _recover(journal, {number: job for number, job in jobs.items() if number not in launcher.kept()})
@@ -167,19 +167,19 @@ def go_on(
             for number, job in jobs.items()
             if number not in journal.jobs or not _is_over(journal.jobs[number], again=again)
         }
-        reports = _checked(checker, left, len(left))
-        refuse_unlike_losses(sweep, jobs, reports)
+        reports = _check_jobs(checker, left, len(left))
+        check_same_loss(sweep, jobs, reports)
         if overrides:
-            journal.note_command(overrides, **_compared_by(sweep.objectives))
-        journal.add([job_record_of(number, jobs[number], token) for number, token in tokens.items()])
+            journal.note_command(overrides, **_objectives_for_journal(sweep.objectives))
+        journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
         for number in left:
             if journal.jobs[number].ended:
                 journal.reopen(number)
         every = {number: (job, reports.get(number)) for number, job in jobs.items()}
-        return _drive(sweep, journal, launcher, checker, jobs=every)
+        return _run_jobs(sweep, journal, launcher, checker, jobs=every)
 
 
-def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
+def plan_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
     """Compose the jobs that a sweep begins with, each with its `hydra` node."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
@@ -187,14 +187,14 @@ def plan(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictC
         return [sweep.composer.compose(overrides, number) for number, overrides in enumerate(first)]
 
 
-def check(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
+def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
     """Refuse what `start` would refuse, and run nothing."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         checker = Checker(config_dir, accept=sweep.check_scores)
-        jobs, _, _ = _first_look(sweep, checker)
+        jobs, _, _ = _check_new_sweep(sweep, checker)
         reports = checker.all(jobs)
-        refuse_unlike_losses(sweep, jobs, reports)
+        check_same_loss(sweep, jobs, reports)
     return list(reports.values())
 
 
@@ -205,7 +205,9 @@ def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ..
     return tokens, [proposal.overrides for proposal in proposals] or search.samples()
 
 
-def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job], dict[int, str], Launcher]:
+def _check_new_sweep(
+    sweep: SweepDefinition, checker: Checker
+) -> tuple[dict[int, Job], dict[int, str], Launcher]:
     """Refuse what can be seen of a new sweep without torch."""
     with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
@@ -218,7 +220,7 @@ def _first_look(sweep: SweepDefinition, checker: Checker) -> tuple[dict[int, Job
     return jobs, tokens, sweep.make_launcher()
 
 
-def _checked(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:
+def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:
     """Check jobs which stand for so many, and say what may be meant."""
     with Console(stderr=True).status(f"loading torch and Lightning, then checking {counted(total, 'job')}"):
         reports = checker.all(jobs)
@@ -226,7 +228,7 @@ def _checked(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int,
     return reports
 
 
-def _known_jobs(
+def _match_jobs(
     sweep: SweepDefinition, journal: Journal, *, again: bool
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had."""
@@ -255,7 +257,7 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
     left = [one.number for one in unfinished(journal) if one.number in jobs and one.attempts]
     places = {number: journal.path.parent / str(number) for number in left}
-    wait_for(places.values())
+    wait_for_runs(places.values())
     for number, run_dir in places.items():
         with suppress(AssayError):  # no record, or a damaged one: the attempt to go on says so
             record = RunRecord.load(run_dir)
@@ -263,7 +265,7 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
                 journal.end(number, record.outcome)
 
 
-def wait_for(run_dirs: Iterable[Path]) -> None:
+def wait_for_runs(run_dirs: Iterable[Path]) -> None:
     """Wait until nobody writes any of these runs."""
     deadline = time.monotonic() + _PATIENCE
     for run_dir in run_dirs:
@@ -278,7 +280,7 @@ def _is_over(job_record: JobRecord, *, again: bool) -> bool:
     return job_record.ended and not (again and job_record.status == "failed" and job_record.fingerprint)
 
 
-def _drive(
+def _run_jobs(
     sweep: SweepDefinition,
     journal: Journal,
     launcher: Launcher,
@@ -315,15 +317,15 @@ def _drive(
             total=sweep.search.total if learns else len(jobs),
             stopped=exit_code_of(signals[0].name) if signals else 0,
         )
-        folds = gathered(result)
+        folds = gather_folds(result)
         write_results(result, folds)
-        with shown(console):
-            say_results(console, result, folds)
+        with ignore_closed_output(console):
+            print_results(console, result, folds)
     return result
 
 
 @contextmanager
-def _hold(directory: Path) -> Iterator[None]:
+def _lock_sweep(directory: Path) -> Iterator[None]:
     """Be the one who writes a sweep; tell in a line what cannot be written, and how the sweep goes on."""
     try:
         with writing(directory):
@@ -335,13 +337,13 @@ def _hold(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _compared_by(aims: Sequence[Objective]) -> dict[str, list[str]]:
+def _objectives_for_journal(aims: Sequence[Objective]) -> dict[str, list[str]]:
     """As the journal says it to those who read it later."""
     return {"objectives": [aim.name for aim in aims], "directions": [str(aim.direction) for aim in aims]}
 
 
 @contextmanager
-def _checker(sweep: SweepDefinition) -> Iterator[Checker]:
+def _open_checker(sweep: SweepDefinition) -> Iterator[Checker]:
     """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
     if sweep.launcher_class is SerialLauncher:
         yield Checker(sweep.config_dir, accept=sweep.check_scores)

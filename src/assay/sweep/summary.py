@@ -12,11 +12,11 @@ from rich.table import Table
 from assay.analysis import out_of_fold
 from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, results_csv
 from assay.analysis.objective import format_score, score_text
-from assay.analysis.run import in_one_line, in_short, varying
+from assay.analysis.run import format_values, shorten_values, varying_overrides
 from assay.files.atomic import write_text
 from assay.record.log_file import FILE, logs_of
 from assay.run.result import labelled
-from assay.sweep.progress import why
+from assay.sweep.progress import failure_text
 from assay.targets.resolve import import_trusted_tasks
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ _FAILURES: Final = 12
 _WARNINGS: Final = 4
 
 
-def gathered(result: SweepResult) -> list[OutOfFold]:
+def gather_folds(result: SweepResult) -> list[OutOfFold]:
     """The predictions of its folds, together; none where no job has tested a fold."""
-    folds = out_of_fold.gathered(job_rows(result.jobs, (), result.run_dir))
+    folds = out_of_fold.gather_folds(job_rows(result.jobs, (), result.run_dir))
     import_trusted_tasks(one.predictions.task for one in folds)
     return folds
 
@@ -80,22 +80,22 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
-            command = _command(best).replace("\n", "\n# ")
+            command = _train_command(best).replace("\n", "\n# ")
             head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {command}\n"
             write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
 
 
-def say_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
+def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """The best jobs, those that failed, where everything is, and what to type next."""
     jobs, first = result.jobs, result.objectives[0]
     if not jobs:
         return
     console.print()
-    _say_ranking(console, jobs, first)
-    _say_out_of_fold(console, result, folds)
-    _say_failures(console, result)
-    _say_warnings(console, jobs)
+    _print_ranking(console, jobs, first)
+    _print_out_of_fold(console, result, folds)
+    _print_failures(console, result)
+    _print_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
     left = result.total - sum(counts.values())
     ended = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "finished")
@@ -111,7 +111,7 @@ def say_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold
         console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
 
-def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
+def _print_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objective) -> None:
     name = objective.name
     rows = [row for row in job_rows(jobs, [name]) if row.finished and name in row.scores]
     order = rank(rows, name, objective.direction)
@@ -125,36 +125,36 @@ def _say_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objecti
         table.add_column(key, overflow="fold")
     table.add_column(name, justify="right")
     for row in order[:_ROWS]:
-        short = in_short(row.values)
+        short = shorten_values(row.values)
         which = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
         values = (escape(short.get(key, "")) for key in keys)
         table.add_row(which, *values, score_text(name, row.scores[name]))
     console.print(table)
-    _say_more(console, len(order) - _ROWS)
+    _print_num_left_out(console, len(order) - _ROWS)
     console.print()
 
 
-def _say_more(console: Console, number: int, where: str = "") -> None:
+def _print_num_left_out(console: Console, number: int, where: str = "") -> None:
     if number > 0:
         console.print(f"… and {number} more{where}", style="dim")
 
 
-def _say_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
+def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     """Jobs that have finished with a model that is of no use."""
     finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
     warned = [(number, warning) for number, outcome in finished if outcome for warning in outcome.warnings]
     for number, warning in warned[:_WARNINGS]:
         console.print(f"[yellow]warning[/yellow] job {number}: {escape(warning)}")
-    _say_more(console, len(warned) - _WARNINGS, " warnings, see the report")
+    _print_num_left_out(console, len(warned) - _WARNINGS, " warnings, see the report")
 
 
-def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
+def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
     """The scores of each configuration over the samples of all folds at once, and what is missing."""
-    together = out_of_fold.by_configuration(folds)
+    together = out_of_fold.group_by_configuration(folds)
     for several in together[:_ROWS]:
         means = out_of_fold.mean_scores(several)
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
-        label = in_one_line(several[0].values)
+        label = format_values(several[0].values)
         rows = f"{len(several[0].predictions.keys):,} samples"
         seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
         console.print(
@@ -163,29 +163,29 @@ def _say_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutO
         )
         for problem in dict.fromkeys(problem for one in several for problem in one.problems):
             console.print(f"[yellow]note[/yellow]   {escape(problem)}")
-    _say_more(console, len(together) - _ROWS)
+    _print_num_left_out(console, len(together) - _ROWS)
     if together:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
 
 
-def _say_failures(console: Console, result: SweepResult) -> None:
+def _print_failures(console: Console, result: SweepResult) -> None:
     jobs = result.jobs
     failed = [
         (job, job.outcome, values)
-        for job, values in zip(jobs, varying(jobs), strict=True)
+        for job, values in zip(jobs, varying_overrides(jobs), strict=True)
         if job.status == "failed" and job.outcome is not None
     ]
     for job, outcome, values in failed[:_FAILURES]:
         tried = f" after {len(job.failures) + 1} attempts" if job.failures else ""
-        console.print(f"[red]failed[/red] job {job.number}  {escape(in_one_line(values))}")
-        console.print(f"       {escape(why(outcome))}{tried}")
-        console.print(f"       log {escape(str(_log(result, job)))}", style="dim")
-    _say_more(console, len(failed) - _FAILURES, f" failed, see {RESULTS}")
+        console.print(f"[red]failed[/red] job {job.number}  {escape(format_values(values))}")
+        console.print(f"       {escape(failure_text(outcome))}{tried}")
+        console.print(f"       log {escape(str(_find_log(result, job)))}", style="dim")
+    _print_num_left_out(console, len(failed) - _FAILURES, f" failed, see {RESULTS}")
     if failed:
         console.print()
 
 
-def _log(result: SweepResult, job: JobRecord) -> Path:
+def _find_log(result: SweepResult, job: JobRecord) -> Path:
     own, printed = result.run_dir(job) / FILE, result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
     return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
@@ -206,10 +206,10 @@ def next_commands(result: SweepResult) -> list[str]:
         return [*report, *([f"assay resume {place} --failed"] if failed else [])]
     if any(len(row.runs) > 1 for row in job_rows(jobs, ())):
         return [*report, f"assay compare {place}"]
-    return [*report, f"{_command(best, multirun=True)} seed=1,2,3"]
+    return [*report, f"{_train_command(best, multirun=True)} seed=1,2,3"]
 
 
-def _command(job: JobRecord, *, multirun: bool = False) -> str:
+def _train_command(job: JobRecord, *, multirun: bool = False) -> str:
     kept = [override for override in job.overrides if not (multirun and override.startswith("seed="))]
     if multirun and any(override.startswith("sweep=") for override in kept):
         kept.append("hydra/sweeper=grid")  # what was searched is found

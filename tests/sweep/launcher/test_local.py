@@ -26,7 +26,7 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import AssayError, ConfigError
-from assay.sweep.definition import made
+from assay.sweep.definition import make_part
 from assay.sweep.launcher.local import Gpus, LocalLauncher
 from assay.sweep.launcher.serial import SerialLauncher
 
@@ -139,7 +139,7 @@ def test_cores_are_shared_among_processes(
 @pytest.mark.parametrize("wrong", [{"jobs_at_once": 0}, {"threads_per_job": "auto "}, {"jobs_per_gpu": -1}])
 def test_what_cannot_be_a_number_of_jobs_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{next(iter(wrong))}"):
-        made(LocalLauncher, wrong, "hydra.launcher")
+        make_part(LocalLauncher, wrong, "hydra.launcher")
 
 
 def test_a_gpu_belongs_to_one_job(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:

@@ -26,7 +26,7 @@ from assay.errors import AssayError
 from assay.process import handlers_kept
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher.ray import RayLauncher
-from assay.sweep.session import start
+from assay.sweep.session import start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,7 +183,7 @@ def test_a_job_spec_that_waits_for_the_cluster_can_be_stopped(
 @pytest.mark.long
 def test_a_trial_is_pruned(project: Path, shared: RayLauncher, fork_server: ForkServer) -> None:
     shared.close()  # its places hold the cluster's cores, and these jobs would wait for them
-    result = start(
+    result = start_sweep(
         [
             *(one for one in TINY if not one.startswith("trainer.max_epochs")),
             *("trainer.max_epochs=2", "hydra/launcher=ray", "hydra.launcher.jobs_at_once=1"),

@@ -64,7 +64,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
     with handlers_kept((signal.SIGINT, signal.SIGTERM)):
-        ray = ray_launcher._package()
+        ray = ray_launcher._import_ray()
         monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short
         nodes = Nodes(folder)

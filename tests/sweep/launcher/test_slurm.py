@@ -25,11 +25,11 @@ from tests.sweep.launcher.shared import (
 
 from assay.errors import ConfigError
 from assay.record.run_record import RunRecord
-from assay.sweep.definition import made
+from assay.sweep.definition import make_part
 from assay.sweep.job_spec import JobSpec
 from assay.sweep.launcher.serial import SerialLauncher
-from assay.sweep.launcher.slurm import SlurmLauncher, states
-from assay.sweep.session import go_on, start
+from assay.sweep.launcher.slurm import SlurmLauncher, query_states
+from assay.sweep.session import resume_sweep, start_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,7 +217,7 @@ def test_the_name_of_a_folder_is_never_run(
 @pytest.mark.usefixtures("slurm")
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        made(SlurmLauncher, wrong, "hydra.launcher", sweep_dir=tmp_path)
+        make_part(SlurmLauncher, wrong, "hydra.launcher", sweep_dir=tmp_path)
 
 
 @pytest.mark.long
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_refused(wrong: dict[str, Any], message: str, tmp_path
 @pytest.mark.usefixtures("programs")
 def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, fork_server: ForkServer) -> None:
     sweep = (*TINY, "trainer.max_epochs=150", "seed=1,2")
-    start([*sweep, "hydra.sweep.dir=whole"])
+    start_sweep([*sweep, "hydra.sweep.dir=whole"])
     driver = begin(project, "train", "-m", *sweep, *LAUNCHER, "hydra.sweep.dir=sweep")
     try:
         until(lambda: len(list((project / "sweep").glob("*/metrics.csv"))) == 2 or driver.poll() is not None)
@@ -233,7 +233,7 @@ def test_a_sweep_whose_driver_is_killed_ends_as_any_other(project: Path, fork_se
         driver.kill()
         driver.wait()
     submitted = sorted((project / "sweep").glob("submitit/*/*_submitted.pkl"))
-    assert go_on(project / "sweep").exit_code == 0
+    assert resume_sweep(project / "sweep").exit_code == 0
     check_same_sweep(project / "sweep", project / "whole", 2)
     assert sorted((project / "sweep").glob("submitit/*/*_submitted.pkl")) == submitted, "none ran twice"
     for number in range(2):
@@ -276,6 +276,6 @@ ANSWER = "7|RUNNING|assay-0\n8|RUNNING|precious\n9_3|PENDING|assay-1\n10|COMPLET
 
 
 def test_jobs_of_others_are_not_known(slurm: Path) -> None:
-    assert states() == {"7": "RUNNING", "9_3": "PENDING", "10": "COMPLETED"}
+    assert query_states() == {"7": "RUNNING", "9_3": "PENDING", "10": "COMPLETED"}
     (slurm.parent / "programs" / "squeue").write_text("#!/bin/sh\nexit 1\n")
-    assert states() is None
+    assert query_states() is None

@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.errors import AssayError, ProcessError, first_line
 from assay.process import handlers_kept
 from assay.record.run_lock import is_written
-from assay.sweep.job_spec import outcome_of_lost
+from assay.sweep.job_spec import outcome_of_lost_job
 from assay.sweep.launcher.launcher import LEAVE, Count, Launcher, NumJobs, Threads
 from assay.sweep.worker.fork_client import ClusterWorker
 from assay.targets.optional_packages import require
@@ -85,10 +85,10 @@ class RayLauncher(Launcher):
     ) -> None:
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
-        self._ray = _package()
+        self._ray = _import_ray()
         self._must_leave = not self._ray.is_initialized()
         if self._must_leave:
-            _join(self._ray, address or "auto")
+            _connect(self._ray, address or "auto")
         self._idle: list[_Place] = []
         self._running: dict[Any, _Place] = {}
 
@@ -109,10 +109,10 @@ class RayLauncher(Launcher):
     def has_room(self, job_spec: JobSpec) -> bool:
         needs, machines = self._needs(job_spec), self._machines()
         if not any(all(machine.get(name, 0) >= needs[name] for name in needs) for machine in machines):
-            have = "; ".join(dict.fromkeys(_in_words(machine, needs) for machine in machines)) or "none"
+            have = "; ".join(dict.fromkeys(_format_amounts(machine, needs) for machine in machines)) or "none"
             raise AssayError(
-                f"job {job_spec.number} needs {_in_words(needs, needs)}, which no machine of the Ray cluster "
-                f"has (there is: {have})",
+                f"job {job_spec.number} needs {_format_amounts(needs, needs)}, which no machine of the Ray "
+                f"cluster has (there is: {have})",
                 hint="device=cpu, trainer.devices=…, or add such a machine to the cluster",
             )
         if self._jobs_at_once != "auto":
@@ -220,14 +220,14 @@ class RayLauncher(Launcher):
         reason = f"its Ray worker died: {first_line(error).partition(': ')[0]}"
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             cause, reason = "out_of_memory", "Ray ended it, as its machine ran out of memory"
-        return outcome_of_lost(job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason)
+        return outcome_of_lost_job(job_spec, time.monotonic() - place.start, place.signal_sent, cause, reason)
 
 
-def _in_words(amounts: Mapping[str, float], names: Iterable[str]) -> str:
+def _format_amounts(amounts: Mapping[str, float], names: Iterable[str]) -> str:
     return ", ".join(f"{amounts.get(name, 0):g} {name}" for name in names)
 
 
-def _package() -> Any:
+def _import_ray() -> Any:
     """The package ray."""
     require("hydra.launcher", "this launcher", (("ray",),))
     for name, value in _AT_IMPORT.items():
@@ -237,7 +237,7 @@ def _package() -> Any:
     return ray
 
 
-def _join(ray: Any, address: str) -> None:
+def _connect(ray: Any, address: str) -> None:
     host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
     try:
         if port:  # where nobody listens, Ray itself would wait for minutes

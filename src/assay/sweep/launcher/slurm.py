@@ -20,7 +20,7 @@ from assay.files.atomic import write_text
 from assay.process import handled_by
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
-from assay.sweep.job_spec import JobSpec, outcome_of_lost
+from assay.sweep.job_spec import JobSpec, outcome_of_lost_job
 from assay.sweep.launcher.launcher import Count, Launcher, Threads
 from assay.sweep.worker.fork_client import ClusterWorker
 from assay.targets.optional_packages import require
@@ -64,7 +64,7 @@ class SlurmJob:
         has_record = Path(job_spec.cwd, job_spec.run_dir, RECORD).is_file()
         job_spec = replace(job_spec, resume=has_record and (job_spec.resume or again))
         write_text(place.with_suffix(".running"), str(JobEnvironment().job_id))
-        stop, warning = _signals()
+        stop, warning = _stop_signals()
         outcome, signals = self._run(job_spec)
         if outcome.status == "interrupted" and stop not in signals:
             try:
@@ -84,7 +84,7 @@ class SlurmJob:
 
     def _run(self, job_spec: JobSpec) -> tuple[Outcome, list[int]]:
         """The outcome, and the signals that have come."""
-        stop, warning = _signals()
+        stop, warning = _stop_signals()
         signals: list[int] = []
 
         def note(number: int, frame: FrameType | None) -> None:
@@ -104,7 +104,7 @@ class SlurmJob:
         return outcome, signals
 
 
-def _signals() -> tuple[signal.Signals, signal.Signals]:
+def _stop_signals() -> tuple[signal.Signals, signal.Signals]:
     """What tells a job to save and end for good, and what warns it of the end of its time: submitit's own."""
     from submitit import JobEnvironment
 
@@ -132,16 +132,16 @@ NAME: Final = "assay-"
 _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
 
-def states() -> dict[str, str] | None:
+def query_states() -> dict[str, str] | None:
     """Slurm's word for each job of assay's that it knows; None where it does not answer."""
-    answer = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
+    answer = _run_slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
     if answer is None:
         return None
     jobs = (line.strip().split("|") for line in answer.splitlines() if line.count("|") == 2)
     return {job_id: state for job_id, state, name in jobs if name.startswith(NAME)}
 
 
-def _slurm(*command: str) -> str | None:
+def _run_slurm(*command: str) -> str | None:
     """What one of Slurm's programs says; None where it fails, as for a job that it has forgotten."""
     try:
         done = subprocess.run(  # noqa: S603 - Slurm's own programs, and job ids that it gave
@@ -225,7 +225,7 @@ class SlurmLauncher(Launcher):
                 hint="cd to another directory, or hydra.sweep.dir=/SOMEWHERE/ELSE",
             )
         # A folder of its own for each driver: submitit unpickles what lies where it is about to write.
-        self._executor = _executor(self._folder / uuid.uuid4().hex[:12], max_num_timeout)
+        self._executor = _make_executor(self._folder / uuid.uuid4().hex[:12], max_num_timeout)
         self._threads, self._cpus, self._delay = threads_per_job, cpus_per_task, signal_delay_s
         self._jobs_at_once = jobs_at_once
         # Else a file torch.py in the current directory would be taken for torch.
@@ -298,16 +298,16 @@ class SlurmLauncher(Launcher):
             return
         submitted.signal_sent = "SIGKILL" if now else submitted.signal_sent or "SIGTERM"
         if submitted.files.with_suffix(".running").exists():
-            name = "KILL" if now else _signals()[0].name.removeprefix("SIG")
-            _slurm("scancel", f"--signal={name}", submitted.job_id)
+            name = "KILL" if now else _stop_signals()[0].name.removeprefix("SIG")
+            _run_slurm("scancel", f"--signal={name}", submitted.job_id)
         else:
-            _slurm("scancel", submitted.job_id)
+            _run_slurm("scancel", submitted.job_id)
 
     @override
     def close(self) -> None:
         for name, job_id in self._left.items():
             if self._is_alive(job_id, self._folder / name):
-                _slurm("scancel", job_id)
+                _run_slurm("scancel", job_id)
             self._forget(self._folder / name)
         self._left = {}
         self.end_at_once(self._running, self._running)
@@ -335,7 +335,7 @@ class SlurmLauncher(Launcher):
         is_urgent = any(submitted.signal_sent for submitted in self._running.values())
         if now - self._asked < (1.0 if is_urgent else _ASK_EVERY):
             return
-        known = states()
+        known = query_states()
         self._asked = time.monotonic()
         if known is None:
             return
@@ -347,7 +347,7 @@ class SlurmLauncher(Launcher):
         """Whether a job of a driver before is still there, or has left its outcome."""
         if files.with_suffix(".outcome").exists():
             return True
-        known = states()
+        known = query_states()
         return known is None or known.get(job_id, "") not in OVER
 
     def _outcome(self, submitted: _Submitted) -> Outcome | None:
@@ -361,7 +361,7 @@ class SlurmLauncher(Launcher):
         cause: Cause = "out_of_memory" if submitted.state == "OUT_OF_MEMORY" else "killed"
         reason = f"its Slurm job {submitted.job_id} is {state}; see {self._folder}"
         seconds = time.monotonic() - submitted.start
-        return outcome_of_lost(submitted.job_spec, seconds, submitted.signal_sent, cause, reason)
+        return outcome_of_lost_job(submitted.job_spec, seconds, submitted.signal_sent, cause, reason)
 
     def _noted(self, pattern: str) -> dict[str, str]:
         """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""
@@ -377,7 +377,7 @@ class SlurmLauncher(Launcher):
             files.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _executor(folder: Path, max_num_timeout: int) -> Any:
+def _make_executor(folder: Path, max_num_timeout: int) -> Any:
     require("hydra.launcher", "this launcher", (("submitit",),))
     import submitit
 

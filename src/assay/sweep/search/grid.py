@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import IntervalSweep
 from typing_extensions import override
 
 from assay.errors import ConfigError
-from assay.sweep.search.search import Proposal, Search, as_typed, discrete, parse
+from assay.sweep.search.search import Proposal, Search, format_override, list_values, parse_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class GridSearch(Search):
         params: Mapping[str, Any] | None = None,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        parsed = parse(overrides, params, config_loader)
+        parsed = parse_overrides(overrides, params, config_loader)
         self._jobs = list(itertools.product(*(_values(key, one) for key, one in parsed.items())))
         self._left = iter(self._jobs)
         self._known: Counter[str] = Counter()
@@ -68,7 +68,7 @@ class GridSearch(Search):
 
 def _values(key: str, override: Override) -> list[str]:
     if not override.is_sweep_override():
-        return [as_typed(key, override)]
+        return [format_override(key, override)]
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
         low, high = sweep.start, sweep.end
@@ -77,4 +77,4 @@ def _values(key: str, override: Override) -> list[str]:
             key=key,
             hint=f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}",
         )
-    return [f"{key}={value}" for value in discrete(override)]
+    return [f"{key}={value}" for value in list_values(override)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from typing_extensions import override
 
-from assay.analysis.objective import objectives
+from assay.analysis.objective import read_objectives
 from assay.callbacks.pruning import STUDY, build_part, open_storage, quiet_optuna
 from assay.errors import ConfigError, one_line_of
 from assay.sweep.search.search import Choice, Count, Proposal, Search, read_space
@@ -93,7 +93,7 @@ class OptunaSearch(Search):
     ) -> None:
         require("hydra.sweeper", "this search", (("optuna",),))
         self._space = read_space(overrides, params, config_loader)
-        self._objectives = tuple(objectives({"objective": objective, "direction": direction}, {}))
+        self._objectives = tuple(read_objectives({"objective": objective, "direction": direction}, {}))
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
         self._pruner = dict(pruner or {"_target_": NO_PRUNER})
         self._seed = secrets.randbits(32) if seed is None else seed
@@ -170,7 +170,7 @@ class OptunaSearch(Search):
         with quiet_optuna():
             study.sampler = self._make_sampler(index)
             try:
-                asked = study.ask({one.key: distribution(one) for one in self._space.dimensions})
+                asked = study.ask({one.key: to_distribution(one) for one in self._space.dimensions})
             except ValueError as error:
                 raise ConfigError(
                     f"the study cannot go on with this space: {error}",
@@ -183,9 +183,9 @@ class OptunaSearch(Search):
         """Made anew for each trial: its seed is a function of the search's and the trial's number."""
         import optuna
 
-        given: dict[str, Any] = {"seed": (seed := _derived(self._seed, index))}
+        given: dict[str, Any] = {"seed": (seed := _derive_seed(self._seed, index))}
         if self._sampler["_target_"] == _QMC:  # its points are one sequence, which the seed scrambles
-            given["seed"] = _derived(self._seed, 0)
+            given["seed"] = _derive_seed(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
         return cast("optuna.samplers.BaseSampler", _build("sampler", self._sampler, **given))
@@ -198,7 +198,7 @@ class OptunaSearch(Search):
     @override
     def trial(self, token: str) -> dict[str, Any] | None:
         """What the job needs that goes ahead of its trial's further seeds; None for the others."""
-        number, seed = _parsed(token)
+        number, seed = _parse_token(token)
         if not self._prunes or seed != self._trials[number].proposed[0]:
             return None
         return {
@@ -213,7 +213,7 @@ class OptunaSearch(Search):
     @override
     def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
         """Tell the study about a trial whose end is known; let its further seeds follow its first."""
-        number, seed = _parsed(token)
+        number, seed = _parse_token(token)
         trial = self._trials[number]
         if trial.told or seed in trial.ended or outcome.status == "interrupted":
             return
@@ -249,7 +249,7 @@ class OptunaSearch(Search):
 
         stored = {trial.number: trial for trial in self.study.get_trials(deepcopy=False)}
         for token, _, _ in known:
-            number, seed = _parsed(token)
+            number, seed = _parse_token(token)
             if number not in stored:
                 raise ConfigError(
                     f"{self._file} has no trial {number}, which the journal has",
@@ -278,16 +278,16 @@ def _build(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
         raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
 
 
-def _parsed(token: str) -> tuple[int, str]:
+def _parse_token(token: str) -> tuple[int, str]:
     number, _, seed = token.partition("/")
     return int(number), seed
 
 
-def _derived(seed: int, index: int) -> int:
+def _derive_seed(seed: int, index: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{index}".encode()).digest()[:4], "big")
 
 
-def distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:
+def to_distribution(dimension: Dimension) -> optuna.distributions.BaseDistribution:
     """A parameter as Optuna has it."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

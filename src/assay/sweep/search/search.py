@@ -151,7 +151,7 @@ class Space:
     def dimensions(self) -> tuple[Dimension, ...]:
         """What is searched; seed and fold are not part of it."""
         searched = (entry for entry in self.entries if not isinstance(entry, str))
-        return tuple(entry for entry in searched if not _repeats(entry.key))
+        return tuple(entry for entry in searched if not _is_repetition(entry.key))
 
     @cached_property
     def seeds(self) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Space:
 
     @cached_property
     def _repeated(self) -> tuple[Choice, ...]:
-        return tuple(one for one in self.entries if isinstance(one, Choice) and _repeats(one.key))
+        return tuple(one for one in self.entries if isinstance(one, Choice) and _is_repetition(one.key))
 
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point."""
@@ -181,7 +181,7 @@ class Space:
         )
 
 
-def parse(
+def parse_overrides(
     overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
 ) -> dict[str, Override]:
     """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
@@ -189,7 +189,7 @@ def parse(
     parsed: dict[str, Override] = {}
     given = [
         (f"{key}={value if isinstance(value, str) else as_override(value)}", f"hydra.sweeper.params.{key}")
-        for key, value in _flat(params or {})
+        for key, value in _flatten(params or {})
     ]
     for line, key in [*given, *((line, "") for line in overrides)]:
         try:
@@ -202,7 +202,7 @@ def parse(
             ) from error
         parsed[override.get_key_element()] = override
     for key, override in parsed.items():
-        _check(key, override)
+        _check_sweep(key, override)
     return parsed
 
 
@@ -210,53 +210,53 @@ def read_space(
     overrides: Sequence[str], params: Mapping[str, Any] | None, config_loader: ConfigLoader | None = None
 ) -> Space:
     """The search space of a command line and `hydra.sweeper.params`."""
-    parsed = parse(overrides, params, config_loader)
-    return Space(tuple(_entry(key, override) for key, override in parsed.items()))
+    parsed = parse_overrides(overrides, params, config_loader)
+    return Space(tuple(_parse_entry(key, override) for key, override in parsed.items()))
 
 
-def as_typed(key: str, override: Override) -> str:
+def format_override(key: str, override: Override) -> str:
     """A fixed override as Hydra's basic sweeper writes it."""
     if override.is_delete():  # Hydra's own sweeper would make `~a=null` of `~a`, which deletes nothing
         return str(override.input_line)
     return f"{key}={override.get_value_element_as_str()}"
 
 
-def discrete(override: Override) -> tuple[str, ...]:
+def list_values(override: Override) -> tuple[str, ...]:
     """The values of a sweep that is not an interval, each as it is typed."""
     return tuple(override.sweep_string_iterator())
 
 
-def _repeats(key: str) -> bool:
+def _is_repetition(key: str) -> bool:
     """Whether jobs that differ in this key alone repeat one configuration."""
     return key.lstrip("+") in REPETITIONS
 
 
-def _flat(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+def _flatten(params: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
     """`{optimizer: {lr: …}}` means `optimizer.lr`, as it does everywhere else in a config."""
     leaves: list[tuple[str, Any]] = []
     for key, value in params.items():
         inner = isinstance(value, Mapping) and value
-        leaves += _flat(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
+        leaves += _flatten(value, f"{before}{key}.") if inner else [(f"{before}{key}", value)]
     return leaves
 
 
-def _entry(key: str, override: Override) -> str | Dimension:
+def _parse_entry(key: str, override: Override) -> str | Dimension:
     if not override.is_sweep_override():
-        return as_typed(key, override)
+        return format_override(key, override)
     sweep = override.value()
-    if _repeats(key) and isinstance(sweep, IntervalSweep):
+    if _is_repetition(key) and isinstance(sweep, IntervalSweep):
         name = key.lstrip("+")
         raise ConfigError(
             f"a {name} is not a number to search for", key=key, hint=f"{key}=range(5), or {key}=1,2,3"
         )
     if isinstance(sweep, IntervalSweep):
-        return _interval(key, sweep)
-    if isinstance(sweep, RangeSweep) and not _repeats(key):
-        return _range(key, sweep)
-    return Choice(key, discrete(override))
+        return _parse_interval(key, sweep)
+    if isinstance(sweep, RangeSweep) and not _is_repetition(key):
+        return _parse_range(key, sweep)
+    return Choice(key, list_values(override))
 
 
-def _interval(key: str, sweep: IntervalSweep) -> Numbers:
+def _parse_interval(key: str, sweep: IntervalSweep) -> Numbers:
     assert sweep.start is not None  # noqa: S101 - the grammar asks for both
     assert sweep.end is not None  # noqa: S101 - as above
     integer = "int" in sweep.tags or isinstance(sweep.start, int)
@@ -271,7 +271,7 @@ def _interval(key: str, sweep: IntervalSweep) -> Numbers:
     return Numbers(key, low, high, 1.0 if integer and not log else 0.0, log, integer)
 
 
-def _range(key: str, sweep: RangeSweep) -> Numbers:
+def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
     values = list(sweep.range())
     integer = all(isinstance(value, int) for value in values)
     step, log = abs(float(sweep.step)), "log" in sweep.tags
@@ -287,7 +287,7 @@ def _range(key: str, sweep: RangeSweep) -> Numbers:
     return Numbers(key, low, high, 0.0 if log else step, log, integer)
 
 
-def _check(key: str, override: Override) -> None:
+def _check_sweep(key: str, override: Override) -> None:
     """Refuse what Hydra would let pass or say something obscure about."""
     sweep: Any = override.value()
     if not override.is_sweep_override():
@@ -300,7 +300,7 @@ def _check(key: str, override: Override) -> None:
     elif isinstance(sweep, IntervalSweep | RangeSweep) and tags:
         problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
         hint = f"there is: {', '.join(_TAGS)}"
-    elif not isinstance(sweep, IntervalSweep) and not discrete(override):
+    elif not isinstance(sweep, IntervalSweep) and not list_values(override):
         problem = f"{override.input_line} has no values"
     if problem:
         raise ConfigError(problem, key=key, hint=hint)

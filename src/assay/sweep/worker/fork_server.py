@@ -151,7 +151,7 @@ class Server:
             child.report(1, Outcome("failed", "machine", f"it could not be forked: {error}").to_json())
             return
         if pid == 0:
-            live(lambda: self._become_child(fork_server, child))
+            run_and_exit(lambda: self._become_child(fork_server, child))
         self._children[pid] = child
 
     def _become_child(self, fork_server: int, child: _Child) -> None:
@@ -167,7 +167,7 @@ class Server:
         gc.enable()
         gc.set_threshold(*_COLLECT)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        work(child.connection)
+        handle_request(child.connection)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -187,7 +187,7 @@ class Server:
                     kill_process(pid)
 
 
-def work(connection: Connection) -> None:
+def handle_request(connection: Connection) -> None:
     """Do what the driver asks this process for: run a job and leave its outcome, or check jobs."""
     from assay.sweep.worker.run_job import run_job_spec
 
@@ -238,7 +238,7 @@ def check_jobs(driver: Connection) -> None:
         driver.send(answer)
 
 
-def live(body: Callable[[], None]) -> NoReturn:
+def run_and_exit(body: Callable[[], None]) -> NoReturn:
     """Do something and end as a program does, without going back to the frames of the fork server."""
     import atexit
     import threading

@@ -20,7 +20,7 @@ import psutil
 from assay.errors import AssayError
 from assay.files.symlinks import appending
 from assay.record.run_record import TRIAL, Outcome, of_exception, reason_of, stopped_by
-from assay.sweep.job_spec import TIMED_OUT, too_late
+from assay.sweep.job_spec import TIMED_OUT, timeout_outcome
 
 if TYPE_CHECKING:
     from assay.sweep.job_spec import JobSpec
@@ -41,17 +41,17 @@ def run_job_spec(job_spec: JobSpec) -> Outcome:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BaseException as error:
-        return _failed(error)
+        return _report_error(error)
     late = threading.Event()
     if job_spec.timeout_min is not None:
-        threading.Thread(target=_end_late, args=(job_spec.timeout_min, late), daemon=True).start()
+        threading.Thread(target=_end_after, args=(job_spec.timeout_min, late), daemon=True).start()
     outcome = run_here(job_spec)
     if late.is_set() and outcome.status not in ("finished", "pruned"):
-        return too_late(job_spec, outcome.seconds)
+        return timeout_outcome(job_spec, outcome.seconds)
     return outcome
 
 
-def _end_late(minutes: float, late: threading.Event) -> None:
+def _end_after(minutes: float, late: threading.Event) -> None:
     """Have the run save and end once its time is over; end this process where it does not."""
     time.sleep(60 * minutes)
     late.set()
@@ -69,12 +69,12 @@ def run_here(job_spec: JobSpec) -> Outcome:
     if job_spec.trial is not None:
         os.environ[TRIAL] = json.dumps(job_spec.trial)
     try:
-        _go_on(job_spec, run_dir) if job_spec.resume else _begin(job_spec)
+        _resume(job_spec, run_dir) if job_spec.resume else _begin(job_spec)
         return RunRecord.load(run_dir).outcome
     except KeyboardInterrupt:
         return replace(_INTERRUPTED, seconds=time.perf_counter() - start)
     except BaseException as error:
-        outcome = replace(_failed(error), seconds=time.perf_counter() - start)
+        outcome = replace(_report_error(error), seconds=time.perf_counter() - start)
         with suppress(AssayError):
             record = RunRecord.load(run_dir)
             if record.status == "failed":
@@ -84,7 +84,7 @@ def run_here(job_spec: JobSpec) -> Outcome:
         os.environ.pop(TRIAL, None)
 
 
-def print_to(job_spec: JobSpec) -> None:
+def redirect_output(job_spec: JobSpec) -> None:
     """Have all that this process prints appended to the job's file, after a line that says whose it is."""
     path = Path(job_spec.cwd, job_spec.output)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def limit_memory(gigabytes: float) -> None:
 
 def _prepare(job_spec: JobSpec) -> None:
     if job_spec.output:
-        print_to(job_spec)
+        redirect_output(job_spec)
     os.chdir(job_spec.cwd)
     for name, value in job_spec.environment.items():
         if value is None:
@@ -143,7 +143,7 @@ def _begin(job_spec: JobSpec) -> None:
     run_job(config, job_spec.overrides, job_spec.choices, Proof(report), raise_errors=True)
 
 
-def _go_on(job_spec: JobSpec, run_dir: Path) -> None:
+def _resume(job_spec: JobSpec, run_dir: Path) -> None:
     from assay.config.serialize import from_text
     from assay.run.resume import resume
     from assay.targets.allowed_targets import read_trusted_packages
@@ -166,7 +166,7 @@ def _use_threads(number: int) -> None:
         threadpool_limits(number)
 
 
-def _failed(error: BaseException) -> Outcome:
+def _report_error(error: BaseException) -> Outcome:
     """The outcome of an error, which is printed."""
     with suppress(OSError):  # a full disk: the outcome says so
         if isinstance(error, AssayError):
