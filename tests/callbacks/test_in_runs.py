@@ -159,7 +159,7 @@ def test_an_early_stop_is_said(train: Train, capsys: pytest.CaptureFixture[str])
     stop = ("callbacks=[early_stopping,progress_bar]", "callbacks.early_stopping.patience=2")
     run = train(*SMALL_RUN_LOG, *stop, "callbacks.early_stopping.min_delta=100", "trainer.max_epochs=9")
     best = run.column("val/loss")[0]
-    text = f"stopped early: val/loss was no better than {best:.4g} for 2 validations"
+    text = f"stopped early: val/loss did not improve on {best:.4g} for 2 validations"
     assert text in said(run)
     assert text in capsys.readouterr().out
     assert len(epochs(run)) == 3

@@ -79,7 +79,7 @@ def test_a_spoilt_sample_is_named(train: Train, value: float) -> None:
     samples = run.trainer.train_dataloader.samples(1, 4)
     assert "the loss became" in reason
     assert f"batch 23 (epoch 2, batch 5 of it), sample {samples[5]};" in reason
-    assert "the inputs are not finite already" in reason
+    assert "the inputs are already not finite" in reason
     text = (run.run_dir / "log.txt").read_text()
     assert "holds the samples " + " ".join(str(int(one)) for one in samples) in text
     assert run.checkpoint("last")["global_step"] == len(run.watch.weights) == 23, "the step was not taken"

@@ -182,7 +182,7 @@ def test_what_published_weights_were_trained_on() -> None:
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not a network of torchvision"):
         Torchvision(name, [3, 32, 32], 2)
-    with pytest.raises(ValueError, match=r"close to it: resnet50"):
+    with pytest.raises(ValueError, match=r"similar names: resnet50"):
         Torchvision("resnet500", [3, 32, 32], 2)
 
 

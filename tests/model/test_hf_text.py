@@ -251,7 +251,7 @@ def made_for_texts(folder: Path) -> None:
         (config(model_type="vit"), "model.config", "'vit', not an encoder of texts"),
         (config(note="${oc.env:HOME}"), "model.weights", "not a plain setting"),
         (config(more={"_target_": "os.system"}), "model.weights", "not a plain setting"),
-        (config(vocab_size=50), "data.source.tokenizer", "the texts have 5. tokens, the network knows 50"),
+        (config(vocab_size=50), "data.source.tokenizer", "the tokenizer has 5. tokens, the network only 50"),
         (config(pad_token_id=99), "", r"no token with the id 99"),
         (config(max_position_embeddings=20), "data.source.max_length", "24 .*; the network reads 20"),
         (without("model.safetensors"), "model.weights", "has no model.safetensors"),
@@ -274,7 +274,7 @@ def test_a_folder_that_is_something_else_is_one_message(
     [
         (("data.source.tokenizer=word",), "tokenizer=word: the weights of .* with tokens of their own"),
         (("model.weights=org/name",), r"^model\.weights: org/name is not a folder; one with config\.json"),
-        (("model.weights=null",), r"^model\.config: auto takes the config\.json"),
+        (("model.weights=null",), r"^model\.config: auto reads config\.json"),
         (("data=digits",), r"^model: vocab_size=0: model=hf_text takes texts"),
     ],
 )

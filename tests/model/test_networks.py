@@ -344,12 +344,12 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (UNet, {"input_shape": [3, 8, 8], "num_outputs": 2, "widths": [8]}, "two or more"),
     (UNet, {"input_shape": [3, 8, 8], "num_outputs": 2, "widths": [4] * 5}, "halves pictures 4 times"),
     (SimCLR, {"encoder": nn.Identity(), "num_features": 5, "hidden": 0}, "hidden=0"),
-    (BagOfEmbeddings, {"vocab_size": 0, "num_outputs": 2}, "takes texts.*model=small_cnn takes pictures"),
+    (BagOfEmbeddings, {"vocab_size": 0, "num_outputs": 2}, "takes texts.*use model=small_cnn for images"),
     (TextTransformer, {**TEXTS, "width": 10}, "width=10"),
     (TextTransformer, {**TEXTS, "depth": 0}, "depth=0"),
     (GPT, {**GPT_SIZES, "embedding_size": 30}, "embedding_size=30: expected"),
     (GPT, {**GPT_SIZES, "num_heads": 0}, "num_heads=0"),
-    (GPT, {**GPT_SIZES, "vocab_size": 0}, "as data=text_files gives them"),
+    (GPT, {**GPT_SIZES, "vocab_size": 0}, "such as those of data=text_files"),
     (GPT, {**GPT_SIZES, "dropout": 1.5}, "dropout probability"),
 ]
 

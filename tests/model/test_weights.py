@@ -147,7 +147,7 @@ def test_says_what_is_wrong_with_a_file(tmp_path: Path) -> None:
     for content in contents:
         with pytest.raises(ValueError, match="holds no state dict"):
             load_pretrained_weights(network(), save(tmp_path / "weights.pt", content))
-    with pytest.raises(ValueError, match="entries that are no tensors: epoch"):
+    with pytest.raises(ValueError, match="entries that are not tensors: epoch"):
         load_pretrained_weights(network(), save(tmp_path / "weights.pt", {"epoch": 3}))
 
 

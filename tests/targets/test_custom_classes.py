@@ -201,7 +201,7 @@ def test_a_task_is_imported_from_a_trusted_package_alone(package: str, key: str)
             f"it lacks {', '.join(sorted(Task.__abstractmethods__))}",
             "define that in Grades",
         ),
-        (GRADES.replace("    suits = ", "    text = "), "asks for: suits", "set it as attributes of Grades"),
+        (GRADES.replace("    suits = ", "    text = "), "requires: suits", "set it as attributes of Grades"),
         (GRADES + "    name = 'grades'", "calls itself 'grades'", "leave `name` out of Grades"),
         (GRADES + "    def __init__(self):\n        1 / 0", "ZeroDivisionError: division by zero", "--debug"),
     ],

@@ -200,4 +200,4 @@ def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
         assert output.startswith(message), output
     code, output = typed("check", "data=digits", "model=gpt", "device=cpu")
     assert code
-    assert "data=text_files gives them" in output
+    assert "such as those of data=text_files" in output

@@ -47,7 +47,7 @@ def stored(**changed: Any) -> StoredPredictions:
         ({"kind": "logits"}, "one of probabilities"),
         ({"keys": ("0",)}, "1 keys"),
         ({"class_names": ("a", "b")}, "2 class names for 3 outputs"),
-        ({"targets": np.array([0])}, "are not of the same samples"),
+        ({"targets": np.array([0])}, "do not have the same number of samples"),
     ],
 )
 def test_what_does_not_go_together_is_refused(changed: dict[str, Any], message: str) -> None:
@@ -80,7 +80,7 @@ def test_scores_are_not_called_probabilities() -> None:
     found = typed("multiclass", 4 * SCORES, "scores", NAMES)
     assert found[0].label == NAMES[1]
     assert "score" in found.columns()
-    with pytest.raises(AttributeError, match="says no probabilities"):
+    with pytest.raises(AttributeError, match="defines no probabilities"):
         found.probabilities  # noqa: B018 - the point
 
 

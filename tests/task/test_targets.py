@@ -198,7 +198,7 @@ def masks() -> torch.Tensor:
 
 
 def test_what_is_not_a_mask_is_refused() -> None:
-    with pytest.raises(DataError, match="has the value 4; classes go from 0 to 3, and 255 is left out"):
+    with pytest.raises(DataError, match="has the value 4; classes go from 0 to 3, and 255 is ignored"):
         MASKS.check("val", masks().clamp(max=4), "abcd")
     with pytest.raises(DataError, match="single class, a"):
         MASKS.check_subsets({"train": torch.zeros(3, 4, 4, dtype=torch.uint8)}, "abcd")

@@ -117,17 +117,17 @@ def test_a_lora_run_gives_the_merged_model(train: Train, tmp_path: Path) -> None
 
 @pytest.mark.always(
     "typed1-no linear or attention layer besides its head.*finetune=gradual",
-    "typed4-is not a network of timm; close to it: resnet18",
+    "typed4-is not a network of timm; similar names: resnet18",
     "typed6-model\\\\.weights=nowhere\\\\.pth is neither a file nor a run",
 )
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        (("finetune=head", "finetune.trained=[layer9]"), r"trained\[0\]='layer9' is found in no name"),
+        (("finetune=head", "finetune.trained=[layer9]"), r"trained\[0\]='layer9' matches no parameter"),
         (("finetune=lora",), r"no linear or attention layer besides its head.*finetune=gradual"),
         (("finetune=head", "model=linear"), r"is nothing but a head"),
         (("finetune=head", "trainer.sync_batchnorm=true"), r"batch norms by others"),
-        (("model=timm", "model.name=resnet1"), r"is not a network of timm; close to it: resnet18"),
+        (("model=timm", "model.name=resnet1"), r"is not a network of timm; similar names: resnet18"),
         (("model=torchvision", "model.name=resnet1"), r"not a classification network of torchvision; close"),
         (("model.weights=nowhere.pth",), r"model\.weights=nowhere\.pth is neither a file nor a run"),
     ],

@@ -67,7 +67,7 @@ class Ordinal(SingleLabel):
     @override
     def hardest_caption(self, predictions: StoredPredictions) -> str:
         """Said above the pictures or rows of the most wrong samples."""
-        return "Those whose expected grade is furthest from the right one first."
+        return "Largest distance of the expected grade from the true one first."
 
 
 @final

@@ -35,7 +35,7 @@ class FlipCrop(nn.Module):
         super().__init__()
         if padding < 0 or (padding >= 1 and padding != int(padding)):
             raise ValueError(
-                f"padding={padding}: a number of pixels, such as 4, or a share below 1 was expected, such as "
+                f"padding={padding}: expected a number of pixels, such as 4, or a share below 1, such as "
                 "padding=0.125"
             )
         if not 0.0 <= flip <= 1.0:

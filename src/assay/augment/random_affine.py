@@ -50,7 +50,7 @@ class RandomAffine(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Resample each image in its own way."""
         if images.ndim != 4 or not images.is_floating_point():
-            raise ValueError(f"images [B,C,H,W] of floats were expected, got {list(images.shape)}")
+            raise ValueError(f"expected float images [B,C,H,W], got {list(images.shape)}")
         grid = F.affine_grid(self._draw(images), list(images.shape), align_corners=False)
         return F.grid_sample(images, grid.to(images.dtype), align_corners=False)
 

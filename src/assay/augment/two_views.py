@@ -31,7 +31,7 @@ class TwoViews(nn.Module):
         if not transforms:
             raise ValueError(
                 "augment.transforms is empty: both views of a sample would be the same; "
-                "leave augment=two_views as it is, or name some"
+                "use the transforms of augment=two_views, or list others"
             )
         self.transforms, self.one_by_one = list(transforms), one_by_one
 

@@ -60,8 +60,8 @@ class DeferredReweighting(Callback):
         if stage == "fit":
             if getattr(pl_module.loss, "has_class_weight", False):
                 raise ValueError(
-                    "callbacks=drw sets the weights of the classes, and loss.class_weight gives others: "
-                    "leave out one of them (loss.class_weight=null)"
+                    "callbacks=drw sets the class weights, and so does loss.class_weight: remove one of "
+                    "them (loss.class_weight=null)"
                 )
             first_epoch(trainer, self.start_fraction)
 

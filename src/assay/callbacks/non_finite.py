@@ -247,7 +247,7 @@ class NonFinite(Callback):
                 f"the gradient of {first_of(names)} is not finite in {_describe_step(trainer, step)}"
             )
         rows = non_finite_rows(batch)
-        cause = "; the inputs are not finite already" if rows else ""
+        cause = "; the inputs are already not finite" if rows else ""
         raise _error(f"{problem} in {_describe_step(trainer, step, rows)}{cause}")
 
 

@@ -83,7 +83,7 @@ class Pruning(Callback):
             names = ", ".join(sorted(trainer.callback_metrics))
             raise AssayError(
                 f"{self.monitor} is not a metric of this job",
-                hint=f"hydra.sweeper.objective=…; there is: {names}",
+                hint=f"hydra.sweeper.objective=…; metrics: {names}",
             )
         value = float(trainer.callback_metrics[self.monitor])
         by_epoch = _validates_each_epoch(trainer)
@@ -191,7 +191,7 @@ def _find_class(kind: str, target: str) -> Any:
     part = getattr(modules.get(home) or sys.modules.get(home), name, None)
     parent = optuna.samplers.BaseSampler if kind == "sampler" else optuna.pruners.BasePruner
     if not (inspect.isclass(part) and issubclass(part, parent)) or inspect.isabstract(part):
-        raise ValueError(f"{target!r} is not one of Optuna's {kind}s; optuna.{kind}s.… was expected")
+        raise ValueError(f"{target!r} is not one of Optuna's {kind}s; expected optuna.{kind}s.…")
     return part
 
 

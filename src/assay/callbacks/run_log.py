@@ -69,7 +69,7 @@ class RunLog(Callback):
             if isinstance(callback, EarlyStopping) and _has_stopped(callback):
                 _announce(trainer, f"stopped early: {_stop_reason(callback)}")
             elif isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0.0:
-                _announce(trainer, "stopped: the time of trainer.max_time is over")
+                _announce(trainer, "stopped: trainer.max_time is over")
 
     @override
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -109,7 +109,7 @@ def _has_stopped(callback: EarlyStopping) -> bool:
 def _stop_reason(callback: EarlyStopping) -> str:
     if callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
         best = float(callback.best_score)
-        return f"{callback.monitor} was no better than {best:.4g} for {callback.wait_count} validations"
+        return f"{callback.monitor} did not improve on {best:.4g} for {callback.wait_count} validations"
     return (callback.stopping_reason_message or callback.monitor).removesuffix(" Signaling Trainer to stop.")
 
 

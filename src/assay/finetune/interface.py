@@ -74,13 +74,13 @@ def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[
             matches = {name for name in names if re.search(pattern, name)}
         except (re.error, TypeError) as error:
             raise ValueError(
-                f"{key}[{index}]={pattern!r} is not a regular expression ({error}); one is '\\.bias$'"
+                f"{key}[{index}]={pattern!r} is not a regular expression ({error}); for example '\\.bias$'"
             ) from error
         if not matches:
             parts = {".".join(name.split(".")[:length]) for name in names for length in range(1, 4)}
             close = difflib.get_close_matches(str(pattern), sorted(parts), n=3, cutoff=0.3) or names[:3]
             raise ValueError(
-                f"{key}[{index}]={pattern!r} is found in no name of this model; names close to it: "
+                f"{key}[{index}]={pattern!r} matches no parameter of this model; similar names: "
                 f"{', '.join(close)}"
             )
         matching |= matches

@@ -68,9 +68,9 @@ class LoRA(FineTuning):
             if self._rank >= (least := min(weight.shape)):
                 smaller = f"finetune.rank={max(1, least // 4)}, or " if least > 1 else ""
                 raise ConfigError(
-                    f"{self._rank} is not below the size of {name}, {list(weight.shape)}",
+                    f"expected a rank below the size of {name}, {list(weight.shape)}, got {self._rank}",
                     key="finetune.rank",
-                    hint=f"{smaller}finetune.match=[…] with what the names of larger matrices hold",
+                    hint=f"{smaller}finetune.match=[…] that matches larger matrices only",
                 )
             parametrize.register_parametrization(module, attribute, _LowRank(weight, self._rank, self._scale))
             module.parametrizations[attribute].original.requires_grad_(False)  # type: ignore[union-attr, index]  # of a ModuleDict

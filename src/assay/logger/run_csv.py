@@ -52,7 +52,7 @@ class RunCSV(Logger):
             with self._path.open("rb") as file:
                 begin = file.read(len(_HEADER))
             if not _HEADER.startswith(begin):
-                raise ValueError(f"{path} is there already, and no run has written it; choose another path")
+                raise ValueError(f"{path} exists and is not the log of a run; choose another path")
         self._columns: list[str] = []
         self._count = 0
         self._synced = -1
@@ -104,7 +104,7 @@ class RunCSV(Logger):
         except OSError as error:
             raise AssayError(
                 f"{self._path} cannot be written: {error.strerror}",
-                hint="what was written before stands; make room, then `assay resume` the run",
+                hint="earlier rows are intact; free some space, then `assay resume` the run",
             ) from error
 
     def mark(self) -> dict[str, Any]:

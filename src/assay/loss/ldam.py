@@ -59,7 +59,7 @@ class LDAM(WeightedLoss):
         logits, targets = class_targets(outputs, targets)
         if logits.shape[1] != self.margins.shape[0]:
             raise ValueError(
-                f"ldam knows {self.margins.shape[0]} classes, the model returns {logits.shape[1]} logits."
+                f"ldam has {self.margins.shape[0]} margins, the model returns {logits.shape[1]} logits."
             )
         scaled = self.scale * logits
         # The largest moves to 0: rounding is then that of differences, not of the logits' common height.

@@ -97,6 +97,6 @@ def _head_loss(head: Head, loss: nn.Module | None) -> nn.Module:
         expected = "one over classes, such as assay.loss.cross_entropy.CrossEntropy"
         expected = expected if head.class_names else "one of numbers, such as torch.nn.HuberLoss"
         raise ValueError(
-            f"losses.{head.name}: {type(loss).__name__} does not suit this target; {expected} was expected."
+            f"losses.{head.name}: {type(loss).__name__} does not suit this target; expected {expected}."
         )
     return loss

@@ -40,8 +40,8 @@ class BitsPerByte(Metric):
         """Take in some tokens."""
         if preds.shape[:-1] != target.shape:
             raise ValueError(
-                f"logits {list(preds.shape)} do not fit tokens {list(target.shape)}: [..., C] and [...] were "
-                "expected"
+                f"logits {list(preds.shape)} do not fit tokens {list(target.shape)}: expected [..., C] and "
+                "[...]"
             )
         if len(self._token_bytes) not in (0, preds.shape[-1]):
             raise ValueError(

@@ -40,7 +40,7 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
     kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
-    raise TypeError(f"it computes a {kind}, which can be neither logged nor kept")
+    raise TypeError(f"it computes a {kind}, which can be neither logged nor stored")
 
 
 _MOST_STEPS, _MOST_BYTES = 64, 1 << 20

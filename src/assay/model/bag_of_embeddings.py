@@ -34,7 +34,7 @@ class BagOfEmbeddings(nn.Module):
         super().__init__()
         check_vocabulary("bag_of_embeddings", vocab_size)
         if min(num_outputs, width) < 1:
-            raise ValueError(f"width={width}, num_outputs={num_outputs}: at least 1 was expected")
+            raise ValueError(f"width={width}, num_outputs={num_outputs}: expected values >= 1")
         self.embedding = nn.Embedding(vocab_size, width, padding_idx=0)
         nn.init.uniform_(self.embedding.weight, -1 / width, 1 / width)
         with torch.no_grad():

@@ -26,8 +26,8 @@ def check_vocabulary(model: str, vocab_size: int, data: str = "text_table") -> N
     """Refuse data whose inputs are not token ids."""
     if vocab_size < 1:
         raise ValueError(
-            f"vocab_size={vocab_size}: model={model} takes texts, as data={data} gives them; this data "
-            "has none: model=small_cnn takes pictures, model=mlp numbers"
+            f"vocab_size={vocab_size}: model={model} takes texts, such as those of data={data}; this data "
+            "has none: use model=small_cnn for images, model=mlp for numbers"
         )
 
 
@@ -38,5 +38,5 @@ def check_network_name(name: str, names: Sequence[str], kind: str, example: str)
         close = difflib.get_close_matches(plain.lower(), names, n=3, cutoff=0.4)
         raise ValueError(
             f"model.name={name} is not a {kind}; "
-            + (f"close to it: {', '.join(close)}" if close else f"one is {example}")
+            + (f"similar names: {', '.join(close)}" if close else f"for example {example}")
         )

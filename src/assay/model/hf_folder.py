@@ -29,16 +29,16 @@ def find_weights_folder(weights: Any) -> Path:
     """The folder of Hugging Face's, or the run, that weights lie in."""
     if weights is None:
         raise ConfigError(
-            "auto takes the config.json of the folder in model.weights, and there is none",
+            "auto reads config.json in the folder of model.weights, which is not set",
             key="model.config",
-            hint="model.weights=FOLDER; of random weights 'model.config={model_type: bert}'",
+            hint="model.weights=FOLDER; for random weights 'model.config={model_type: bert}'",
         )
     path = Path(str(weights))
     if path.is_file():
         return path.parent.parent if path.parent.name == "checkpoints" else path.parent
     if not path.is_dir():
         raise ConfigError(
-            f"{weights} is not a folder; one with {_FILES} was expected, and none is downloaded",
+            f"{weights} is not a folder; expected one with {_FILES}, which is not downloaded",
             key="model.weights",
             hint="model.weights=FOLDER; `hf download NAME --local-dir FOLDER` fetches one",
         )
@@ -85,11 +85,11 @@ def read_network_settings(weights: Any) -> dict[str, Any]:
             hint=f"a folder with {_FILES}, as save_pretrained of transformers writes it",
         ) from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path} is not of a network", key="model.weights", hint=_OTHERS)
+        raise ConfigError(f"{path} does not describe a network", key="model.weights", hint=_OTHERS)
     network = {name: value for name, value in settings.items() if name not in _OF_OTHERS and name[:1] != "_"}
     if not _is_plain(network):
         raise ConfigError(
-            f"{path} holds what is not a plain setting of a network", key="model.weights", hint=_OTHERS
+            f"{path} holds values that are not plain settings of a network", key="model.weights", hint=_OTHERS
         )
     check_network_kind(network, f"{path}: ")
     return network
@@ -100,9 +100,9 @@ def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
     kind = settings.get("model_type")
     if kind not in KINDS:
         raise ConfigError(
-            f"{where}model_type is {kind!r}, not an encoder of texts that is known here",
+            f"{where}model_type is {kind!r}, which is not a supported text encoder",
             key="model.config",
-            hint=f"one of {', '.join(KINDS)}; model=timm takes networks of pictures",
+            hint=f"one of {', '.join(KINDS)}; for images use model=timm",
         )
 
 

@@ -145,16 +145,16 @@ def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -
     padding, network_vocab_size = padding_id(settings), int(settings.vocab_size)
     if vocab_size > network_vocab_size:
         raise ConfigError(
-            f"the texts have {vocab_size:,} tokens, the network knows {network_vocab_size:,}",
+            f"the tokenizer has {vocab_size:,} tokens, the network only {network_vocab_size:,}",
             key="data.source.tokenizer",
-            hint="data.source.tokenizer=auto is that of the weights; of random ones leave out "
+            hint="data.source.tokenizer=auto is the tokenizer of the weights; for random weights remove "
             "model.config.vocab_size",
         )
     longest = int(settings.max_position_embeddings)
     longest -= padding + 1 if settings.model_type in _AFTER_PADDING else 0
     if max_length > longest:
         raise ConfigError(
-            f"{max_length} tokens of a text were asked for; the network reads {longest}",
+            f"expected at most {longest} tokens per text, which the network can read, got {max_length}",
             key="data.source.max_length",
             hint=f"data.source.max_length={longest}",
         )

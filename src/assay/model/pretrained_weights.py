@@ -194,7 +194,7 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
                 loaded, wrapped = inside, True
                 break
     if non_tensors := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
-        raise ValueError(f"the weights hold entries that are no tensors: {first_of(non_tensors)}")
+        raise ValueError(f"the weights hold entries that are not tensors: {first_of(non_tensors)}")
     return dict(loaded), left_out
 
 

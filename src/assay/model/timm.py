@@ -56,8 +56,8 @@ class Timm(nn.Module):
         arguments = dict(options or {})
         if reserved := [key for key in arguments if key.startswith(_SET_HERE)]:
             raise ValueError(
-                f"model.options.{reserved[0]} is set by assay: model.weights says what weights to take, the "
-                "data the rest"
+                f"model.options.{reserved[0]} is set by assay, from model.weights and the data; remove it "
+                "from model.options"
             )
         channels, height, width = parse_image_shape(input_shape, f"model.name={name}")
         if config.fixed_input_size:

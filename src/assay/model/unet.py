@@ -37,7 +37,7 @@ class UNet(nn.Module):
         super().__init__()
         channels, height, width = parse_image_shape(input_shape, "this model (UNet)")
         if len(widths) < 2 or min(widths) < 1:
-            raise ValueError(f"model.widths={list(widths)}: two or more numbers above 0 were expected")
+            raise ValueError(f"model.widths={list(widths)}: expected two or more numbers above 0")
         self.multiple = 2 ** (len(widths) - 1)
         if self.multiple > max(height, width):
             raise ValueError(

@@ -125,4 +125,4 @@ def _unused_rule_message(rule: Mapping[str, Any], index: int, model: nn.Module, 
     if any(_rule_matches(rule, name, parameter.ndim) for name, parameter in model.named_parameters()):
         return f"{start}: those it matches are frozen or taken by an earlier rule; move it up or remove it"
     close = difflib.get_close_matches(shown, names, n=3, cutoff=0.3) or names[:3]
-    return f"{start}; names of this model close to it: {', '.join(close)}"
+    return f"{start}; similar names in this model: {', '.join(close)}"

@@ -126,11 +126,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
-            message = f"{self.temperature}: a number from 0 was expected"
+            message = f"expected a number >= 0, got {self.temperature}"
             raise ConfigError(message, key="--temperature", hint="--temperature 0.8")
         for key, value in {"--top-k": self.top_k, "--max-tokens": self.max_tokens}.items():
             if value is not None and value < 1:
-                raise ConfigError(f"{value}: at least 1 was expected", key=key, hint=f"{key} 40")
+                raise ConfigError(f"expected a number >= 1, got {value}", key=key, hint=f"{key} 40")
 
 
 def generate(
@@ -249,7 +249,7 @@ class LanguageModelling(Task):
 
     @override
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        raise ValueError("a language model is asked for how a text goes on, not for the logits of it")
+        raise ValueError("a language model predicts how a text continues, not its logits")
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:

@@ -154,8 +154,8 @@ class Multitask(Task):
         num_values = [max(2, head.num_outputs) for head in parse_heads(class_names)] or [2] * size
         if len(num_values) != size:
             raise ValueError(
-                f"class_names={list(class_names)}: outputs of num_targets={size} targets were expected; "
-                f"these are of {len(num_values)}"
+                f"class_names={list(class_names)}: expected outputs of num_targets={size} targets, "
+                f"got those of {len(num_values)}"
             )
         return (torch.arange(num_samples)[:, None] % torch.tensor(num_values)).float()
 
@@ -180,7 +180,7 @@ class Multitask(Task):
 class Heads(Evaluator):
     """Of several targets, each judged as its own task does."""
 
-    caption = "By the target that is furthest off, as a share of the largest error of that target."
+    caption = "Largest error of any target first, relative to the largest error of that target."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:

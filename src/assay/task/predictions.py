@@ -66,16 +66,16 @@ class StoredPredictions:
         targets = self.outputs if self.targets is None else self.targets
         width, num_names = self.outputs.shape[-1], len(self.class_names)
         if self.kind not in KINDS:
-            raise ValueError(f"kind={self.kind!r}: one of {', '.join(KINDS)} was expected")
+            raise ValueError(f"kind={self.kind!r}: expected one of {', '.join(KINDS)}")
         if self.outputs.ndim != 2 or not len(self.keys) == len(self.outputs) == len(targets):
             raise ValueError(
                 f"{len(self.keys)} keys, outputs {list(self.outputs.shape)} and targets "
-                f"{list(targets.shape)} are not of the same samples"
+                f"{list(targets.shape)} do not have the same number of samples"
             )
         if (self.kind in ("probabilities", "values") and num_names not in (0, width)) or (
             self.kind == "confusions" and num_names**2 != width
         ):
-            raise ValueError(f"there are {num_names} class names for {width} outputs")
+            raise ValueError(f"got {num_names} class names for {width} outputs")
 
 
 MOST_COLUMNS = 100
@@ -130,7 +130,7 @@ class Predictions(ABC):
         Args:
             index: Which.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no files of number {index}")
+        raise NotImplementedError(f"{type(self).__name__} has no file for prediction {index}")
 
     def to_frame(self, top_k: int = 3) -> pd.DataFrame:
         """A table of one row per sample.
@@ -150,7 +150,7 @@ class Predictions(ABC):
 
     def __getitem__(self, index: Any) -> Any:
         if self.outputs.ndim == self.sample_ndim:
-            raise TypeError("this is the prediction of one sample, which has no index")
+            raise TypeError("the prediction of a single sample cannot be indexed")
         kind: Any = type(self)
         return kind(self.outputs[index], *list(vars(self).values())[1:])
 
@@ -195,7 +195,7 @@ class Scored(Predictions):
     def probabilities(self) -> NDArray[np.float32]:
         """As `scores`."""
         if self.kind != "probabilities":
-            raise AttributeError("the run's loss says no probabilities of its outputs; `scores` has them")
+            raise AttributeError("the run's loss defines no probabilities; use `scores`")
         return self.scores
 
 

@@ -120,7 +120,7 @@ class Reconstruction(FromInputs):
         if not library or hasattr(model, "encode"):
             return None
         return (
-            f"{type(model).__name__} has no latent vector: it can pass its inputs on as they are",
+            f"{type(model).__name__} has no latent vector: it can return its inputs unchanged",
             "model=autoencoder, or model=conv_autoencoder for images",
         )
 

@@ -69,7 +69,7 @@ class Segmentation(Task):
             if len(strange):
                 raise DataError(
                     f"data: a mask of {describe_subset(subset)} has the value {int(strange[0])}; classes go "
-                    f"from 0 to {highest}, and {IGNORED} is left out",
+                    f"from 0 to {highest}, and {IGNORED} is ignored",
                     hint="number the classes from 0",
                 )
 
@@ -81,7 +81,7 @@ class Segmentation(Task):
             raise DataError(
                 f"data: the training masks have a single class{''.join(f', {name}' for name in used)}: there "
                 "is nothing to tell apart",
-                hint=f"a mask's values are its classes, and {IGNORED} is left out (data.source)",
+                hint=f"a mask's values are its classes, and {IGNORED} is ignored (data.source)",
             )
         check_trained_classes(counts, class_names)
 

@@ -372,5 +372,5 @@ def check_trained_classes(counts: Mapping[str, Sequence[int]], class_names: Sequ
     if lacking := [name for name, is_present, count in rows if is_present and not count]:
         raise DataError(
             f"data: the test or validation subset has classes that training lacks: {first_of(lacking)}",
-            hint="data.split.seed=1 divides them otherwise; or add training samples (data.source)",
+            hint="data.split.seed=1 splits them differently; or add training samples (data.source)",
         )

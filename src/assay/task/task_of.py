@@ -31,7 +31,7 @@ def check_interface(task: Task, key: str) -> None:
     kind = type(task)
     if lacking := [name for name in Task.__annotations__ if not hasattr(kind, name)]:
         raise ConfigError(
-            f"{task.name!r} lacks what assay.task.task.Task asks for: {', '.join(lacking)}",
+            f"{task.name!r} lacks attributes that assay.task.task.Task requires: {', '.join(lacking)}",
             key=key,
             hint=f"set {'it' if len(lacking) == 1 else 'them'} as attributes of {kind.__name__}",
         )
@@ -141,13 +141,13 @@ def task_of(name: str | Task) -> Task:
     task = find_task(name)
     if task is None and "." in name:
         raise ValueError(
-            f"task={name!r}: it lies in a package that is not trusted here; if it is your own: put "
-            f"trusted_packages: [{name.partition('.')[0]}] into conf/project.yaml; a data source hands over "
+            f"task={name!r} is in a package that is not trusted here; if the package is yours, add "
+            f"trusted_packages: [{name.partition('.')[0]}] to conf/project.yaml; a data source sets "
             f"the task itself: task = {name.rpartition('.')[2]}()"
         )
     if task is None:
         raise ValueError(
-            f"task={name!r}: one of {', '.join(TASKS)}, or the dotted path of one of your own, was expected"
+            f"task={name!r}: expected one of {', '.join(TASKS)}, or the dotted path of a custom task"
         )
     return task
 

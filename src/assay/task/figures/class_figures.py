@@ -96,7 +96,7 @@ def ranking_figures(
         precision, hit, _ = precision_recall_curve(is_true, score)
         legend = f"{name} ({average_precision_score(is_true, score):.3f})"
         recall.append(Line(legend, hit, precision, is_step=True))
-    captions = [f"Shown are the {unit} with the lowest F1."] if len(worst) > len(shown) else []
+    captions = [f"Only the {unit} with the lowest F1 are shown."] if len(worst) > len(shown) else []
     if left_out := len(shown) - len(roc):
         captions.append(f"{left_out} without samples of both kinds are left out.")
     if not roc:
@@ -166,7 +166,7 @@ def calibration_figures(
         ),
         Figure(
             "confidence",
-            "How sure the model was",
+            "Confidence of the model",
             tuple(Bars(name, labels, np.bincount(bins[of], minlength=NUM_BINS)) for name, of in groups),
             f"predicted probability {event}",
             "samples",
@@ -364,8 +364,8 @@ class Classes(Evaluator):
     @override
     def hardest_caption(self, predictions: StoredPredictions) -> str:
         score = "probability" if predictions.kind == "probabilities" else "score"
-        detail = ", where the loss is highest" if score == "probability" else " beside the one that was said"
-        return f"The lowest {score} of the right class first{detail}; they may still be right."
+        detail = ", where the loss is highest" if score == "probability" else " against the predicted class"
+        return f"Lowest {score} of the true class first{detail}; these may still be right."
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any]:
@@ -391,7 +391,7 @@ class Classes(Evaluator):
 class Labels(Evaluator):
     """Of several labels per sample, each on or off."""
 
-    caption = "By the label whose probability is furthest from what is right, the furthest first."
+    caption = "Largest error of any label's probability first."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
@@ -475,8 +475,8 @@ class Masks(Evaluator):
     """Of the confusions of the pixels of each picture."""
 
     caption = (
-        "The lowest mean IoU of a picture first. On the left the picture, in the middle its mask, on the "
-        "right the predicted one; what is left out is white."
+        "Lowest mean IoU first. Left: the picture; middle: its mask; right: the predicted mask. Ignored "
+        "pixels are white."
     )
 
     @override
@@ -534,7 +534,7 @@ class Masks(Evaluator):
         iou = class_iou(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
         present = np.flatnonzero(np.isfinite(iou))
         if not len(present):
-            return "every pixel is left out"
+            return "all pixels are ignored"
         lowest = present[np.argsort(iou[present], kind="stable")]
         details = ", ".join(
             f"{predictions.class_names[label]} {iou[label]:.2f}" for label in lowest[:_MOST_SAID]

@@ -65,7 +65,7 @@ def _target_figures(
     if not len(preds):
         return []
     residuals = preds - true
-    spread = f"Mean {number_text(residuals.mean())}, deviation {number_text(residuals.std())}."
+    spread = f"Mean {number_text(residuals.mean())}, standard deviation {number_text(residuals.std())}."
     low, high = min(preds.min(), true.min()), max(preds.max(), true.max())
     texts = [
         f"{key}\ntrue {number_text(t, 6)}\npredicted {number_text(s, 6)}"
@@ -143,7 +143,7 @@ class Values(Evaluator):
             number = f"_{index}" if len(names) > 1 else ""
             figures += _target_figures(number, name, preds[:, index], true[:, index], predictions.keys)
         if len(names) > _MOST_TARGETS and figures:
-            caption = f"{figures[-1].caption} The first {_MOST_TARGETS} of {len(names)} targets are drawn."
+            caption = f"{figures[-1].caption} Shown: the first {_MOST_TARGETS} of {len(names)} targets."
             figures[-1] = replace(figures[-1], caption=caption.strip())
         return figures
 
@@ -160,8 +160,8 @@ class Values(Evaluator):
 
     @override
     def hardest_caption(self, predictions: StoredPredictions) -> str:
-        several = ", of any target in its standard deviations" if predictions.outputs.shape[1] > 1 else ""
-        return f"The largest absolute error first{several}."
+        several = ", of any target, in standard deviations" if predictions.outputs.shape[1] > 1 else ""
+        return f"Largest absolute error first{several}."
 
     @override
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
@@ -183,7 +183,7 @@ class Values(Evaluator):
 class Tokens(Evaluator):
     """Of the surprisal of each token."""
 
-    caption = "The highest mean surprisal first."
+    caption = "Highest mean surprisal first."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
@@ -208,8 +208,7 @@ class Tokens(Evaluator):
                 (Line("", np.arange(1, len(by_position) + 1), by_position),),
                 "tokens seen",
                 "bits per token",
-                caption="The mean over all windows: what more of the text before a token is worth to the "
-                "model.",
+                caption="Mean over all windows: how much a longer context helps the model.",
             ),
             histogram(
                 "surprisal",
@@ -217,7 +216,7 @@ class Tokens(Evaluator):
                 bits,
                 "bits",
                 "tokens",
-                caption="Of 1 bit, a token had a probability of 1/2; of 10 bits, of 1/1024.",
+                caption="1 bit: the token had a probability of 1/2; 10 bits: of 1/1024.",
             ),
         ]
 
@@ -262,7 +261,7 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
             f"first component ({100 * share[0]:.0f} % of the variance)",
             f"second component ({100 * share[1]:.0f} %)",
             is_wide=True,
-            caption="Samples that lie together here may lie apart in the directions that are not shown.",
+            caption="Samples that are close here may be far apart in directions that are not shown.",
         )
     ]
 
@@ -314,7 +313,7 @@ def _finite_errors(predictions: StoredPredictions) -> NDArray[np.float64]:
 class Embeddings(Evaluator):
     """Of vectors, judged by the class of each one's nearest neighbour."""
 
-    caption = "Those whose nearest neighbour is of another class."
+    caption = "Samples whose nearest neighbour is of another class."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
@@ -364,7 +363,7 @@ class Embeddings(Evaluator):
 class Reconstructions(Evaluator):
     """Of the errors of reconstructions, and their latent vectors."""
 
-    caption = "The largest error first. Left what was given, right what came back."
+    caption = "Largest error first. Left: the input; right: its reconstruction."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
