@@ -188,7 +188,7 @@ def test_pieces_and_accumulated_batches_are_the_mean_over_tokens(train: Train, t
 
 def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
     for words, message in {
-        ("model.embedding_size=18", "model.num_heads=4"): "error: model: embedding_size=18",
+        ("model.embedding_size=18", "model.num_heads=4"): "error: model.num_heads: embedding_size=18",
         ("data.source.context_length=0",): "error: data.source.context_length",
         ("loss=mse",): "error: loss",
         ("metrics=multiclass",): "error: metrics",

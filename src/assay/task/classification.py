@@ -1,4 +1,4 @@
-"""What tasks have in common in which each sample has one class, and the one of several classes."""
+"""Classification: one class per sample, or several labels per sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes after training, for one kind of predictions: how good they are, and what is shown of them."""
+"""Evaluates stored predictions of one kind: scores, intervals and warnings about useless models."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 LEVEL: Final = 0.95
-"""Share of the resampled values that lie in an interval."""
+"""Share of the resampled values within an interval."""
 _MOST_DRAWS, _FEWEST_DRAWS, _WORK = 1000, 200, 5_000_000
 
 
 @final
 @dataclass(frozen=True)
 class Score:
-    """A number that says how good a model is on the samples it was tested on.
+    """A score of a model on its test samples.
 
     Attributes:
         name: Such as `accuracy`.
-        value: On these samples; NaN where it is not defined.
+        value: On these samples; NaN if undefined.
         low: Lower end of the interval of `LEVEL`, by the percentile bootstrap (Efron and Tibshirani 1993,
-            chapter 13) over test samples; NaN where there is none.
+            chapter 13) over test samples; NaN if there is none.
         high: Upper end.
     """
 
@@ -48,9 +48,9 @@ def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_s
     """Scores with their intervals.
 
     Args:
-        statistic: From how often each sample was drawn, float64 `[N]`, to the scores by their names. With
-            ones it gives the scores themselves.
-        num_samples: N; of fewer than two there are no intervals.
+        statistic: Maps how often each sample was drawn, float64 `[N]`, to scores by name. With ones it
+            returns the scores themselves.
+        num_samples: N; below two there are no intervals.
     """
     values = statistic(np.ones(num_samples))
     if num_samples < 2:
@@ -67,12 +67,12 @@ def bootstrapped(statistic: Callable[[NDArray[Any]], Mapping[str, float]], num_s
 
 
 def num_draws(num_samples: int) -> int:
-    """How often samples are drawn again: less often where there are many, whose scores vary little."""
+    """Return the number of bootstrap draws: fewer for many samples, whose scores vary little."""
     return max(_FEWEST_DRAWS, min(_MOST_DRAWS, _WORK // max(num_samples, 1)))
 
 
 def _bootstrap_weights(num_samples: int) -> Iterator[NDArray[Any]]:
-    """The same each time, so that a report says the same of a run whenever it is made."""
+    """Yield the same weights each time, so that a report can be reproduced."""
     generator = np.random.default_rng(0)
     for _ in range(num_draws(num_samples)):
         drawn = generator.integers(0, num_samples, num_samples)
@@ -80,7 +80,7 @@ def _bootstrap_weights(num_samples: int) -> Iterator[NDArray[Any]]:
 
 
 class Evaluator(ABC):
-    """Judges stored predictions; `assay.task.task.Task` says of each method what it returns."""
+    """Evaluates stored predictions; `assay.task.task.Task` documents each method."""
 
     caption: ClassVar[str] = ""
 
@@ -115,7 +115,7 @@ class Evaluator(ABC):
 
 @final
 class Unknown(Evaluator):
-    """Of outputs that cannot be judged."""
+    """For outputs that cannot be evaluated."""
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
@@ -123,34 +123,34 @@ class Unknown(Evaluator):
 
 
 def class_name(predictions: StoredPredictions, label: int) -> str:
-    """Name of a class or label, or its number."""
+    """Return the name of a class or label, or its number."""
     return predictions.class_names[label] if label < len(predictions.class_names) else str(label)
 
 
 def describe_samples(predictions: StoredPredictions) -> str:
-    """Which samples these are, such as `the 450 test samples`."""
+    """Describe the samples, such as `the 450 test samples`."""
     subset = "" if predictions.subset == "all" else f"{predictions.subset} "
     prefix = "kept " if predictions.num_evaluated else ""
     return f"the {len(predictions.keys):,} {prefix}{subset}samples"
 
 
 def require_targets(predictions: StoredPredictions) -> NDArray[Any]:
-    """The targets, without which nothing can be judged."""
+    """Return the targets, or raise if there are none."""
     if predictions.targets is None:
         raise ValueError("there are no targets to compare with")
     return predictions.targets
 
 
 _FEWEST: Final = 10
-"""Samples from which on a score is compared with that of one answer to all."""
+"""Samples needed to compare a score with that of a constant prediction."""
 _FEWEST_OTHERS: Final = 3
-"""Samples of which something else is right, from which on one answer to all is told: fewer may be missed."""
+"""Samples outside the most frequent class that are needed for a warning: a model may miss fewer."""
 _Z: Final = 1.645
-"""Of a one-sided test at 5 %."""
+"""Quantile of a one-sided test at 5 %."""
 _SAME: Final = 1e-3
-"""Of the targets' standard deviation: numbers that differ by less are one."""
+"""Share of the targets' standard deviation below which predictions count as equal."""
 _TOKENS_PER_KIND: Final = 10
-"""From which on the frequencies of tokens in a test say something of those in the language."""
+"""Needed for the frequencies of tokens in a test to estimate those of the language."""
 
 
 def class_warnings(
@@ -160,7 +160,7 @@ def class_warnings(
     samples: str,
     who: str = "the model",
 ) -> list[str]:
-    """Whether one class is said of all samples, or to say always the most frequent one would do as well."""
+    """Warn if one class is predicted for all samples, or the most frequent class would score as well."""
     size = 1 + int(max(true.max(initial=0), preds.max(initial=0)))
     are, claimed, hits = (np.bincount(of, minlength=size) for of in (true, preds, true[true == preds]))
     return count_warnings(are, claimed, hits, names, samples, num_independent=len(true), who=who)
@@ -176,12 +176,11 @@ def count_warnings(
     num_independent: int,
     who: str = "the model",
 ) -> list[str]:
-    """As `class_warnings`, from counts of what need not be independent, as the pixels of pictures.
+    """Warn as `class_warnings`, from counts of items that may be dependent, such as pixels.
 
-    That the most frequent class would do as well is not told where the model is right more often than chance
-    would have it, by Cohen's kappa and its variance under chance (Fleiss, Cohen and Everitt 1969), one-sided
-    at 5 %: a model that is to find rare classes is of use, though it may be right less often than one that
-    finds none.
+    There is no warning if the model is right more often than chance, by Cohen's kappa and its variance under
+    chance (Fleiss, Cohen and Everitt 1969), one-sided at 5 %: a model that finds rare classes is useful, even
+    if it is right less often than the most frequent class.
     """
     total, most = int(are.sum()), int(are.argmax())
     if total - are[most] < _FEWEST_OTHERS:
@@ -202,7 +201,7 @@ def count_warnings(
 
 
 def value_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Whether one number is said of all samples, or always the mean would be nearer to what is right."""
+    """Warn if one value is predicted for all samples, or the mean would have a smaller error."""
     messages = []
     for name, target, value in zip(names, true.T.astype(float), preds.T.astype(float), strict=True):
         of = f" of {name!r}" if len(names) > 1 else ""
@@ -227,7 +226,7 @@ def value_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str]
 
 
 def label_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str], samples: str) -> list[str]:
-    """Whether the same labels are said of all samples, or always the same ones would do as well."""
+    """Warn if the same labels are predicted for all samples, or constant labels would score as well."""
     usual = true.mean(0) > 0.5
     if not true.size or (true != usual).any(1).sum() < _FEWEST_OTHERS:
         return []
@@ -245,14 +244,14 @@ def label_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str]
 
 
 def embedding_warnings(outputs: NDArray[Any], samples: str) -> list[str]:
-    """Whether all embeddings are one."""
+    """Warn if all embeddings are equal."""
     if len(outputs) < _FEWEST_OTHERS or np.ptp(outputs, 0).max() > 1e-6 * np.abs(outputs).max():
         return []
     return [f"the model gives each of {samples} the same embedding"]
 
 
 def token_warnings(bits: NDArray[Any], tokens: NDArray[Any], samples: str) -> list[str]:
-    """Whether the same probabilities at each position would do as well."""
+    """Warn if the same probabilities at each position would score as well."""
     counts = np.unique(tokens, return_counts=True)[1]
     shares = counts / counts.sum()
     entropy, mean = float(-(shares @ np.log2(shares))), float(bits.mean(dtype=float))

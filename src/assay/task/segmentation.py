@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 IGNORED: Final = 255
-"""The class of pixels that neither loss nor metrics see; so a mask of bytes has up to 255 others."""
+"""The class of pixels that loss and metrics ignore; a mask of bytes has up to 255 other classes."""
 
 
 @final
 class Segmentation(Task):
     """One of C classes per pixel: targets are int64 `[N, H, W]`, the model returns `[B, C, H, W]`.
 
-    Masks may be stored as uint8. Where they are not at hand, because the samples are streamed or only
-    declared, the pixels of each class stand for them: int32 `[N, C]`, which masks never are.
+    Masks may be stored as uint8. If samples are streamed or only declared, pixel counts of each class replace
+    their masks: int32 `[N, C]`, which masks never are.
     """
 
     name = "segmentation"
@@ -138,7 +138,7 @@ class Segmentation(Task):
 
     @override
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        """The confusions of each sample, a row `[C * C]` of pixels, the true class first; and its pixels."""
+        """Return the confusions of each sample, pixels `[C * C]`, true class first; and its pixel count."""
         import torch
 
         if outputs.ndim != 4:
@@ -147,7 +147,7 @@ class Segmentation(Task):
         cells = num_classes**2
         sample = torch.arange(num_samples, device=targets.device)[:, None, None] * cells
         place = sample + targets * num_classes + outputs.argmax(1)
-        place = torch.where(targets == IGNORED, num_samples * cells, place)  # one bin more, so as not to wait
+        place = torch.where(targets == IGNORED, num_samples * cells, place)  # an extra bin avoids a sync
         counts = place.flatten().bincount(minlength=num_samples * cells + 1)[: num_samples * cells]
         confusions = counts.view(num_samples, cells)
         return confusions, confusions.sum(1)
@@ -174,7 +174,7 @@ def _are_counts(targets: Tensor) -> bool:
 
 
 def _blocks(targets: Tensor) -> Sequence[Tensor]:
-    """Some masks at a time, so that work on them takes bounded memory."""
+    """Split masks into blocks, so that work on them takes bounded memory."""
     pixels = max(1, targets[0].numel()) if len(targets) else 1
     blocks: Sequence[Tensor] = targets.split(max(1, (1 << 22) // pixels))  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return blocks

@@ -1,4 +1,4 @@
-"""What is learnt: all that differs between tasks. Imports no torch, so that a config can be judged early."""
+"""The interface of a task: all that differs between tasks. Imports no torch, so that checks start early."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ if TYPE_CHECKING:
     from assay.task.predictions import Kind, Predictions, StoredPredictions
 
 LOGIT_KINDS: Final = frozenset({"multiclass", "binary"})
-"""What a loss may have as its class attribute `kind`: one logit per class, or one per yes-or-no label."""
+"""Values of a loss's class attribute `kind`: one logit per class, or one per yes-or-no label."""
 LOSS_KINDS: Final = LOGIT_KINDS | {"embedding", "multitask", "views"}
 
 
 class Task(ABC):
-    """How data, model, loss and metrics of one kind of learning go together; holds no state.
+    """Defines how data, model, loss and metrics fit together; holds no state.
 
-    A task of your own is a final subclass in a package that you trust, and a config names it by its dotted
-    path: `data.source.task=my_project.ordinal.Ordinal`.
+    A custom task is a final subclass in a trusted package, and a config names it by its dotted path:
+    `data.source.task=my_project.ordinal.Ordinal`.
 
-    What methods are given is the same everywhere: `spec` is that of the data, `class_names` are its classes
-    or labels, `size` is what `size_key` counts. `inputs` are those of B samples, normalised, `outputs` what a
-    model returns for them, as the loss or the metrics see it, and `kind` what these are. `predictions` are of
-    this task; all but `predicted_label` and `hardest_caption` ask for some with targets. `subset` names one
-    in messages.
+    Arguments have the same meaning in all methods: `spec` describes the data, `class_names` are its classes
+    or labels, `size` is the number that `size_key` names. `inputs` are those of B samples, normalised;
+    `outputs` are those of the model for them, as the loss or the metrics see them; `kind` says what these
+    are. `predictions` are of this task, with targets, except in `predicted_label` and `hardest_caption`.
+    `subset` is named in messages.
 
     Attributes:
-        name: In a config; its dotted path, where the class says none.
-        suits: What to type for the loss and metrics that suit it.
-        loss_kinds: Kinds of losses that can take its targets.
-        size_key: The key of `spec` that counts what a model predicts.
-        unit: What that counts, one and several.
-        form: How targets look.
-        by_class: Each sample has one class, so that classes can be counted, stratified and thinned out.
+        name: Its name in a config; by default the dotted path of the class.
+        suits: Command-line words that select a suitable loss and metrics.
+        loss_kinds: Kinds of losses that accept its targets.
+        size_key: The key of `spec` with the number of classes, labels or targets.
+        unit: What that number counts, singular and plural.
+        form: Shape and type of targets, in words.
+        by_class: Each sample has one class, so that classes can be counted, stratified and subsampled.
         has_real_targets: Targets are real numbers, which the loss may see standardised.
-        has_masks: Targets are masks, which transforms of a picture's shape move along with it.
-        ignore_index: Class of what neither loss nor metrics see; torch's own, which no class has, by default.
-        file_column: What files of predictions hold, one beside a table for each; empty where there are none.
-        kept_kind: Of the outputs that `kept` makes; None where they stay what they are.
-        has_heads: Each of several targets is a class or a number of its own, see `assay.task.predictions`.
-        num_classes: Where only one number of classes is possible.
-        takes_logits: Metrics and predictions are made of the model's outputs as they are, whatever
-            probabilities the loss says.
-        generates: A prediction is how a text goes on, see `assay.task.language_modelling`.
-        kind: What predictions are, whatever the loss; None where the loss says it.
-        learns_from_inputs: Needs no targets; those that the data has are at most labels to look at, int64
-            `[N]`, or nothing, `[N, 0]`. Only such a task may take the place of the data's own (`data.task`).
-        reconstructs: A model returns what it was given.
-        compares_views: The loss compares views that the augmentation makes of each sample, in evaluation,
-            too.
+        has_masks: Targets are masks, which spatial transforms of a picture apply to as well.
+        ignore_index: Class that loss and metrics ignore; by default torch's, which no class has.
+        file_column: Name of the column of files that are written beside a table of predictions; empty: none.
+        kept_kind: Kind of the outputs that `kept` returns; None: unchanged.
+        has_heads: Each of several targets has a head for a class or a number, see `assay.task.predictions`.
+        num_classes: The only possible number of classes, if there is one.
+        takes_logits: Metrics and predictions use the model's outputs unchanged, even if the loss defines
+            probabilities.
+        generates: A prediction continues a text, see `assay.task.language_modelling`.
+        kind: Kind of the predictions, whatever the loss; None: it depends on the loss.
+        learns_from_inputs: Needs no targets; those of the data are at most labels for inspection, int64
+            `[N]`, or empty, `[N, 0]`. Only such a task can replace that of the data (`data.task`).
+        reconstructs: The model returns its input.
+        compares_views: The loss compares views of each sample that the augmentation makes, also in
+            evaluation.
     """
 
     name: ClassVar[str]
@@ -90,26 +90,26 @@ class Task(ABC):
 
     @abstractmethod
     def as_targets(self, values: Tensor) -> Tensor:
-        """Numbers in the shape and type of targets, as far as nothing is lost; the rest is for `check`."""
+        """Convert values to the shape and type of targets without loss; `check` refuses the others."""
 
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        """Targets of a batch as the module gets them."""
+        """Convert targets of a batch to what the module receives."""
         return self.as_targets(targets)
 
     def loss_targets(
         self, inputs: Tensor, targets: Tensor, restore: Callable[[Tensor], Tensor] | None
     ) -> Tensor:
-        """What outputs are compared with, before any augmentation.
+        """Return what the loss compares outputs with, before any augmentation.
 
         Args:
             inputs: Of B samples, normalised.
             targets: Of the batch.
-            restore: From what the loss sees to the targets' own unit; None where these are the same.
+            restore: Maps what the loss sees to the unit of the targets; None: the same.
         """
         return targets
 
     def described(self, model: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """What is kept of tested samples in place of outputs that are as large as the inputs.
+        """Return what is stored of tested samples in place of outputs that are as large as the inputs.
 
         Args:
             model: In eval mode.
@@ -122,11 +122,11 @@ class Task(ABC):
         return outputs.flatten(1)
 
     def hard_targets(self, targets: Tensor) -> Tensor:
-        """What metrics compare predictions with, where mixing or a teacher made the targets soft."""
+        """Return what metrics compare predictions with, if mixing or a teacher made the targets soft."""
         return targets
 
     def for_loss(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What the loss is given of a batch: each thing that is predicted as a row of its own.
+        """Reshape a batch for the loss: one row per predicted item.
 
         Args:
             outputs: Of the model, `[B, ...]`.
@@ -136,7 +136,7 @@ class Task(ABC):
 
     @abstractmethod
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
-        """Refuse targets that are not of this task.
+        """Refuse targets that do not fit this task.
 
         Args:
             subset: For messages.
@@ -155,23 +155,23 @@ class Task(ABC):
             class_names: Of the data set.
 
         Raises:
-            DataError: Naming the class or target at fault.
+            DataError: Names the class or target at fault.
         """
         del targets, class_names
 
     @abstractmethod
     def sizes(self, targets: Tensor, class_names: Sequence[str]) -> dict[str, Any]:
-        """`num_classes`, `num_targets` and `class_counts` of the spec, as far as there are any."""
+        """Return those of `num_classes`, `num_targets` and `class_counts` that the spec of this task has."""
 
     def standardizes(self, column: int, class_names: Sequence[str]) -> bool:
         """Whether the loss may see a column of the targets standardised."""
         return self.has_real_targets
 
     def number_classes(self, subsets: Sequence[Tensor]) -> tuple[str, ...]:
-        """Names of classes or labels that have none: their numbers.
+        """Name classes or labels by their numbers, if the data does not name them.
 
         Raises:
-            DataError: Most of the numbers would be of no sample.
+            DataError: Most of the numbers have no sample.
         """
         return ()
 
@@ -188,36 +188,36 @@ class Task(ABC):
     def declared_targets(
         self, num_samples: int, size: int, input_shape: Sequence[int], class_names: Sequence[str] = ()
     ) -> Tensor:
-        """What stands for the targets of samples of which only the number is known.
+        """Make targets for samples of which only the number is known.
 
         Args:
             num_samples: How many.
             size: What `size_key` counts.
             input_shape: Of one sample.
-            class_names: As far as they are stated.
+            class_names: As far as they are declared.
         """
         return self.fake_targets(num_samples, size, input_shape)
 
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        """How many values a model returns per sample.
+        """Return how many values a model returns per sample.
 
         Args:
             spec: Of the data.
-            loss_kind: Of the loss; None where it says none.
+            loss_kind: Of the loss; None if it has none.
         """
         return int(spec[self.size_key])
 
     def output_shape(self, spec: Mapping[str, Any], num_outputs: int) -> tuple[int, ...]:
-        """Shape of what a model returns for a sample.
+        """Return the shape of a model's output for one sample.
 
         Args:
             spec: Of the data.
-            num_outputs: As `num_outputs` says for the loss.
+            num_outputs: As returned by `num_outputs`.
         """
         return (num_outputs,)
 
     def postprocess(self, outputs: Tensor, kind: Kind) -> Tensor:
-        """Outputs in the form that predictions are told in.
+        """Convert outputs to the form of predictions.
 
         Returns:
             `[B, …]`.
@@ -226,7 +226,7 @@ class Task(ABC):
 
     @abstractmethod
     def typed(self, outputs: NDArray[Any], kind: Kind, names: tuple[str, ...]) -> Predictions:
-        """Predictions as a user asks them, with the columns that they have in a table.
+        """Wrap predictions for users, with the columns of their table.
 
         Args:
             outputs: Of N samples, from `postprocess`.
@@ -237,10 +237,10 @@ class Task(ABC):
     def picture(
         self, picture: bytes | None, targets: NDArray[Any], labels: NDArray[Any], class_names: Sequence[str]
     ) -> bytes | None:
-        """A sample with its target and what was predicted, as a PNG file; None where it cannot be drawn.
+        """Draw a sample with its target and prediction as a PNG file; None if it cannot be drawn.
 
         Args:
-            picture: Of the sample, a PNG file; None of a sample that is not a picture.
+            picture: Of the sample, a PNG file; None if the sample is not a picture.
             targets: Of the sample.
             labels: Predicted for its pixels, uint8 `[H, W]`.
             class_names: Of the data.
@@ -248,11 +248,11 @@ class Task(ABC):
         return picture
 
     def legend(self, predictions: StoredPredictions) -> list[tuple[str, bytes]]:
-        """Names and small PNG files of what pictures of samples show in colours."""
+        """Return the names of the colours in pictures of samples, each with a small PNG file."""
         return []
 
     def kept(self, outputs: Tensor, targets: Tensor, kind: Kind) -> tuple[Tensor, Tensor]:
-        """What a run keeps of its test, a row per sample, for `scores`, `figures` and the rest.
+        """Return what a run stores of its test, one row per sample, for `scores`, `figures` and the others.
 
         Args:
             outputs: Of B samples, as the metrics see them.
@@ -260,22 +260,22 @@ class Task(ABC):
             kind: What the outputs are.
 
         Returns:
-            Outputs `[B, K]`, kept as float32, and targets `[B]` or `[B, K]` in the type they are kept in.
-            What has another form is not kept.
+            Outputs `[B, K]`, stored as float32, and targets `[B]` or `[B, K]` in the type to store. Other
+            shapes are not stored.
         """
         return outputs[:, None] if outputs.ndim == 1 else outputs, targets
 
     def loss_problem(self, spec: Mapping[str, Any], loss: Any) -> tuple[str, str] | None:
-        """Why a loss cannot be used, and what to type; None where nothing is known against it.
+        """Return why a loss cannot be used and what to type instead; None if no problem is known.
 
         Args:
             spec: Of the data.
-            loss: Its class, or what makes it.
+            loss: Its class, or a function that makes it.
         """
         return None
 
     def model_problem(self, model: Any) -> tuple[str, str] | None:
-        """Why a model cannot be used, and what to type; None where nothing is known against it.
+        """Return why a model cannot be used and what to type instead; None if no problem is known.
 
         Args:
             model: As it will be used, perhaps without its weights.
@@ -283,14 +283,14 @@ class Task(ABC):
         return None
 
     def probabilities(self, loss: Any) -> Callable[[Tensor], Tensor] | None:
-        """What makes predictions of outputs, sample by sample; None where they are predictions already."""
+        """Return the function from outputs to predictions; None if outputs are predictions already."""
         if self.takes_logits:
             return None
         to_probabilities: Callable[[Tensor], Tensor] | None = getattr(loss, "probabilities", None)
         return to_probabilities
 
     def output_kind(self, loss: Any) -> Kind:
-        """What the metrics of a run see of its model's outputs."""
+        """Return the kind of the outputs that the metrics of a run see."""
         if self.kind is not None:
             return self.kind
         if getattr(loss, "kind", None) == "embedding":
@@ -300,45 +300,45 @@ class Task(ABC):
         return "probabilities" if hasattr(loss, "probabilities") and not self.takes_logits else "scores"
 
     def in_words(self, spec: Mapping[str, Any]) -> str:
-        """What there is to predict, such as `10 classes`."""
+        """Describe what a model predicts, such as `10 classes`."""
         size = int(spec[self.size_key])
         return f"{size} {self.unit[size != 1]}"
 
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        """What judges predictions; the methods that follow ask it."""
+        """Return the evaluator of predictions, which the methods below call."""
         return Unknown()
 
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """How good predictions are, the headline first, with intervals; none where they cannot be judged."""
+        """Return scores with intervals, the most important first; none if predictions cannot be evaluated."""
         return self.evaluator(predictions).scores(predictions)
 
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """What is to be seen of predictions; none where they cannot be judged."""
+        """Return the figures of predictions; none if these cannot be evaluated."""
         return self.evaluator(predictions).figures(predictions)
 
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        """How wrong each prediction is, float `[N]`; NaN where nobody can say."""
+        """Return how wrong each prediction is, float `[N]`; NaN if undefined."""
         return self.evaluator(predictions).error_scores(predictions)
 
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
-        """Whether each prediction is right, bool `[N]`; None where that is not a matter of yes or no."""
+        """Return whether each prediction is right, bool `[N]`; None if that is not a yes-or-no question."""
         return self.evaluator(predictions).is_right(predictions)
 
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        """Whether one answer to all would do as well, a sentence for each thing of which that is so."""
+        """Return one sentence for each score that a constant prediction would reach as well."""
         return self.evaluator(predictions).baseline_warnings(predictions)
 
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        """What the model said of a sample, and what was right where that is not the same."""
+        """Return the prediction for a sample, and the target if it differs."""
         return self.evaluator(predictions).predicted_label(predictions, index)
 
     def hardest_caption(self, predictions: StoredPredictions) -> str:
-        """By what `error_scores` orders, as a sentence."""
+        """Describe the order of `error_scores` in a sentence."""
         return self.evaluator(predictions).hardest_caption(predictions)
 
 
 def describe_subset(subset: str) -> str:
-    """What a message calls a subset.
+    """Name a subset in messages.
 
     >>> subset_in_words("test"), subset_in_words("all")
     ('the test subset', 'the whole data')
@@ -347,7 +347,7 @@ def describe_subset(subset: str) -> str:
 
 
 def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
-    """That targets have another shape or type."""
+    """Make the error for targets of another shape or type."""
     return DataError(
         f"data: {describe_subset(subset)}'s targets have shape {tuple(targets.shape)}, type {targets.dtype}; "
         f"a {task.name} task has {task.form}",
@@ -356,7 +356,7 @@ def wrong_form(task: Task, subset: str, targets: Tensor) -> DataError:
 
 
 def check_range(subset: str, targets: Tensor, highest: int, unit: str) -> None:
-    """Refuse numbers that are no classes or labels."""
+    """Refuse numbers that are not classes or labels."""
     if not 0 <= targets.min() <= targets.max() <= highest:
         raise DataError(
             f"data: {describe_subset(subset)} has targets from {targets.min()} to {targets.max()}; "

@@ -1,4 +1,4 @@
-"""The tasks there are, and two that vary others."""
+"""The built-in tasks by name, and two variants of others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_interface(task: Task, key: str) -> None:
-    """Refuse a task that lacks an attribute."""
+    """Refuse a task that lacks a required attribute."""
     kind = type(task)
     if lacking := [name for name in Task.__annotations__ if not hasattr(kind, name)]:
         raise ConfigError(
@@ -38,7 +38,7 @@ def check_interface(task: Task, key: str) -> None:
 
 
 def custom_output_kind(module: Any) -> Kind | None:
-    """What a custom `LightningModule` says that its outputs are; None where it says nothing."""
+    """Return the kind of outputs that a custom `LightningModule` declares; None if it declares none."""
     kind: Kind | None = getattr(module, "prediction_kind", None)
     if kind is not None and kind not in KINDS:
         raise ConfigError(
@@ -50,7 +50,7 @@ def custom_output_kind(module: Any) -> Kind | None:
 
 @final
 class Binary(SingleLabel):
-    """One of two classes per sample; the model returns one logit or two values, as the loss has it."""
+    """One of two classes per sample; the model returns one logit or two values, depending on the loss."""
 
     name = "binary"
     suits = "loss=bce_with_logits metrics=binary"
@@ -71,7 +71,7 @@ class Binary(SingleLabel):
 
 @final
 class SelfSupervised(FromInputs):
-    """Views of one sample are to lie together, those of different samples apart."""
+    """Learns features in which views of one sample are close and those of different samples far apart."""
 
     name = "self_supervised"
     suits = "model=simclr loss=nt_xent augment=two_views metrics=retrieval"
@@ -82,7 +82,7 @@ class SelfSupervised(FromInputs):
 
     @override
     def num_outputs(self, spec: Mapping[str, Any], loss_kind: str | None = None) -> int:
-        """Of the made-up outputs that the job is tried with; a model chooses the width of its features."""
+        """Only for outputs of smoke tests; a model chooses the width of its features."""
         return 16
 
     @override
@@ -116,23 +116,23 @@ TASKS: Final[Mapping[str, Task]] = MappingProxyType(
         )
     }
 )
-"""assay's own, by the name that stands in a config."""
+"""Built-in tasks, by their name in a config."""
 _OWN: Final[dict[str, Task]] = {}
-"""The user's own, as far as they were imported, by their dotted path."""
+"""Custom tasks that were imported, by their dotted path."""
 
 
 def register_task(task: Task) -> None:
-    """Let `task_of` know a task of the user's own."""
+    """Register a custom task for `task_of`."""
     _OWN[task.name] = task
 
 
 def find_task(name: str) -> Task | None:
-    """The task of a name; None of one whose package nobody has trusted and imported."""
+    """Return the task of a name; None if its package was not trusted and imported."""
     return TASKS.get(name) or _OWN.get(name)
 
 
 def task_of(name: str | Task) -> Task:
-    """The task of a name."""
+    """Return the task of a name, and register a custom one."""
     if isinstance(name, Task):
         if _OWN.get(name.name) is not name and TASKS.get(name.name) is not name:
             check_interface(name, "data.source.task")
@@ -153,7 +153,7 @@ def task_of(name: str | Task) -> Task:
 
 
 def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> str:
-    """What targets that say nothing of it are for: real numbers a regression, others classes or labels."""
+    """Infer the task of targets without one: regression for real numbers, else classes or labels."""
     if is_real:
         return Regression.name
     if num_columns != 1:
