@@ -23,7 +23,7 @@ from assay.cli.app import app
 from assay.cli.documents import SCHEMA_VERSION, Document, to_plain
 from assay.cli.verb import report_errors, verb
 from assay.errors import AssayError, ConfigError
-from assay.files.atomic import replacing, temporary_folder
+from assay.files.atomic import open_atomic, temporary_folder
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def test_a_signal_removes_what_is_being_written(tmp_path: Path, *, as_json: bool
         with (
             report_errors(False, as_json=as_json),
             temporary_folder(tmp_path / "folder"),
-            replacing(tmp_path / "file") as file,
+            open_atomic(tmp_path / "file") as file,
         ):
             file.write(b"half")
             os.kill(os.getpid(), signal.SIGTERM)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from assay.data.arrays import Arrays
-from assay.data.source_files import header_of
+from assay.data.source_files import read_header
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def read(source: Arrays) -> Samples:
 def test_the_type_is_kept(tmp_path: Path, save: Callable[..., str], dtype: str) -> None:
     inputs = RNG.integers(0, 2, (40, 3, 2)).astype(dtype)
     source = Arrays(save(tmp_path, inputs=inputs, targets=LABELS))
-    assert header_of(source._root, "inputs") == (inputs.shape, inputs.dtype)
+    assert read_header(source._root, "inputs") == (inputs.shape, inputs.dtype)
     samples = read(source)
     assert samples.inputs.dtype == getattr(torch, dtype)
     np.testing.assert_array_equal(samples.inputs.numpy(), inputs)

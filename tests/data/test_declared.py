@@ -17,7 +17,7 @@ from assay.build.model import check_declared
 from assay.compose.compose import compose, job_config
 from assay.data.source_files import SourcePath, check_path
 from assay.data.source_info import SourceInfo, info_of
-from assay.data.spec import Declared
+from assay.data.spec import StaticSpec
 from assay.errors import ConfigError, DataError
 from assay.targets.resolve import resolve
 from assay.task.task_of import task_of
@@ -115,7 +115,7 @@ def test_each_task_is_trained_as_it_was_checked(task: list[str]) -> None:
 def test_an_incomplete_statement_is_refused(wrong: dict[str, Any]) -> None:
     given: dict[str, Any] = {"task": "multiclass", "input_shape": [2], "class_counts": {"all": [3, 3]}}
     with pytest.raises(ValueError, match=r"(?i)expected|invalid enum"):
-        msgspec.convert({**given, **wrong}, Declared)
+        msgspec.convert({**given, **wrong}, StaticSpec)
 
 
 def test_a_wrong_key_is_named() -> None:

@@ -19,13 +19,13 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.data import images
 from assay.data.image_folder import ImageFolder
 from assay.data.images import (
-    Look,
+    FileScan,
     choose_size,
+    has_too_many_bad,
     read_bytes,
     read_image,
+    scan_images,
     size_of,
-    survey,
-    too_many,
     verify,
 )
 from assay.data.samples import Samples, Stream
@@ -374,20 +374,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "assay" / "pictures"
 
 
-def check(looks: list[Look], paths: list[str]) -> None:
+def check(looks: list[FileScan], paths: list[str]) -> None:
     assert looks[33].bad == "it is not an image"
     for number, (look, path) in enumerate(zip(looks, paths, strict=True)):
         if number != 33:
             with open(path, "rb") as file:  # noqa: PTH123 - as anybody would hash it
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            assert look == Look(digest, (2 + number % 3, 5))
+            assert look == FileScan(digest, (2 + number % 3, 5))
 
 
 def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
     paths: list[str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "pictures"
-    first = survey(root, paths)
+    first = scan_images(root, paths)
     check(first, paths)
     [file] = home.iterdir()
     assert len(json.loads(file.read_text())) == 69, "a bad file is read each time"
@@ -398,11 +398,11 @@ def test_what_is_whole_is_remembered_and_what_changed_is_read_again(
         return read_bytes(path)
 
     monkeypatch.setattr(images, "read_bytes", noted)
-    assert survey(root, paths) == first
+    assert scan_images(root, paths) == first
     assert read == [paths[33]]
     read.clear()
     Image.fromarray(np.full((2, 5), 200, np.uint8)).save(paths[0])
-    again = survey(root, paths)
+    again = scan_images(root, paths)
     assert sorted(read) == [paths[0], paths[33]]
     assert again[0].sha256 != first[0].sha256
     assert again[1:] == first[1:]
@@ -413,17 +413,17 @@ def test_what_is_remembered_wrongly_is_made_anew(
     paths: list[str], tmp_path: Path, home: Path, content: str
 ) -> None:
     root = tmp_path / "pictures"
-    survey(root, paths)
+    scan_images(root, paths)
     [file] = home.iterdir()
     file.write_text(content)
-    check(survey(root, paths), paths)
+    check(scan_images(root, paths), paths)
     assert len(json.loads(file.read_text())) == 69
 
 
 def test_a_home_that_cannot_be_written(paths: list[str], tmp_path: Path, home: Path) -> None:
     home.parent.parent.mkdir()
     home.parent.touch()  # a file where a folder has to be
-    check(survey(tmp_path / "pictures", paths), paths)
+    check(scan_images(tmp_path / "pictures", paths), paths)
 
 
 def paint(path: Path, size: tuple[int, int], mode: str = "RGB", level: int = 90) -> Path:
@@ -472,4 +472,4 @@ def test_the_size(
     ],
 )
 def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> None:
-    assert too_many(bad, total, on_bad) is ends
+    assert has_too_many_bad(bad, total, on_bad) is ends

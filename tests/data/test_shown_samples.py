@@ -16,18 +16,18 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples, Stream
 from assay.data.shown_samples import (
-    Shown,
-    evaluated_samples,
+    RenderedSample,
+    eval_samples,
     feature_names,
     sample_names,
     show,
-    show_tested,
+    show_test_samples,
 )
 from assay.data.subset import Subset
 from assay.data.transforms import Transforms
 
 
-def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: Any) -> list[Shown]:
+def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: Any) -> list[RenderedSample]:
     targets = torch.zeros(len(inputs))
     samples = Samples(inputs, targets)
     data = Stream(samples, targets) if options.pop("streamed", False) else samples
@@ -35,7 +35,7 @@ def shown(inputs: Any, positions: list[int], transforms: Any = (), **options: An
     return show(Subset(data, rows, rows, Transforms(transforms)), positions, 0, *options.values())
 
 
-def pixels(one: Shown) -> Any:
+def pixels(one: RenderedSample) -> Any:
     assert one.picture is not None
     return np.asarray(Image.open(io.BytesIO(one.picture)))
 
@@ -95,7 +95,7 @@ def data(data_module: Callable[..., DataModule], given_source: Any) -> DataModul
 
 @pytest.mark.parametrize("name", ["train", "test"])
 def test_they_are_those_of_the_batches(data: DataModule, name: str) -> None:
-    inputs, targets = evaluated_samples(data, name, [2, 0])
+    inputs, targets = eval_samples(data, name, [2, 0])
     rows = data.splits.rows[name][[2, 0]]
     cropped = SAMPLES.inputs[rows][:, :, 1:5, 1:5]
     mean, std = (torch.tensor(values).view(1, -1, 1, 1) for values in (data.spec.mean, data.spec.std))
@@ -118,4 +118,4 @@ def test_rows_are_called_by_their_columns(data_module: Build, given_source: Any)
     at = int(data.splits.rows["test"][1])
     assert sample_names(data)[1] == f"row {at}"
     assert feature_names(data) == ("length", "width")
-    assert show_tested(data, [1])[0].row == {"length": 2.0 * at, "width": 2.0 * at + 1}
+    assert show_test_samples(data, [1])[0].row == {"length": 2.0 * at, "width": 2.0 * at + 1}

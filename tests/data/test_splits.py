@@ -21,8 +21,8 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.data_module import DataModule
 from assay.data.samples import Samples
-from assay.data.spec import Spec, Trained
-from assay.data.splits import Splits, read_for_trained, read_splits
+from assay.data.spec import FittedPreprocessing, Spec
+from assay.data.splits import Splits, read_for_model, read_splits
 from assay.data.subset import (
     Split,
     cut_fold,
@@ -30,8 +30,8 @@ from assay.data.subset import (
     hold_out_groups,
     hold_out_latest,
     long_tail,
-    subsets_of,
-    times_of,
+    parse_subsets,
+    parse_times,
     values_of,
 )
 from assay.errors import DataError
@@ -254,17 +254,17 @@ def test_no_value(data: Samples, name: str, message: str) -> None:
 )
 def test_times(values: Any, order: list[int]) -> None:
     key = "data.split.time"
-    assert times_of(pd.Series(values), key, "date").sort_values().index.tolist() == order
+    assert parse_times(pd.Series(values), key, "date").sort_values().index.tolist() == order
     with pytest.raises(DataError, match=r"data.split.time=date: '31.12.2024' in row 1 .*\(1 of 2 rows\)"):
-        times_of(pd.Series(["2024-02-01", "31.12.2024"]), key, "date")
+        parse_times(pd.Series(["2024-02-01", "31.12.2024"]), key, "date")
 
 
 def test_parts() -> None:
     key = "data.split.column"
     values = pd.Series(["train", "Validation", " test", "val"])
-    assert subsets_of(values, key, "split").tolist() == ["train", "val", "test", "val"]
+    assert parse_subsets(values, key, "split").tolist() == ["train", "val", "test", "val"]
     with pytest.raises(DataError, match=r"data.split.column=split: expected .*, got 'dev', '1'"):
-        subsets_of(pd.Series(["train", "dev", 1]), key, "split")
+        parse_subsets(pd.Series(["train", "dev", 1]), key, "split")
 
 
 PLAIN = Split(val=0.1, test=0.2)
@@ -405,7 +405,9 @@ def source_of(given_source: Any, seed: int, number: int = 40) -> Any:
 
 
 def read_again(source: Any, split: Split, digest: str, *, whole: bool = True) -> Any:
-    return read_for_trained(source, split, None, Trained(SPEC), asked=None, digest=digest, whole=whole)
+    return read_for_model(
+        source, split, None, FittedPreprocessing(SPEC), asked=None, digest=digest, whole=whole
+    )
 
 
 def test_the_runs_own_samples_are_divided_as_they_were(given_source: Any) -> None:

@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 
 from assay.data.tabular.column_kind import (
-    Asked,
-    as_dates,
+    ColumnOptions,
     choose_features,
+    drop_missing_targets,
     find_format,
+    find_leak,
     kind_of,
-    leak,
     looks_like_number,
+    parse_dates,
     plain_numbers,
     task_of_columns,
-    with_targets,
 )
 from assay.errors import DataError
 
@@ -98,7 +98,7 @@ FORMS = [
 def test_what_strftime_has_written_is_read(form: str) -> None:
     texts = DATES.dt.strftime(form)
     texts[3] = None
-    read = as_dates(texts, find_format(texts))
+    read = parse_dates(texts, find_format(texts))
     expected = pd.to_datetime(texts, format=form).astype("datetime64[us]")
     if form.endswith("Z"):
         expected = DATES.astype("datetime64[us]").where(texts.notna())
@@ -117,7 +117,7 @@ def test_what_strftime_has_written_is_read(form: str) -> None:
 )
 def test_dates_that_are_no_texts(column: pd.Series[Any], form: str) -> None:
     assert find_format(column) == form
-    read = as_dates(column, form)
+    read = parse_dates(column, form)
     assert (read == (DATES.dt.normalize() if form == "%Y%m%d" else DATES)).all()
 
 
@@ -126,15 +126,17 @@ def test_the_day_or_the_month_first() -> None:
     with pytest.raises(DataError, match=r"day or the month first .* 'day', such as '05/01/2024'") as asked:
         find_format(either)
     assert asked.value.hint == "data.source.day_first=true, or data.source.day_first=false"
-    assert as_dates(either, find_format(either, True)).dt.month.tolist() == [1, 2]
-    assert as_dates(either, find_format(either, False)).dt.month.tolist() == [5, 6]
+    assert parse_dates(either, find_format(either, True)).dt.month.tolist() == [1, 2]
+    assert parse_dates(either, find_format(either, False)).dt.month.tolist() == [5, 6]
     assert find_format(pd.Series(["05/01/2024", "06/22/2024"])) == "%m/%d/%Y"
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%m/%d/%Y", "%d %b %Y", "%Y%m%d", "%d.%m.%Y %H:%M"])
 def test_a_date_with_one_meaning_alone_is_read_beside_those_of_training(form: str) -> None:
     first = DATES[0].strftime(form)
-    read = as_dates(pd.Series([first, "2023-07-06", "2023-07-06 12:30", "06.07", "2023-13-01", None]), form)
+    read = parse_dates(
+        pd.Series([first, "2023-07-06", "2023-07-06 12:30", "06.07", "2023-13-01", None]), form
+    )
     assert read[1:3].tolist() == [pd.Timestamp("2023-07-06"), pd.Timestamp("2023-07-06 12:30")]
     assert read[0] == pd.to_datetime(first, format=form)
     assert read[3:].isna().all()
@@ -160,7 +162,7 @@ FRAME = pd.DataFrame(
 
 
 def test_what_is_decided_of_each_column() -> None:
-    chosen = choose_features(FRAME, Asked(["y"], day_first=True), "rows.csv")
+    chosen = choose_features(FRAME, ColumnOptions(["y"], day_first=True), "rows.csv")
     assert chosen.names == ["x", "day", "either", "grade"]
     assert chosen.forms == {"day": "%d/%m/%Y", "either": "%d/%m/%Y"}
     assert "remark (free text" in chosen.notes[0]
@@ -174,7 +176,9 @@ AREAS = [*map(str, range(38)), "unknown", "n/k"]
 @pytest.mark.parametrize(("time", "parts"), [("", "weekday and days"), (" 12:30", "weekday, hour and days")])
 def test_the_hour_is_announced_where_dates_have_a_time(time: str, parts: str) -> None:
     days = [f"2024-05-{day:02}{time}" for day in range(1, 29)]
-    (note,) = choose_features(pd.DataFrame({"y": range(28), "day": days}), Asked(["y"]), "rows.csv").notes
+    (note,) = choose_features(
+        pd.DataFrame({"y": range(28), "day": days}), ColumnOptions(["y"]), "rows.csv"
+    ).notes
     assert note.startswith(f"dates become year, month, {parts} since the first")
 
 
@@ -182,7 +186,7 @@ def test_the_hour_is_announced_where_dates_have_a_time(time: str, parts: str) ->
 def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) -> None:
     frame = FRAME.assign(price=PRICES, area=AREAS)
     with pytest.raises(DataError) as caught:
-        choose_features(frame, Asked(["y"], day_first=True, **asked), "rows.csv")
+        choose_features(frame, ColumnOptions(["y"], day_first=True, **asked), "rows.csv")
     message, hint = caught.value.message, caught.value.hint
     assert "the column 'price' is text such as '100,000.50', but looks like numbers" in message
     assert "the column 'area' is text such as 'unknown', but looks like numbers" in message
@@ -190,7 +194,7 @@ def test_columns_that_may_be_numbers_are_told_together(asked: dict[str, Any]) ->
     assert f"data.source.exclude=[{','.join([*asked.get('exclude', []), 'price', 'area'])}]" in hint
     assert f"data.source.keep=[{','.join([*asked.get('keep', []), 'price', 'area'])}]" in hint
     with pytest.raises(DataError) as stored:
-        choose_features(FRAME.assign(area=[*map(str, range(40))]), Asked(["y"], day_first=True), "x")
+        choose_features(FRAME.assign(area=[*map(str, range(40))]), ColumnOptions(["y"], day_first=True), "x")
     assert stored.value.hint.startswith("remove signs of units and of thousands, or store numbers; ")
 
 
@@ -211,7 +215,7 @@ PRICE, KIND = pd.Series(DRAW.normal(300, 50, 200)), pd.Series(DRAW.choice(["a", 
 )
 def test_the_target_under_another_name(target: pd.Series, make: Callable[..., pd.Series], how: str) -> None:
     frame = pd.DataFrame({"noise": DRAW.normal(size=200), "other": make(target), "y": target})
-    name, said = leak(frame, ["noise", "other"], "y")
+    name, said = find_leak(frame, ["noise", "other"], "y")
     assert name == "other"
     assert how in said
 
@@ -229,7 +233,7 @@ def test_the_target_under_another_name(target: pd.Series, make: Callable[..., pd
     ids=["noise", "a square", "constant", "one row", "coarser", "too few rows"],
 )
 def test_what_only_goes_along_with_it(target: pd.Series, feature: pd.Series) -> None:
-    assert leak(pd.DataFrame({"x": feature, "y": target}), ["x"], "y") == ("", "")
+    assert find_leak(pd.DataFrame({"x": feature, "y": target}), ["x"], "y") == ("", "")
 
 
 TARGETS: dict[str, tuple[list[Any], str, bool]] = {
@@ -281,8 +285,12 @@ def test_a_target_that_is_neither(values: list[Any], says: str) -> None:
 
 def test_rows_without_a_target_go_and_integers_are_such_again() -> None:
     frame = pd.DataFrame({"n": [1.0, None, 3.0], "x": [0.5, 1.0, None], "y": [True, False, None]})
-    kept = with_targets(frame, ["n", "y"])
+    kept = drop_missing_targets(frame, ["n", "y"])
     assert kept.index.tolist() == [0]
-    assert with_targets(frame, ["n"])["n"].tolist() == [1, 3]
-    assert [str(with_targets(frame, [name])[name].dtype) for name in "nxy"] == ["int64", "float64", "bool"]
-    assert with_targets(frame.iloc[:1], ["n"]) is not None
+    assert drop_missing_targets(frame, ["n"])["n"].tolist() == [1, 3]
+    assert [str(drop_missing_targets(frame, [name])[name].dtype) for name in "nxy"] == [
+        "int64",
+        "float64",
+        "bool",
+    ]
+    assert drop_missing_targets(frame.iloc[:1], ["n"]) is not None

@@ -23,7 +23,7 @@ from assay.data.tabular.table_file import (
     columns_of,
     is_json_lines,
     read_table,
-    resolved,
+    resolve_options,
     table_chunks,
 )
 from assay.errors import AssayError, ConfigError, DataError
@@ -37,7 +37,7 @@ AUTO = {"separator": "auto", "decimal": "auto"}
 
 def dialect(path: Path, text: str | bytes) -> tuple[str, str]:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
-    found = resolved(path, AUTO)
+    found = resolve_options(path, AUTO)
     return found["separator"], found["decimal"]
 
 
@@ -51,7 +51,7 @@ def test_what_pandas_has_written_is_found(
     frame = load(as_frame=True, **({"scaled": False} if load is load_diabetes else {})).frame
     path = tmp_path / "rows.csv"
     frame.to_csv(path, index=False, sep=separator, decimal=decimal)
-    found = resolved(path, AUTO)
+    found = resolve_options(path, AUTO)
     assert (found["separator"], found["decimal"]) == (separator, decimal)
     pd.testing.assert_frame_equal(read_table(str(path)), frame, check_dtype=False)
     # Python's own sniffer, where it dares to answer, agrees.

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from assay.data.data_module import DataModule
 from assay.data.stdlib_docs import TOPICS, StdlibDocs
-from assay.data.text_files import Text, TextFiles, by_tail, find, read, standard_library
-from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Bytes, TextEncoder, Tokenizer, in_house
+from assay.data.text_files import Text, TextFiles, find_files, read_texts, split_by_tail, standard_library
+from assay.data.tokenizer import KINDS, PAD, UNKNOWN, Bytes, TextEncoder, Tokenizer, normalize_tokenizer
 from assay.errors import DataError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def plain(**changes: Any) -> str:
 
 
 def test_padding_and_0_change_places_and_nothing_is_drawn() -> None:
-    made = in_house(plain(), 1)
+    made = normalize_tokenizer(plain(), 1)
     assert made["model"]["vocab"] == {"<s>": 1, "<pad>": 0, "</s>": 2, "a": 3}
     assert (made["post_processor"]["cls"], made["post_processor"]["sep"]) == (["<s>", 1], ["</s>", 2])
     assert (made["added_tokens"][0]["id"], made["model"]["dropout"], made["padding"]) == (0, None, None)
@@ -117,7 +117,7 @@ def test_padding_and_0_change_places_and_nothing_is_drawn() -> None:
 )
 def test_what_is_not_taken(text: str, says: str) -> None:
     with pytest.raises((AttributeError, ValueError), match=says):
-        in_house(text, 1)
+        normalize_tokenizer(text, 1)
 
 
 FRAME = pd.DataFrame(
@@ -170,7 +170,7 @@ FILES = [Text(f"{at:02}.txt", f"line {at}\n" * (at + 1)) for at in range(40)]
 @given(st.lists(st.text("ab\n", min_size=1, max_size=30), min_size=1, max_size=6))
 def test_a_tail_is_the_end_of_all_text(texts: list[str]) -> None:
     named = [Text(str(at), text) for at, text in enumerate(texts)]
-    subsets = by_tail(named, SHARES)
+    subsets = split_by_tail(named, SHARES)
     joined = "".join(one.text for subset in ("train", "val", "test") for one in subsets.get(subset, ()))
     assert joined == "".join(texts)
     assert all(one.text for some in subsets.values() for one in some)
@@ -180,11 +180,11 @@ def test_files_come_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name in ("b/x.txt", "a.txt", "b.txt", ".hidden", ".git/x.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("é\r\n", encoding="utf-8-sig", newline="")
-    assert [name for name, _ in find(tmp_path, "**/*")] == ["a.txt", "b.txt", "b/x.txt"]
-    texts, before, _ = read(find(tmp_path, "**/*"), "", skips=False)
+    assert [name for name, _ in find_files(tmp_path, "**/*")] == ["a.txt", "b.txt", "b/x.txt"]
+    texts, before, _ = read_texts(find_files(tmp_path, "**/*"), "", skips=False)
     assert {one.text for one in texts} == {"é\r\n"}, "a mark of the byte order is no text"
     (tmp_path / "a.txt").rename(tmp_path / "c.txt")
-    assert read(find(tmp_path, "**/*"), "", skips=False)[1] != before
+    assert read_texts(find_files(tmp_path, "**/*"), "", skips=False)[1] != before
 
 
 def test_the_standard_library_is_python_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from assay.data.samples import Samples, Unfitted
-from assay.data.spec import Spec, Trained
+from assay.data.spec import FittedPreprocessing, Spec
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.errors import DataError
 
@@ -23,13 +23,15 @@ def spec(task: Any = "multiclass", **values: Any) -> Spec:
     return Spec(task, (2,), **{"num_classes": len(names), "class_names": names, **values})
 
 
-def adapted(trained: Trained, names: tuple[str, ...], targets: list[Any], task: str = "multiclass") -> Any:
+def adapted(
+    trained: FittedPreprocessing, names: tuple[str, ...], targets: list[Any], task: str = "multiclass"
+) -> Any:
     source: Any = SimpleNamespace(task=task, class_names=names)
-    return trained.adapted(source, {"all": Samples(INPUTS, torch.tensor(targets))})["all"].targets.tolist()
+    return trained.adapt(source, {"all": Samples(INPUTS, torch.tensor(targets))})["all"].targets.tolist()
 
 
 def test_classes_are_matched_by_name() -> None:
-    trained = Trained(spec())
+    trained = FittedPreprocessing(spec())
     assert adapted(trained, ("bird", "cat", "dog"), [0, 1, 2, 0]) == [0, 1, 2, 0]
     assert trained.notes == []
     assert adapted(trained, ("dog", "bird", "cat"), [0, 1, 2, 0]) == [2, 0, 1, 2]
@@ -43,7 +45,7 @@ def test_classes_are_matched_by_name() -> None:
 
 
 def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
-    trained = Trained(spec("multilabel"))
+    trained = FittedPreprocessing(spec("multilabel"))
     assert adapted(trained, ("dog", "bird", "cat"), [[1, 0, 0]] * 4, "multilabel") == [[0, 0, 1]] * 4
     for names, message in (
         (("bird", "cat"), "lacks the label 'dog'"),
@@ -55,8 +57,8 @@ def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
 
 def test_another_task_or_number_of_targets_is_refused() -> None:
     with pytest.raises(DataError, match="its task is regression; the model was trained for multiclass"):
-        adapted(Trained(spec()), (), [[1.0]] * 4, "regression")
-    trained = Trained(spec("regression", num_targets=2))
+        adapted(FittedPreprocessing(spec()), (), [[1.0]] * 4, "regression")
+    trained = FittedPreprocessing(spec("regression", num_targets=2))
     assert adapted(trained, (), [[1.0, 2.0]] * 4, "regression") == [[1.0, 2.0]] * 4
     with pytest.raises(DataError, match="has 1 targets; the model predicts 2"):
         adapted(trained, (), [[1.0]] * 4, "regression")
@@ -68,8 +70,8 @@ def test_a_table_is_encoded_as_in_training() -> None:
     source: Any = SimpleNamespace(task="multiclass", class_names=("bird", "cat", "dog"))
     rows = pd.DataFrame({"kind": ["b", "c"], "size": [5.0, 6.0]})
     given = {"all": Unfitted(rows, torch.tensor([0, 1]), TableEncoder())}
-    trained = Trained(spec(), encoder)
-    found: Any = trained.adapted(source, given)["all"]
+    trained = FittedPreprocessing(spec(), encoder)
+    found: Any = trained.adapt(source, given)["all"]
     assert found.encoder is encoder
     [note] = trained.notes
     assert note.startswith(
@@ -77,7 +79,7 @@ def test_a_table_is_encoded_as_in_training() -> None:
     )
     assert "far outside the training range, 1 to 2" in note
     with pytest.raises(DataError, match="trained on an array of numbers"):
-        Trained(spec()).adapted(source, given)
+        FittedPreprocessing(spec()).adapt(source, given)
 
 
 @pytest.mark.parametrize(
@@ -90,4 +92,4 @@ def test_a_table_is_encoded_as_in_training() -> None:
 )
 def test_another_form_is_refused(inputs: torch.Tensor, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        Trained(spec()).check(inputs)
+        FittedPreprocessing(spec()).check(inputs)

@@ -14,7 +14,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.data.transforms import (
     Transforms,
     chain_of,
-    given_scale,
+    configured_scale,
     pretrained_scale,
     seed_generators,
 )
@@ -163,7 +163,7 @@ def test_another_size_is_said_and_nothing_without_weights() -> None:
 )
 def test_what_is_not_a_scale_is_refused(by: Any) -> None:
     with pytest.raises(DataError, match=r"data\.transform\.normalize"):
-        given_scale(by)
+        configured_scale(by)
 
 
 def test_chains() -> None:

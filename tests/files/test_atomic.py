@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from assay.files.atomic import (
+    open_atomic,
     remove_unfinished,
-    replacing,
     temporary_folder,
     write_bytes,
 )
@@ -71,7 +71,7 @@ def test_an_exception_or_a_signal_while_writing_leaves_the_old_file(tmp_path: Pa
     path.write_bytes(b"old")
 
     def write_half() -> None:
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(b"half")
             raise KeyboardInterrupt
 
@@ -100,7 +100,7 @@ def test_what_was_left_unfinished_goes_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_another_process_may_be_writing_stays(tmp_path: Path) -> None:
-    with replacing(tmp_path / "x") as file, temporary_folder(tmp_path / "x"):
+    with open_atomic(tmp_path / "x") as file, temporary_folder(tmp_path / "x"):
         file.write(b"half")
         assert len(names(tmp_path)) == 2
         write_bytes(tmp_path / "x", b"theirs")

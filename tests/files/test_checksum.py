@@ -8,15 +8,15 @@ import pytest
 import yaml
 
 from assay.files.checksum import (
-    damage_of,
-    json_is_whole,
+    content_sums,
+    describe_damage,
+    is_json_intact,
+    is_yaml_intact,
     read_sums,
     seal_json,
     seal_yaml,
     sha256,
-    sums_of_content,
     write_sums,
-    yaml_is_whole,
 )
 
 A, B = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b"))
@@ -39,8 +39,8 @@ def test_anything_else_is_damage(tmp_path: Path, text: str) -> None:
     path.write_bytes(b"a")
     (tmp_path / "x.sha256").write_text(text)
     assert read_sums(path) == []
-    assert sums_of_content(path) == [], "not made right by taking the sum anew"
-    assert damage_of(path) == "cannot be verified: x.sha256 is damaged"
+    assert content_sums(path) == [], "not made right by taking the sum anew"
+    assert describe_damage(path) == "cannot be verified: x.sha256 is damaged"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_whether_it_is_whole(tmp_path: Path, content: bytes, sums: list[str], re
     path = tmp_path / "x"
     path.write_bytes(content)
     write_sums(path, sums)
-    found = damage_of(path)
+    found = describe_damage(path)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)
 
@@ -61,12 +61,12 @@ YAML, JSON = seal_yaml("a: ü\nb: [1, 2]\n"), seal_json('{\n  "a": "ü"\n}')
 def test_it_reads_as_before() -> None:
     assert yaml.safe_load(YAML) == {"a": "ü", "b": [1, 2]}
     assert json.loads(JSON).keys() == {"a", "sha256"}
-    assert yaml_is_whole(YAML.encode())
-    assert json_is_whole(JSON.encode())
+    assert is_yaml_intact(YAML.encode())
+    assert is_json_intact(JSON.encode())
 
 
 def test_any_flip_and_any_cut_shows() -> None:
-    for text, is_whole in ((YAML, yaml_is_whole), (JSON, json_is_whole)):
+    for text, is_whole in ((YAML, is_yaml_intact), (JSON, is_json_intact)):
         content = text.encode()
         for at in range(len(content)):
             assert not is_whole(content[:at])
@@ -77,5 +77,5 @@ def test_any_flip_and_any_cut_shows() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"a: 1\n"])
 def test_no_seal(text: bytes) -> None:
-    assert yaml_is_whole(text) is None
-    assert json_is_whole(text) is False
+    assert is_yaml_intact(text) is None
+    assert is_json_intact(text) is False

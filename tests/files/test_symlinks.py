@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay.errors import AssayError
-from assay.files.symlinks import appending, check_links, read_end
+from assay.files.symlinks import check_links, open_append, read_tail
 from assay.logger.run_csv import RunCSV
 from assay.record.journal import Journal
 from assay.record.log_file import log_file
@@ -72,7 +72,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "log": ("log.txt", logged),
     "journal": ("journal.jsonl", journal),
     "metrics": ("metrics.csv", metrics),
-    "output": ("logs.txt", lambda run_dir: os.close(appending(run_dir / "logs.txt"))),
+    "output": ("logs.txt", lambda run_dir: os.close(open_append(run_dir / "logs.txt"))),
 }
 
 
@@ -133,10 +133,10 @@ def test_links_within_are_fine(run_dir: Path, tmp_path: Path) -> None:
 
 def test_the_end_of_a_log_is_read_and_no_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_bytes(b"0123456789")
-    assert read_end(tmp_path / "log.txt", 4) == b"6789"
-    assert read_end(tmp_path / "log.txt", 40) == b"0123456789"
+    assert read_tail(tmp_path / "log.txt", 4) == b"6789"
+    assert read_tail(tmp_path / "log.txt", 40) == b"0123456789"
     (tmp_path / "link").symlink_to(tmp_path / "log.txt")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "none"):
         with pytest.raises(OSError):  # noqa: PT011 - each is refused in its own words
-            read_end(tmp_path / name, 4)
+            read_tail(tmp_path / name, 4)

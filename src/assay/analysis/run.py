@@ -10,7 +10,7 @@ import yaml
 
 from assay.config.serialize import NOT_IDENTITY, REPETITIONS
 from assay.errors import AssayError, first_line
-from assay.files.checksum import yaml_is_whole
+from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import read_whole
 from assay.paths import PACKAGES
 from assay.quoting import reads_as_number
@@ -287,7 +287,7 @@ class ConfigValues:
     def _block(self, run: Run, first: str) -> Any:
         """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
         content = _read_config(run)
-        if yaml_is_whole(content):
+        if is_yaml_intact(content):
             text = content.decode("utf-8", "surrogateescape")
             found = re.search(rf"^{re.escape(first)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
             if found is None:

@@ -27,7 +27,7 @@ from assay.config.unread_keys import OUR_DATA, OUR_MODULE
 from assay.data.data_module import DataModule
 from assay.data.normalize import target_scale
 from assay.data.seeded_loader import seed_loaders
-from assay.data.spec import Declared
+from assay.data.spec import StaticSpec
 from assay.errors import AssayError, ConfigError, DataError, one_line_of
 from assay.targets.annotation import expected_type
 from assay.task.task_of import custom_output_kind, task_of
@@ -73,7 +73,7 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
     stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
     try:
-        source = msgspec.convert(stated, Declared)
+        source = msgspec.convert(stated, StaticSpec)
     except msgspec.ValidationError as error:
         name = str(error).partition(" - at `$.")[2].strip("`").partition("[")[0]
         key = source_key(config, f"data.spec.{name}") if name else "data.spec"

@@ -11,7 +11,7 @@ from assay.build.trainer_options import is_unbounded, world_size
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loaders import drops_last
+from assay.data.loaders import should_drop_last
 from assay.errors import ConfigError
 from assay.quoting import counted
 
@@ -86,7 +86,7 @@ def batches_of(config: DictConfig, num_train: int) -> int:
         limit = config.trainer.get("limit_train_batches")
         return int(told or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
     own, processes = int(data.get("batch_size", 1)), world_size(config)
-    drops = drops_last(data.get("drop_last", "auto"), num_train, own, processes)
+    drops = should_drop_last(data.get("drop_last", "auto"), num_train, own, processes)
     size = own * processes
     return num_train // size if drops else -(-num_train // size)
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.tree import target_nodes, walk
-from assay.data.source_files import SourcePath, check_path, missing
+from assay.data.source_files import SourcePath, check_path, missing_path_error
 from assay.data.source_info import info_of
 from assay.errors import ConfigError
 from assay.files.symlinks import TEXTS
@@ -57,13 +57,13 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
         check_path(path, source, full)
     elif not (source.downloads if download is None else download):
         what = "folder" if download is None else f"folder, and {key}.download is false"
-        raise missing(full, path, what, f"to have it downloaded: {key}.download=true")
+        raise missing_path_error(full, path, what, f"to have it downloaded: {key}.download=true")
 
 
 def _check_run(full: str, path: Path | None) -> None:
     hint = "runs lie under outputs/<name>/<date>/"
     if path is not None and not path.is_dir():
-        raise missing(full, path, "run directory", hint)
+        raise missing_path_error(full, path, "run directory", hint)
     if path is not None and not (path / "config.yaml").is_file():
         message = f"{path.absolute()} is not a run directory: it has no config.yaml"
         raise ConfigError(message, key=full, hint=hint)

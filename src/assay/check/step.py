@@ -21,7 +21,7 @@ from assay.build.model import build_model
 from assay.build.node import build
 from assay.build.trainer_options import world_size
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loaders import drops_last
+from assay.data.loaders import should_drop_last
 from assay.data.normalize import TargetScale
 from assay.data.placement import device_memory
 from assay.errors import AssayError, ConfigError, first_line, own_frame
@@ -504,7 +504,7 @@ def batch_sizes(config: DictConfig) -> dict[bool, list[int]]:
         return {True: [], False: [int(spec.get("train_batch_size") or 1)]}
     trained = (
         set()
-        if drops_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
+        if should_drop_last(data.get("drop_last", "auto"), spec.num_train, int(data.batch_size), processes)
         else _num_samples(spec.num_train, int(data.batch_size), processes, even=True)
     )
     evaluated = (

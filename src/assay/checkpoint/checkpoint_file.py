@@ -21,8 +21,8 @@ from lightning.pytorch.plugins.io import CheckpointIO
 from omegaconf import OmegaConf
 
 from assay.errors import AssayError, first_line
-from assay.files.atomic import Output, replacing, sync_directory
-from assay.files.checksum import SUFFIX, damage_of, sum_file, sums_of_content, write_sums
+from assay.files.atomic import Output, open_atomic, sync_directory
+from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums
 from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
 
 if TYPE_CHECKING:
@@ -297,9 +297,9 @@ class CheckpointFile(CheckpointIO):
         source = _local(path).resolve()
         if not source.is_file():
             raise AssayError(f"there is no checkpoint {source}")
-        if not sum_file(source).is_file():
+        if not sum_path(source).is_file():
             log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
-        elif reason := damage_of(source):
+        elif reason := describe_damage(source):
             raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
         return read(source, map_location)
 
@@ -357,7 +357,7 @@ def read(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[
 
 def _write(content: dict[str, Any], target: Path) -> None:
     try:
-        with replacing(target) as file:
+        with open_atomic(target) as file:
             hashing = _Hashing(file)
             try:
                 torch.save(content, hashing)  # type: ignore[arg-type]  # it only writes and flushes
@@ -367,7 +367,7 @@ def _write(content: dict[str, Any], target: Path) -> None:
                 raise
             hashing.flush()
             digest = hashing.hexdigest()
-            write_sums(target, [digest, *sums_of_content(target)])
+            write_sums(target, [digest, *content_sums(target)])
         write_sums(target, [digest])
     except OSError as error:
         raise AssayError(
@@ -378,7 +378,7 @@ def _write(content: dict[str, Any], target: Path) -> None:
 
 def _remove(target: Path) -> None:
     target.unlink(missing_ok=True)
-    sum_file(target).unlink(missing_ok=True)
+    sum_path(target).unlink(missing_ok=True)
     if target.parent.is_dir():
         sync_directory(target.parent)
 
@@ -483,7 +483,7 @@ def _candidates(folder: Path, wanted: set[str]) -> list[Path]:
 
 def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
-    if reason := damage_of(path):
+    if reason := describe_damage(path):
         raise AssayError(f"{path} {reason}")
     loaded = read(path.resolve(), mmap=True)
     loop = loaded.get("loops", {}).get("fit_loop", {})

@@ -77,7 +77,7 @@ class Custom:
         for subset, dataset in self._datasets.items():
             key = "data.source.dataset" if subset == "train" else f"data.source.{subset}_dataset"
             pairs = _Pairs(dataset, *self._keys, key)
-            targets = self._task.as_targets(_known_targets(dataset, pairs, key))
+            targets = self._task.as_targets(_read_targets(dataset, pairs, key))
             values = {name: getattr(dataset, name, None) for name in self.split_columns.values()}
             given = {name: own for name, own in values.items() if own is not None}
             identity = f"{type(dataset).__qualname__} {len(pairs)}"
@@ -134,7 +134,7 @@ class _Pairs:
         return (torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs), target
 
 
-def _known_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
+def _read_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
     if not len(pairs):
         raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it looks")
     for name in ("targets", "labels"):

@@ -16,29 +16,29 @@ from assay.data.loaders import (
     MemoryLoader,
     StreamLoader,
     choose_batch_size,
-    drops_last,
     input_statistics,
     preview,
+    should_drop_last,
     target_statistics,
 )
 from assay.data.normalize import Normalize, input_dtype
 from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
-from assay.data.spec import Declared
+from assay.data.spec import StaticSpec
 from assay.data.splits import (
     Splits,
-    ask_for_columns,
-    check_forms,
     check_inputs,
-    read_for_trained,
+    check_shapes,
+    read_for_model,
     read_splits,
+    request_split_columns,
 )
 from assay.data.subset import Split, Subset
 from assay.data.transforms import (
     Transforms,
     chain_of,
-    given_for,
-    given_scale,
+    check_scale,
+    configured_scale,
     pretrained_scale,
 )
 from assay.errors import DataError
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source
-    from assay.data.spec import Spec, Trained
+    from assay.data.spec import FittedPreprocessing, Spec
 
 _FEW_SAMPLES = 8
 
@@ -107,7 +107,7 @@ class DataModule(L.LightningDataModule):
     spec: Spec
     splits: Splits
 
-    mapping_arguments: Final = {"split": Split, "spec": Declared}
+    mapping_arguments: Final = {"split": Split, "spec": StaticSpec}
     """What mappings become; `spec` stands in for a source that is not read."""
 
     def __init__(
@@ -150,7 +150,7 @@ class DataModule(L.LightningDataModule):
                 texts.use(*(pretrained_inputs[key] for key in ("tokenizer", "padding", "source")))
             pretrained_inputs = None
         self._normalize, self._pretrained = transform.get("normalize"), pretrained_inputs
-        self._given_scale, self._scale_notes = given_scale(self._normalize), list[str]()
+        self._given_scale, self._scale_notes = configured_scale(self._normalize), list[str]()
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._workers = {
             "num_workers": num_workers,
@@ -175,8 +175,8 @@ class DataModule(L.LightningDataModule):
             return
         # Reading may draw random numbers; what comes after, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
-            ask_for_columns(self.source, self.split)
-            declared = isinstance(self.source, Declared)
+            request_split_columns(self.source, self.split)
+            declared = isinstance(self.source, StaticSpec)
             splits = read_splits(
                 self.source, self.split, self.thin_classes, asked=self._task, compare=not declared
             )
@@ -188,8 +188,10 @@ class DataModule(L.LightningDataModule):
             self.splits = splits
             splits.check(self.batch_size if self.drop_last is True else 1)
             trained, first = self._first("train", "train"), self._first("train", "eval")
-            check_forms(first, trained, {name: self._first(name, "eval") for name in splits.with_own_data()})
-            typed = given_for(first, self._given_scale)
+            check_shapes(
+                first, trained, {name: self._first(name, "eval") for name in splits.separate_subsets()}
+            )
+            typed = check_scale(first, self._given_scale)
             scale, self._scale_notes = pretrained_scale(self._pretrained, self._normalize, first, typed)
             mean, std = input_statistics(
                 self.subset("train", "eval"),
@@ -212,12 +214,12 @@ class DataModule(L.LightningDataModule):
             image_size=getattr(self.source, "image_size", None),
         )
 
-    def setup_for(self, trained: Trained, subset: str = "", digest: str = "") -> None:
+    def setup_for(self, trained: FittedPreprocessing, subset: str = "", digest: str = "") -> None:
         """Read the source for a model that is trained; nothing is learned from the samples."""
         if hasattr(self.source, "fitted"):
             self.source.fitted = trained.encoder
         with torch.random.fork_rng(devices=[]):
-            splits = read_for_trained(
+            splits = read_for_model(
                 self.source,
                 self.split,
                 self.thin_classes,
@@ -278,7 +280,7 @@ class DataModule(L.LightningDataModule):
         return self.trainer.num_devices if self.trainer else 1  # of this machine
 
     def _drops_last(self) -> bool:
-        return drops_last(self.drop_last, self.spec.num_train, self.batch_size, self._world_size())
+        return should_drop_last(self.drop_last, self.spec.num_train, self.batch_size, self._world_size())
 
     def digest(self) -> str:
         """SHA-256 over the contents and the division into subsets, for the record."""
@@ -350,7 +352,7 @@ class DataModule(L.LightningDataModule):
         return 1 / targets.bincount()[targets].double()
 
     def _placement(self, samples: Samples, *, to_prepare: bool) -> Placement:
-        prepare = functools.partial(self.prepared, dtype=self.dtype) if to_prepare else None
+        prepare = functools.partial(self.prepare_batch, dtype=self.dtype) if to_prepare else None
         key = id(samples), prepare and self.dtype
         if key not in self._placements:
             self._placements[key] = Placement(samples, self._pin_memory, prepare, self._processes())
@@ -375,7 +377,7 @@ class DataModule(L.LightningDataModule):
         """Floating type of the inputs that the model gets."""
         return input_dtype(str(self.trainer.precision)) if self.trainer else torch.float32
 
-    def prepared(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """A batch as the module gets it."""
         exact = torch.promote_types(dtype, torch.float32) if self.spec.target_mean else dtype
         return self.normalize(inputs, dtype), task_of(self.spec.task).batch_targets(targets, exact)
@@ -386,7 +388,7 @@ class DataModule(L.LightningDataModule):
         if isinstance(batch, Prepared):
             return batch.inputs, batch.targets
         inputs, targets, *_ = batch.values() if isinstance(batch, Mapping) else batch
-        return self.prepared(inputs, targets, self.dtype)
+        return self.prepare_batch(inputs, targets, self.dtype)
 
 
 def _start() -> tuple[int, int]:

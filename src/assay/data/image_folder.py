@@ -17,11 +17,11 @@ from typing_extensions import override
 from assay.data.images import (
     NO_CLASS,
     SUBSETS,
+    FileScan,
     ImageSize,
-    Look,
     Picture,
     PictureFolder,
-    images_below,
+    list_images,
 )
 from assay.data.source_info import info_of
 from assay.task.classification import Multiclass
@@ -87,7 +87,7 @@ class ImageFolder(PictureFolder):
         if "train" not in names or (others and not names & {"val", "test"}):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
         if others:
-            raise self._refuse(
+            raise self._error(
                 f"beside train there is {min(others)}",
                 "name the subsets train, val and test, and keep nothing else in this folder",
             )
@@ -95,17 +95,17 @@ class ImageFolder(PictureFolder):
 
     def _list_subset(self, subset: str, folder: Path) -> list[Picture]:
         if not self._classes:
-            images, others = images_below(folder)
+            images, others = list_images(folder)
             self._note_others(others)
             if not images:
-                raise self._refuse(
+                raise self._error(
                     f"{folder} has no image in it", f"images ({', '.join(IMG_EXTENSIONS)}) were expected"
                 )
             return [self._picture(path) for path in images]
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
-            raise self._refuse(
+            raise self._error(
                 f"{folder} has no folder of images in it",
                 "one folder per class was expected: root/<class>/*.jpg; to learn from images alone: "
                 "data.source.classes=false task=reconstruction",
@@ -114,11 +114,11 @@ class ImageFolder(PictureFolder):
             self.class_names = tuple(names)
             self.task = infer_task(is_real=False, num_columns=1, num_classes=len(names))
         elif unknown := sorted(set(names) - set(self.class_names)):
-            raise self._refuse(
+            raise self._error(
                 f"{subset} has a class that training lacks: {unknown[0]}",
                 "give train a folder of the same name, or remove this one",
             )
-        found = {name: images_below(folder / name) for name in names}
+        found = {name: list_images(folder / name) for name in names}
         self._note_others([suffix for _, others in found.values() for suffix in others])
         return [
             self._picture(path, self.class_names.index(name)) for name in names for path in found[name][0]
@@ -133,7 +133,7 @@ class ImageFolder(PictureFolder):
             self._note(f"files that are not images by their name are left out: {told}")
 
     @override
-    def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
+    def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
         return {one.name: look.bad for one, look in zip(pictures, looks, strict=True) if look.bad}
 
     @override
@@ -141,7 +141,7 @@ class ImageFolder(PictureFolder):
         found = {picture.label for picture in pictures}
         empty = [name for label, name in enumerate(self.class_names) if label not in found]
         if empty and subset in ("all", "train"):
-            raise self._refuse(
+            raise self._error(
                 f"no image in the folder of class {', '.join(empty[:5])}",
                 f"remove the folder, or add images ({', '.join(IMG_EXTENSIONS)})",
             )
@@ -152,7 +152,7 @@ class ImageFolder(PictureFolder):
         return _label
 
     @override
-    def _identity(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> str:
+    def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
         return "\n".join(
             f"{picture.name} {look.sha256}" for picture, look in zip(pictures, looks, strict=True)
         )

@@ -62,7 +62,7 @@ def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
     )
 
 
-def too_many(bad: int, total: int, on_bad: str) -> bool:
+def has_too_many_bad(bad: int, total: int, on_bad: str) -> bool:
     """Whether files that cannot be used end the reading: any under `error`, over a twentieth under `auto`."""
     return bad == total or (bad > 0 and on_bad == "error") or (on_bad == "auto" and 20 * bad > max(20, total))
 
@@ -100,14 +100,14 @@ def read_bytes(path: str) -> bytes:
 
 def decode(content: bytes, mode: str, size: tuple[int, int] | None) -> Tensor:
     """Decode an image."""
-    with _opened(io.BytesIO(content)) as image:
+    with _open_image(io.BytesIO(content)) as image:
         return as_tensor(image, mode, size)
 
 
 def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Tensor:
     """A picture of Pillow's as a tensor, as `read_image` makes it."""
     name, _ = MODES[mode]
-    plain = _plain(_upright(image))
+    plain = _to_convertible(_turn_upright(image))
     # torchvision's pil_to_tensor takes twice as long, as much as decoding a small picture does.
     pixels = torch.from_numpy(np.array(plain if plain.mode == name else plain.convert(name)))
     decoded = pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1)
@@ -116,8 +116,8 @@ def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Te
 
 def verify(content: bytes, index: int = 0) -> tuple[int, int]:
     """Decode an image as cheaply as it can be found out whether it is whole."""
-    del index  # of `look_at`
-    with _opened(io.BytesIO(content)) as image:
+    del index  # of `scan_files`
+    with _open_image(io.BytesIO(content)) as image:
         size = upright_size(image)
         image.draft(None, (1, 1))
         image.load()
@@ -128,7 +128,7 @@ def verify(content: bytes, index: int = 0) -> tuple[int, int]:
 def size_of(path: str) -> tuple[int, int] | None:
     """Height and width of the upright image, from its header; None where it cannot be read."""
     if Path(path).is_file():
-        with suppress(ValueError), _opened(path) as image:  # what is wrong is found when all is read
+        with suppress(ValueError), _open_image(path) as image:  # what is wrong is found when all is read
             return upright_size(image)
     return None
 
@@ -139,11 +139,11 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (image.width, image.height) if sideways else (image.height, image.width)
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _turn_upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image) if image.getexif().get(_ORIENTATION, 1) != 1 else image
 
 
-def _plain(image: Image.Image) -> Image.Image:
+def _to_convertible(image: Image.Image) -> Image.Image:
     """What Pillow would convert wrongly or with a warning: 16 bits, palettes with transparency."""
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
@@ -157,7 +157,7 @@ def _refuse_wide(image: Image.Image) -> None:
 
 
 @contextmanager
-def _opened(source: str | io.BytesIO) -> Iterator[Image.Image]:
+def _open_image(source: str | io.BytesIO) -> Iterator[Image.Image]:
     try:
         with Image.open(source, formats=_FORMATS) as image:
             yield image
@@ -174,7 +174,7 @@ _SETTLED: Final = 2.0
 """Seconds after which a file's times tell whether it was changed."""
 
 
-class Look(NamedTuple):
+class FileScan(NamedTuple):
     """What is known of a file."""
 
     sha256: str = ""
@@ -182,18 +182,18 @@ class Look(NamedTuple):
     bad: str = ""
 
 
-def look_at(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int]]) -> list[Look]:
+def scan_files(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int]]) -> list[FileScan]:
     """Read every file once, by as many threads as there are cores."""
 
-    def look(index: int) -> Look:
+    def look(index: int) -> FileScan:
         try:
             content = read_bytes(paths[index])
             size = take(content, index)
         except ValueError as error:
-            return Look(bad=str(error))
-        return Look(hashlib.sha256(content).hexdigest(), size)
+            return FileScan(bad=str(error))
+        return FileScan(hashlib.sha256(content).hexdigest(), size)
 
-    def look_at_some(start: int) -> list[Look]:
+    def look_at_some(start: int) -> list[FileScan]:
         return [look(index) for index in range(start, min(start + _CHUNK, len(paths)))]
 
     pool = ThreadPoolExecutor(os.cpu_count())
@@ -203,20 +203,20 @@ def look_at(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int]])
         pool.shutdown(cancel_futures=True)
 
 
-def survey(root: Path, paths: Sequence[str]) -> list[Look]:
+def scan_images(root: Path, paths: Sequence[str]) -> list[FileScan]:
     """Verify every file, and remember of those that are whole what they held."""
     if len(paths) < _FEW:
-        return look_at(paths, verify)
+        return scan_files(paths, verify)
     told = os.environ.get("XDG_CACHE_HOME", "")
     home = (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
     file = home / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
-    kept: dict[str, Look] = {}
+    kept: dict[str, FileScan] = {}
     with suppress(OSError, msgspec.MsgspecError):  # it is made anew
-        kept = msgspec.json.decode(file.read_bytes(), type=dict[str, Look])
+        kept = msgspec.json.decode(file.read_bytes(), type=dict[str, FileScan])
     states = {path: _state(root, path) for path in paths}
     looks = {path: kept[state] for path, state in states.items() if state in kept}
     if new := [path for path in paths if path not in looks]:
-        looks.update(zip(new, look_at(new, verify), strict=True))
+        looks.update(zip(new, scan_files(new, verify), strict=True))
         settled = (time.time() - _SETTLED) * 1e9
         whole = {
             state: looks[path]
@@ -289,7 +289,7 @@ class PictureFolder(ABC):
         return sizes.pop() if len(sizes) == 1 else None
 
     @abstractmethod
-    def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
+    def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
         """Why pictures cannot be used, by their names."""
 
     @abstractmethod
@@ -301,7 +301,7 @@ class PictureFolder(ABC):
         """What gives a streamed picture its target."""
 
     @abstractmethod
-    def _identity(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> str:
+    def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
         """What stands for the contents of pictures and targets."""
 
     def read(self) -> Mapping[str, Samples | Stream]:
@@ -315,13 +315,15 @@ class PictureFolder(ABC):
             self.image_size, told = choose_size(paths)
             self.notes += (told,) if told else ()
         size = self.image_size or self._common_size(pictures)
-        images, looks = None, list[Look]()
+        images, looks = None, list[FileScan]()
         if size is not None and self._fit_in_memory(size, len(paths)):
             images, looks = self._decode(paths, size)
         else:
-            looks = survey(self._root, paths)
+            looks = scan_images(self._root, paths)
         problems = self._problems(pictures, looks)
-        self._judge(problems, len(pictures) + len(problems.keys() - {picture.name for picture in pictures}))
+        self._check_problems(
+            problems, len(pictures) + len(problems.keys() - {picture.name for picture in pictures})
+        )
         good = [picture.name not in problems for picture in pictures]
         looks = list(compress(looks, good))
         if not self.image_size and {look.size for look in looks} != {size}:
@@ -344,7 +346,7 @@ class PictureFolder(ABC):
         return subsets
 
     def _subset(
-        self, subset: str, pictures: Sequence[Picture], looks: Sequence[Look], images: Tensor | None
+        self, subset: str, pictures: Sequence[Picture], looks: Sequence[FileScan], images: Tensor | None
     ) -> Samples | Stream:
         targets, identity = self._targets(subset, pictures, images), self._identity(pictures, looks)
         names, hashes = [picture.name for picture in pictures], [look.sha256 for look in looks]
@@ -359,7 +361,7 @@ class PictureFolder(ABC):
     def _note(self, note: str) -> None:
         self.notes += (f"data.source.root={self._root}: {note}",)
 
-    def _refuse(self, message: str, hint: str) -> DataError:
+    def _error(self, message: str, hint: str) -> DataError:
         return DataError(f"data.source.root={self._root}: {message}", hint=hint)
 
     def _fit_in_memory(self, size: tuple[int, int], count: int) -> bool:
@@ -368,7 +370,7 @@ class PictureFolder(ABC):
         pixel = MODES[self.mode][1] + self.bytes_per_target
         return count * pixel * size[0] * size[1] < free_memory() // 4
 
-    def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[Look]]:
+    def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]]:
         """All pictures as one tensor, and what is known of each; one of another size is left zero."""
         images = torch.zeros((len(paths), MODES[self.mode][1], *size), dtype=torch.uint8)
 
@@ -381,17 +383,17 @@ class PictureFolder(ABC):
                 images[index] = image
             return found
 
-        return images, look_at(paths, take)
+        return images, scan_files(paths, take)
 
-    def _judge(self, problems: Mapping[str, str], count: int) -> None:
+    def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
         """Refuse pictures that cannot be used, or say that they are left out."""
         if not problems:
             return
         told = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
         others = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
         message = f"{len(problems)} of {count} pictures cannot be used: {told}{others}"
-        if too_many(len(problems), count, self._on_bad):
-            raise self._refuse(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
+        if has_too_many_bad(len(problems), count, self._on_bad):
+            raise self._error(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
         self._note(f"{message}; left out, as data.source.on_bad={self._on_bad} says")
 
 
@@ -416,7 +418,7 @@ class _Files:
         return read_image(picture.path, self._mode, self._size), self._read_target(picture)
 
 
-def images_below(folder: Path) -> tuple[list[str], list[str]]:
+def list_images(folder: Path) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
     images, others, seen = [], [], set()
     for parent, folders, names in os.walk(folder, followlinks=True):

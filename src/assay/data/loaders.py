@@ -38,7 +38,7 @@ _POOL = 50
 """Batches within which samples are ordered by their length."""
 
 
-def drops_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
+def should_drop_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
     """Whether the last training batch of an epoch, which is smaller, is left out.
 
     >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
@@ -111,7 +111,7 @@ class BatchOrder:
             missing = -self.num_samples % self.world_size
             order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
         if self.lengths is not None and self.shuffle and self.even:
-            order = self._alike(order, self.lengths, epoch)
+            order = self._group_by_length(order, self.lengths, epoch)
         own = order[self.rank :: self.world_size]
         if of is not None:
             own = of.index_select(0, own)
@@ -121,7 +121,7 @@ class BatchOrder:
             chunks = own.tensor_split(count)
         return [chunk for chunk in chunks[start:] if len(chunk)]
 
-    def _alike(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
+    def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
         """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
 
         Within each pool of batches: the whole epoch in order of length would be the same each time.
@@ -211,7 +211,7 @@ class StreamLoader(SubsetLoader):
             KeyedDataset(subset.data, subset.transforms, order.seed),
             batch_sampler=_KeyedBatches(subset, order, position),
             collate_fn=collate,
-            worker_init_fn=leave_signals,
+            worker_init_fn=ignore_stop_signals,
             **options,
         )
 
@@ -230,7 +230,7 @@ class StreamLoader(SubsetLoader):
         end_workers(running)
 
 
-def leave_signals(worker: int) -> None:
+def ignore_stop_signals(worker: int) -> None:
     """Take no notice of a stop: the run needs its processes for one step more, and ends them by SIGTERM."""
     del worker
     if hasattr(os, "setpgid"):

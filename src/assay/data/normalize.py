@@ -101,7 +101,7 @@ class Normalize:
         # One multiply-add instead of a division by 255, a subtraction and a division.
         return torch.addcmul(shift, inputs.to(dtype), scale)
 
-    def undone(self, inputs: Tensor) -> Tensor:
+    def denormalize(self, inputs: Tensor) -> Tensor:
         """What was normalised in the unit from before; bytes as floats from 0 to 1."""
         if not self.mean:
             return inputs
@@ -155,6 +155,6 @@ def _byte_moments(block: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (counts * (levels - mean[:, None]).square()).sum(1)
 
 
-def scaled_alike(one: Tensor, other: Tensor) -> bool:
+def have_same_scaling(one: Tensor, other: Tensor) -> bool:
     """Whether `Normalize` does the same to both: two types of floats, or the same type."""
     return one.dtype == other.dtype or (one.is_floating_point() and other.is_floating_point())

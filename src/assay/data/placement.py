@@ -95,7 +95,7 @@ class Placement:
         is_there, is_prepared = inputs.device == device, self._is_prepared
         for here, chosen, width in zip(rows, there, self._widths(rows), strict=True):
             cut = inputs if width is None else inputs[:, :width]
-            taken = cut.index_select(0, chosen) if is_there else self._taken_here(cut, here, device)
+            taken = cut.index_select(0, chosen) if is_there else self._gather_on_cpu(cut, here, device)
             self._num_taken += len(here)
             pair = taken, targets.index_select(0, chosen)
             yield Prepared(*pair) if is_prepared else pair
@@ -106,7 +106,7 @@ class Placement:
             return [None] * len(rows)
         return [padded_length(int(lengths[chosen].max())) for chosen in rows]
 
-    def _taken_here(self, inputs: Tensor, rows: Tensor, device: torch.device) -> Tensor:
+    def _gather_on_cpu(self, inputs: Tensor, rows: Tensor, device: torch.device) -> Tensor:
         shape = (len(rows), *inputs.shape[1:])
         pinned = self._pin_memory and device.type == "cuda"
         # A fresh buffer each time: torch's host allocator reuses it only once the copy has ended.

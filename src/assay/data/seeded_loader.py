@@ -21,7 +21,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from assay.data.loaders import leave_signals
+from assay.data.loaders import ignore_stop_signals
 from assay.data.transforms import seed_generators
 from assay.splitmix import mix
 from assay.torch_internals import end_workers, tree_map
@@ -108,14 +108,14 @@ class SeededLoader:
         self._overfit = getattr(trainer, "overfit_batches", 0) > 0
         self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
         self._generators = _generators(loader)
-        reason = self._why_not_exact()
+        reason = self._describe_inexact()
         self.exact = not reason
         if reason:
             self.notes.append(
                 f"{reason}, so that no run can go on in the middle of an epoch: one that is stopped goes on "
                 "from the start of the epoch it was in"
             )
-        self._inner: Any = self._rebuilt()
+        self._inner: Any = self._rebuild()
 
     def __getattr__(self, name: str) -> Any:
         if name in ("loader", "sampler", "batch_sampler"):  # Lightning would replace a sampler that shuffles
@@ -125,7 +125,7 @@ class SeededLoader:
     def __len__(self) -> int:
         if self._by_index and self._overfit:
             return len(BatchSampler(self.loader.dataset, self.loader.batch_size or 1, self.loader.drop_last))
-        if not self._by_index or self._world == 1 or self._divides():
+        if not self._by_index or self._world == 1 or self._is_distributed():
             return len(self.loader)
         share = -(-len(self._elements()) // self._world)
         stock = type(self.loader.batch_sampler) is BatchSampler
@@ -206,7 +206,7 @@ class SeededLoader:
         elements: Iterable[Any] = self._elements()
         if hasattr(elements, "__len__"):  # at once, for a step between two of them would draw as well
             elements = list(elements)
-        if self._world > 1 and not self._divides():
+        if self._world > 1 and not self._is_distributed():
             elements = self._share(elements)
         if loader.batch_sampler is None:
             return ([index] for index in elements)
@@ -221,7 +221,7 @@ class SeededLoader:
             return self.loader.sampler
         return batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
 
-    def _divides(self) -> bool:
+    def _is_distributed(self) -> bool:
         """Whether the sampler gives each rank samples of its own."""
         own = (self.loader.sampler, self.loader.batch_sampler, self._elements())
         return any(hasattr(one, "num_replicas") and hasattr(one, "rank") for one in own)
@@ -241,16 +241,16 @@ class SeededLoader:
 
     # -- how it is read
 
-    def _why_not_exact(self) -> str:
+    def _describe_inexact(self) -> str:
         if not self._by_index:
             source = getattr(self.loader, "dataset", self.loader)
             return f"{type(source).__qualname__} can only be read from its beginning"
         sampler = self._elements()
-        if type(sampler) not in _KNOWN and not self._repeats(sampler):
+        if type(sampler) not in _KNOWN and not self._is_repeatable(sampler):
             return f"{type(sampler).__qualname__} gives another order when asked for the same epoch again"
         return ""
 
-    def _repeats(self, sampler: Any) -> bool:
+    def _is_repeatable(self, sampler: Any) -> bool:
         """Whether a sampler's order is a function of the seed: it is asked for one epoch twice."""
         if not hasattr(sampler, "__len__"):
             return False  # it may be without an end
@@ -260,7 +260,7 @@ class SeededLoader:
             orders.append([repr(element) for element in sampler])
         return orders[0] == orders[2]
 
-    def _rebuilt(self) -> Any:
+    def _rebuild(self) -> Any:
         loader = self.loader
         if not _is_stock(loader):
             return loader
@@ -310,6 +310,6 @@ def _cut(elements: Iterable[Any], like: BatchSampler) -> BatchSampler:
 
 
 def _start_worker(own: Callable[[int], None] | None, worker: int) -> None:
-    leave_signals(worker)
+    ignore_stop_signals(worker)
     if own is not None:
         own(worker)

@@ -17,13 +17,13 @@ from typing_extensions import override
 from assay.data.images import (
     NAMED,
     SUBSETS,
+    FileScan,
     ImageSize,
-    Look,
     Picture,
     PictureFolder,
-    images_below,
-    look_at,
+    list_images,
     read_as,
+    scan_files,
 )
 from assay.data.source_info import info_of
 from assay.errors import DataError
@@ -172,7 +172,7 @@ class SegmentationFolder(PictureFolder):
             raise ValueError(f"expected a different name for each class, got {list(class_names)}")
         self._asked = class_names, values, ignore_value
         self._without_mask: dict[str, str] = {}
-        self._masks: dict[str, Look] = {}
+        self._masks: dict[str, FileScan] = {}
         self._counts: dict[str, NDArray[np.int32]] = {}
         self._table = torch.empty(0)
 
@@ -187,7 +187,7 @@ class SegmentationFolder(PictureFolder):
         """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
         pictures, mask_of = self._by_stem(images), self._by_stem(masks)
         if not pictures:
-            raise self._refuse(
+            raise self._error(
                 f"no picture below {images}", "root/images/*.jpg and root/masks/*.png were expected"
             )
         pairs: list[Picture] = []
@@ -204,10 +204,10 @@ class SegmentationFolder(PictureFolder):
     def _by_stem(self, folder: Path) -> dict[str, str]:
         """The files below a folder by their names without suffixes."""
         found: dict[str, str] = {}
-        for path in images_below(folder)[0]:
+        for path in list_images(folder)[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
             if stem in found:
-                raise self._refuse(
+                raise self._error(
                     f"{found[stem]} and {path} have the same name but for the suffix", "rename one of them"
                 )
             found[stem] = path
@@ -222,11 +222,11 @@ class SegmentationFolder(PictureFolder):
             return mask.shape[0], mask.shape[1]
 
         names = [pair.name for pair in pairs]
-        self._masks = dict(zip(names, look_at([pair.mask for pair in pairs], take), strict=True))
+        self._masks = dict(zip(names, scan_files([pair.mask for pair in pairs], take), strict=True))
         self._counts = dict(zip(names, counts, strict=True))
 
     @override
-    def _problems(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> dict[str, str]:
+    def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
         counts = [self._counts[name] for name, look in self._masks.items() if not look.bad]
         self.class_names, self._table, note = find_classes(
             np.array(counts).reshape(-1, NUM_VALUES), *self._asked
@@ -236,7 +236,7 @@ class SegmentationFolder(PictureFolder):
         found = {one.name: self._problem(one.name, look) for one, look in zip(pictures, looks, strict=True)}
         return self._without_mask | {name: why for name, why in found.items() if why}
 
-    def _problem(self, name: str, image: Look) -> str:
+    def _problem(self, name: str, image: FileScan) -> str:
         """Why a pair cannot be used; empty where it can."""
         mask = self._masks[name]
         if image.bad or mask.bad:
@@ -265,7 +265,7 @@ class SegmentationFolder(PictureFolder):
         return partial(_read_classes, size=self.image_size, table=self._table)
 
     @override
-    def _identity(self, pictures: Sequence[Picture], looks: Sequence[Look]) -> str:
+    def _identity(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> str:
         lines = [
             f"{pair.name} {look.sha256} {self._masks[pair.name].sha256}"
             for pair, look in zip(pictures, looks, strict=True)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from assay.data.subset import Subset
 
 
-def evaluated_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+def eval_samples(data: DataModule, name: str, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Inputs, normalised and on the device of the run, and targets."""
     subset = data.ready_subset(name, "eval")
     inputs = torch.stack(list(map(input_of, _read(subset, positions, data.seed))))
     targets = subset.data.targets[subset.rows[list(positions)]]
-    return data.prepared(inputs.to(data.device), targets.to(data.device), data.dtype)
+    return data.prepare_batch(inputs.to(data.device), targets.to(data.device), data.dtype)
 
 
 def sample_names(data: DataModule) -> list[str]:
@@ -45,12 +45,12 @@ def feature_names(data: DataModule) -> Sequence[str]:
     return encoded or names
 
 
-def show_tested(data: DataModule, positions: Sequence[int]) -> list[Shown]:
+def show_test_samples(data: DataModule, positions: Sequence[int]) -> list[RenderedSample]:
     """Some tested samples, as a person can look at them."""
     splits = data.splits
     if (pieces := getattr(data.encoder, "pieces", None)) is not None:
         targets = splits.targets(data.tested)[torch.as_tensor(positions)]
-        return [Shown(None, {TOKENS: pieces(tokens)}) for tokens in targets.tolist()]
+        return [RenderedSample(None, {TOKENS: pieces(tokens)}) for tokens in targets.tolist()]
     columns = getattr(splits.data[data.tested], "columns", ())
     subset = data.ready_subset(data.tested, "eval")
     return show(subset, positions, data.seed, splits.raw.get(data.tested), columns)
@@ -65,7 +65,7 @@ _LONGEST_TEXT = 400
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
-class Shown(NamedTuple):
+class RenderedSample(NamedTuple):
     """A sample to look at."""
 
     picture: bytes | None
@@ -75,14 +75,14 @@ class Shown(NamedTuple):
 
 def show(
     subset: Subset, positions: Sequence[int], seed: int, raw: pd.DataFrame | None, columns: Sequence[str]
-) -> list[Shown]:
+) -> list[RenderedSample]:
     """Samples of a subset, transformed as the model gets them and not normalised."""
     samples = _read(subset, positions, seed)
     inputs = [input_of(sample) for sample in samples]
     targets = [_target_of(sample) for sample in samples]
     pictures = _pictures(inputs) if raw is None else [None] * len(inputs)
     rows = [_row(one, columns) for one in inputs] if raw is None else _rows(raw.iloc[list(positions)])
-    return [Shown(*one) for one in zip(pictures, rows, targets, strict=True)]
+    return [RenderedSample(*one) for one in zip(pictures, rows, targets, strict=True)]
 
 
 def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
@@ -103,21 +103,21 @@ def show_augmented(
     seed: int,
     augment: Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]],
     normalize: Normalize,
-) -> list[Shown]:
+) -> list[RenderedSample]:
     """Samples of a subset after its transforms and what is done to batches, in the unit from before that."""
     inputs = stack([input_of(sample) for sample in _read(subset, positions, seed)])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         targets = subset.data.targets[subset.rows[list(positions)]]
-        restored = normalize.undone(augment(inputs, targets)[0])
+        restored = normalize.denormalize(augment(inputs, targets)[0])
     pictures = _pictures(list(restored))
     rows = [
         _row(one, ()) if picture is None else None for picture, one in zip(pictures, restored, strict=True)
     ]
-    return [Shown(*pair) for pair in zip(pictures, rows, strict=True)]
+    return [RenderedSample(*pair) for pair in zip(pictures, rows, strict=True)]
 
 
-def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[str]) -> list[Shown]:
+def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[str]) -> list[RenderedSample]:
     """Samples beside what a model made of them: pictures side by side, rows with a column for each."""
     both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
     shown = []
@@ -130,7 +130,7 @@ def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[st
                 for name in original
                 for values, suffix in ((original, ""), (made, ", reconstructed"))
             }
-        shown.append(Shown(picture, row))
+        shown.append(RenderedSample(picture, row))
     return shown
 
 

@@ -46,7 +46,7 @@ def check_path(path: Path, source: SourcePath, key: str) -> None:
     if source.name is not None and not source.name.search(path.name):
         raise ConfigError(f"{path}: {source.expected} was expected", key=key, hint="convert it to one")
     if not path.exists():
-        raise missing(key, path, source.may_be, source.expected)
+        raise missing_path_error(key, path, source.may_be, source.expected)
     if source.may_be == "file" and not path.is_file():  # reading a pipe or a device may never end
         what = "is a folder" if path.is_dir() else "is not a regular file"
         raise ConfigError(f"{path.absolute()} {what}", key=key, hint=f"{source.expected} was expected")
@@ -54,7 +54,7 @@ def check_path(path: Path, source: SourcePath, key: str) -> None:
         raise ConfigError(f"{path.absolute()} is not a folder", key=key, hint=f"{key}=FOLDER")
 
 
-def missing(key: str, path: Path, what: str, expected: str) -> ConfigError:
+def missing_path_error(key: str, path: Path, what: str, expected: str) -> ConfigError:
     """There is nothing: which part of the path is the first that is not there, and what there is instead."""
     whole = path.absolute()
     first = next(one for one in (*reversed(whole.parents), whole) if not one.exists())
@@ -84,7 +84,7 @@ class NoArrayError(Exception):
 def read_array(root: Path, name: str) -> NDArray[Any]:
     """One array; of a folder mapped into memory, so that only what is used is read."""
     if (given := take_from(root)) is not None:
-        return _one_of(given, name)
+        return _array_of(given, name)
     if root.is_dir():
         # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
         mapped: NDArray[Any] = np.lib.format.open_memmap(_file(root, name), mode="c")
@@ -120,10 +120,10 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
         ) from error
 
 
-def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array, of which no more is read."""
     if (given := take_from(root)) is not None:
-        return (array := _one_of(given, name)).shape, array.dtype
+        return (array := _array_of(given, name)).shape, array.dtype
     if root.is_dir():
         mapped = np.lib.format.open_memmap(_file(root, name), mode="r")
         return mapped.shape, mapped.dtype
@@ -136,7 +136,7 @@ def header_of(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
             return shape, dtype
 
 
-def _one_of(given: Any, name: str) -> NDArray[Any]:
+def _array_of(given: Any, name: str) -> NDArray[Any]:
     """An array of a TensorDataset, or of a pair of arrays or tensors."""
     if name not in _NAMES:
         raise NoArrayError(_NAMES)

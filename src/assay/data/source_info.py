@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from assay.data.source_files import TABLE_FILE, NoArrayError, SourcePath, header_of, read_array
+from assay.data.source_files import TABLE_FILE, NoArrayError, SourcePath, read_array, read_header
 from assay.errors import AssayError
 from assay.task.reconstruction import Reconstruction
 from assay.task.task_of import infer_task
@@ -95,7 +95,7 @@ def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], 
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return None
     try:
-        shape, dtype = header_of(Path(root), name)
+        shape, dtype = read_header(Path(root), name)
     except (NoArrayError, OSError, ValueError, BadZipFile):
         return None
     return (shape, dtype) if shape and dtype.kind in "biuf" else None

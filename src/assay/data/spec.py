@@ -106,7 +106,7 @@ _AboveZero = Annotated[int, msgspec.Meta(ge=1)]
 
 
 @final
-class Declared(msgspec.Struct, forbid_unknown_fields=True):
+class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
     """Stands in for a source while a job is checked; takes no memory for the inputs.
 
     Attributes:
@@ -186,16 +186,14 @@ class Declared(msgspec.Struct, forbid_unknown_fields=True):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Trained:
+class FittedPreprocessing:
     """What was learned from a run's training subset, for samples that its model is evaluated on."""
 
     spec: Spec
     encoder: Any = None
     notes: list[str] = field(default_factory=list)
 
-    def adapted(
-        self, source: Source, given: Mapping[str, _Data], asked: str | None = None
-    ) -> dict[str, _Data]:
+    def adapt(self, source: Source, given: Mapping[str, _Data], asked: str | None = None) -> dict[str, _Data]:
         """The subsets of a source with the run's classes and encoder in place of their own."""
         task = task_of(asked or source.task)
         known = task_of(self.spec.task)
@@ -220,17 +218,21 @@ class Trained:
                         hint="name the same targets as in training",
                     )
         elif task.has_masks:
-            targets = self._masks(names, targets)
+            targets = self._match_masks(names, targets)
         elif names != self.spec.class_names:
             if task.has_heads:
-                targets = self._heads(parse_heads(names), parse_heads(self.spec.class_names), targets)
+                targets = self._renumber_heads(
+                    parse_heads(names), parse_heads(self.spec.class_names), targets
+                )
             elif task.by_class:
-                targets = self._classes(names, self.spec.class_names, targets)
+                targets = self._renumber_classes(names, self.spec.class_names, targets)
             else:
                 targets = self._labels(names, targets)
-        return {name: self._encoded(replace(data, targets=targets[name])) for name, data in given.items()}
+        return {
+            name: self._with_encoder(replace(data, targets=targets[name])) for name, data in given.items()
+        }
 
-    def _heads(
+    def _renumber_heads(
         self, heads: Sequence[Head], known: Sequence[Head], targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """Targets as columns, classes numbered as the model numbers them."""
@@ -248,23 +250,23 @@ class Trained:
                 )
             if head.class_names:
                 labels = {subset: values[:, of.column].long() for subset, values in targets.items()}
-                for subset, own in self._classes(of.class_names, head.class_names, labels).items():
+                for subset, own in self._renumber_classes(of.class_names, head.class_names, labels).items():
                     renumbered[subset][:, of.column] = own
         return renumbered
 
-    def _classes(
+    def _renumber_classes(
         self, names: Sequence[str], wanted: Sequence[str], targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         known = {name: index for index, name in enumerate(wanted)}
         present = {int(label) for values in targets.values() for label in torch.unique(values)}
         strange = [name for label, name in enumerate(names) if name not in known and label in present]
         if strange:
-            raise _unknown("class", strange, wanted)
+            raise _unknown_error("class", strange, wanted)
         self._note_lacking([name for name in known if name not in names])
         new = torch.tensor([known.get(name, -1) for name in names])
         return {subset: new[values] for subset, values in targets.items()}
 
-    def _masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _match_masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         known = self.spec.class_names
         if names != known[: len(names)]:
             raise DataError(
@@ -281,7 +283,7 @@ class Trained:
 
     def _labels(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if strange := [name for name in names if name not in self.spec.class_names]:
-            raise _unknown("label", strange, self.spec.class_names)
+            raise _unknown_error("label", strange, self.spec.class_names)
         if lacking := [name for name in self.spec.class_names if name not in names]:
             raise DataError(
                 f"data: it lacks the label {lacking[0]!r}, which the model was trained on",
@@ -296,7 +298,7 @@ class Trained:
                 f"the data has no class {', '.join(names)}: scores averaged over the classes mean little"
             )
 
-    def _encoded(self, data: _Data) -> _Data:
+    def _with_encoder(self, data: _Data) -> _Data:
         if not isinstance(data, Unfitted):
             return data
         if self.encoder is None:
@@ -322,7 +324,7 @@ class Trained:
             )
 
 
-def _unknown(what: str, names: Sequence[str], known: Sequence[str]) -> DataError:
+def _unknown_error(what: str, names: Sequence[str], known: Sequence[str]) -> DataError:
     more = f", and {len(names) - 5} more" if len(names) > 5 else ""
     return DataError(
         f"data: the model does not know the {what} {', '.join(map(repr, names[:5]))}{more}",

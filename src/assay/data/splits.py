@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import torch
 
-from assay.data.normalize import scaled_alike, stored_type
+from assay.data.normalize import have_same_scaling, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
 from assay.data.spec import Spec
-from assay.data.subset import blocks, divide, find_copies, long_tail, undivided_columns
+from assay.data.subset import blocks, divide, find_copies, long_tail, note_ignored_columns
 from assay.errors import DataError
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source, Stream
-    from assay.data.spec import Trained
+    from assay.data.spec import FittedPreprocessing
     from assay.data.subset import Split
     from assay.task.task import Task
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     Numbers = tuple[float, ...]
 
 
-def check_forms(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
+def check_shapes(first: Tensor, trained: Tensor, others: Mapping[str, Tensor]) -> None:
     """Refuse subsets, and transforms of training, whose samples are not what is evaluated."""
     for name, samples in others.items():
-        if samples.shape[1:] != first.shape[1:] or not scaled_alike(samples, first):
+        if samples.shape[1:] != first.shape[1:] or not have_same_scaling(samples, first):
             raise DataError(
                 f"data: a sample of the {name} subset is {_form(samples)}, one of training {_form(first)}",
                 hint="bring the subsets to one shape and type, for example with data.transform.eval",
             )
     same_channels = trained.ndim == first.ndim and trained.shape[1] == first.shape[1]
-    if not same_channels or not scaled_alike(trained, first):
+    if not same_channels or not have_same_scaling(trained, first):
         raise DataError(
             f"data.transform: a sample is {_form(trained)} after data.transform.train, and {_form(first)} "
             "after data.transform.eval",
@@ -55,7 +55,7 @@ def _form(samples: Tensor) -> str:
     return f"{list(samples.shape[1:])} of {samples.dtype}"
 
 
-def ask_for_columns(source: Source, split: Split) -> None:
+def request_split_columns(source: Source, split: Split) -> None:
     """Have a source give the values that its samples are divided by."""
     columns = split.columns
     if split.folds:
@@ -70,11 +70,11 @@ def ask_for_columns(source: Source, split: Split) -> None:
         source.split_columns = split.columns
 
 
-def read_for_trained(
+def read_for_model(
     source: Source,
     split: Split,
     thin_classes: float | None,
-    trained: Trained,
+    trained: FittedPreprocessing,
     *,
     asked: str | None,
     digest: str,
@@ -83,14 +83,14 @@ def read_for_trained(
     """Read a source and divide it as its run did, or take other samples as a whole."""
     read = partial(read_splits, source, thin_classes=thin_classes, trained=trained, asked=asked)
     joins = whole and bool(getattr(source, "divides", False))
-    ask_for_columns(source, split)
+    request_split_columns(source, split)
     try:
         splits = read(split=split)
         is_other = joins and splits.digest != digest
     except DataError:
         if not (split.columns or joins):
             raise
-        ask_for_columns(source, replace(split, group=None, time=None, column=None))
+        request_split_columns(source, replace(split, group=None, time=None, column=None))
         is_other = True
     if is_other:
         if hasattr(source, "divides"):
@@ -121,7 +121,7 @@ class Splits:
         whole = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
         return targets if whole else targets[torch.as_tensor(rows)]
 
-    def with_own_data(self) -> list[str]:
+    def separate_subsets(self) -> list[str]:
         """Those of `val` and `test` whose samples do not lie beside the training samples."""
         shared = self.data["train"]
         return [name for name in ("val", "test") if len(self.rows[name]) and self.data[name] is not shared]
@@ -188,7 +188,7 @@ def read_splits(
     source: Source,
     split: Split,
     thin_classes: float | None,
-    trained: Trained | None = None,
+    trained: FittedPreprocessing | None = None,
     *,
     compare: bool = True,
     asked: str | None = None,
@@ -197,11 +197,11 @@ def read_splits(
     given = dict(source.read())
     _check_subsets(given)
     if trained is not None:
-        given = trained.adapted(source, given, asked)
+        given = trained.adapt(source, given, asked)
     task = own = _task_of(source, None if asked else trained)
     class_names = trained.spec.class_names if trained else tuple(source.class_names)
     if asked is not None:
-        task = _in_place_of(own, asked)
+        task = _replace_task(own, asked)
         given = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in given.items()}
         class_names = class_names if next(iter(given.values())).targets.ndim == 1 else ()
     for subset, data in given.items():
@@ -234,7 +234,7 @@ def read_splits(
     every = {"train": whole, **given}
     if compare and trained is None:
         notes += find_copies(every, rows)
-        notes += undivided_columns(whole, given, rows, folds=bool(split.folds))
+        notes += note_ignored_columns(whole, given, rows, folds=bool(split.folds))
     encoded = _encode(every, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
@@ -250,14 +250,14 @@ def read_splits(
     return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names)
 
 
-def _task_of(source: Source, trained: Trained | None) -> Task:
+def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
     known = task_of(trained.spec.task) if trained is not None else task
     return known if task.by_class and known.by_class else task
 
 
-def _in_place_of(own: Task, asked: str) -> Task:
+def _replace_task(own: Task, asked: str) -> Task:
     task = task_of(asked)
     if not (task.learns_from_inputs or task is own):
         raise DataError(

@@ -87,7 +87,7 @@ class StdlibDocs:
     def read(self) -> Mapping[str, Unfitted]:
         """All texts, to be encoded once the training rows are known."""
         topics: dict[str, dict[str, str]] = {}
-        for topic, text in documentation():
+        for topic, text in find_docstrings():
             topics.setdefault(" ".join(text.split()).casefold(), {}).setdefault(topic, text)
         samples = [
             (text, topic) for found in topics.values() if len(found) == 1 for topic, text in found.items()
@@ -103,7 +103,7 @@ class StdlibDocs:
         return {"all": Unfitted(frame, labels, self.fitted or self.text_encoder)}
 
 
-def documentation() -> Iterator[tuple[str, str]]:
+def find_docstrings() -> Iterator[tuple[str, str]]:
     """Topic and text of each documentation string, in the order of the files."""
     library = Path(sysconfig.get_paths()["stdlib"])
     for topic, names in TOPICS.items():
@@ -111,10 +111,10 @@ def documentation() -> Iterator[tuple[str, str]]:
             files = sorted((library / name).rglob("*.py")) or [library / f"{name}.py"]
             for file in files:
                 if file.is_file() and not {"test", "tests"} & set(file.relative_to(library).parts):
-                    yield from ((topic, text) for text in _of_file(file))
+                    yield from ((topic, text) for text in _docstrings_in(file))
 
 
-def _of_file(file: Path) -> Iterator[str]:
+def _docstrings_in(file: Path) -> Iterator[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of escapes in strings, which are the library's own
         tree = ast.parse(file.read_bytes())

@@ -150,7 +150,7 @@ def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[
     return found
 
 
-def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
+def parse_times(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     """Times that can be ordered: numbers as they are, texts as dates."""
     if values.dtype.kind in "iufM":
         return values
@@ -169,7 +169,7 @@ def times_of(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
     return times
 
 
-def subsets_of(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
+def parse_subsets(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str_]:
     """`train`, `val` or `test` for each sample."""
     subsets = values.astype(str).str.strip().str.casefold().map(_SUBSETS)
     if (wrong := subsets.isna().to_numpy()).any():
@@ -193,7 +193,7 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
     groups = None if split.group is None else _find_groups(whole, given, split.group)
     key, times = "data.split.time", None
     if split.time is not None:
-        times = times_of(values_of(whole, key, split.time), key, split.time)
+        times = parse_times(values_of(whole, key, split.time), key, split.time)
     fixed = set(given)  # subsets of the source's own
     if split.folds:
         if "test" in rows:
@@ -234,7 +234,7 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
         notes.append(f"data.split.group={split.group}: each group is whole in one subset: {shares}")
     if times is not None:
         spans = ", ".join(
-            f"{subset} from {_time_text(own.min())} to {_time_text(own.max())} ({len(own):,})"
+            f"{subset} from {_format_time(own.min())} to {_format_time(own.max())} ({len(own):,})"
             for subset in ("train", "val", "test")
             if subset in cut_here
             for own in [times.iloc[cut_here[subset]]]
@@ -250,7 +250,7 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
 
 def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[str, Rows]:
     key = "data.split.column"
-    subsets = subsets_of(values_of(whole, key, name), key, name)
+    subsets = parse_subsets(values_of(whole, key, name), key, name)
     rows = {subset: np.flatnonzero(subsets == subset) for subset in ("train", "val", "test")}
     if not len(rows["train"]):
         raise DataError(f"{key}={name}: the column says train nowhere", hint="name another column")
@@ -279,7 +279,7 @@ def _find_groups(whole: Data, given: Mapping[str, Data], name: str) -> Rows:
     return np.asarray(pd.factorize(values)[0], dtype=np.int64)
 
 
-def _time_text(time: Any) -> str:
+def _format_time(time: Any) -> str:
     if isinstance(time, pd.Timestamp):
         return time.isoformat(sep=" ").removesuffix(" 00:00:00")
     return f"{time:g}" if isinstance(time, float) else str(time)
@@ -405,7 +405,7 @@ def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str
 
     def pairs(subset: str, places: Rows) -> list[tuple[int, int]]:
         targets = every[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
-        return list(zip(inputs[subset][places].tolist(), row_numbers(targets).tolist(), strict=True))
+        return list(zip(inputs[subset][places].tolist(), hash_rows(targets).tolist(), strict=True))
 
     for subset in ("val", "test"):
         shared = np.flatnonzero(np.isin(inputs[subset], inputs["train"]))
@@ -417,10 +417,10 @@ def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str
             equal.append(
                 f"{len(shared):,} of {len(inputs[subset]):,} in {subset} "
                 f"({sum(pair in known for pair in own):,} with the same target; such as "
-                f"{_name(every[pools[subset]], rows[subset][shared[0]])}, "
-                f"like {_name(every['train'], rows['train'][twin])})"
+                f"{_sample_name(every[pools[subset]], rows[subset][shared[0]])}, "
+                f"like {_sample_name(every['train'], rows['train'][twin])})"
             )
-    looks: dict[str, Any] = {name: _look(data) for name, data in every.items()}
+    looks: dict[str, Any] = {name: _summarize(data) for name, data in every.items()}
     if all(look is not None for look in looks.values()):
         are_texts = looks["train"].ndim == 1
         most = len(rows["train"]) if are_texts else _MOST_PICTURES
@@ -429,11 +429,11 @@ def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str
             own_rows = rows[subset] if are_texts else rows[subset][: _MOST_PICTURES // 10]
             if not len(own_rows):
                 continue
-            twins = _nearest(looks[pools[subset]][own_rows], looks["train"][train])
+            twins = _find_nearest(looks[pools[subset]][own_rows], looks["train"][train])
             twins[np.isin(inputs[subset][: len(own_rows)], inputs["train"])] = -1
             if len(found := np.flatnonzero(twins >= 0)):
-                name = _name(every[pools[subset]], own_rows[found[0]])
-                twin_name = _name(every["train"], train[twins[found[0]]])
+                name = _sample_name(every[pools[subset]], own_rows[found[0]])
+                twin_name = _sample_name(every["train"], train[twins[found[0]]])
                 near.append(
                     f"{len(found):,} of {len(own_rows):,} in {subset} (such as {name}, like {twin_name})"
                 )
@@ -441,7 +441,7 @@ def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str
     return [f"data: samples that are {what}: {' and '.join(of)}; {_HINT}" for what, of in told.items() if of]
 
 
-def _nearest(looks: Any, known: Any) -> NDArray[np.int64]:
+def _find_nearest(looks: Any, known: Any) -> NDArray[np.int64]:
     """The place among known texts or pictures of one that is nearly the same, or -1.
 
     Texts: the same words, whatever their case and signs. Pictures: twenty times as close, by correlation, as
@@ -457,7 +457,7 @@ def _nearest(looks: Any, known: Any) -> NDArray[np.int64]:
     return found
 
 
-def _look(data: Data) -> Any:
+def _summarize(data: Data) -> Any:
     """What near copies have alike: words `[N]`, or small grey pictures `[N, 256]` of norm 1; or None."""
     if isinstance(data, Unfitted):
         column = getattr(data.encoder, "column", None)
@@ -477,7 +477,7 @@ def _look(data: Data) -> Any:
     return normalize(grey - grey.mean(1, keepdim=True))
 
 
-def undivided_columns(
+def note_ignored_columns(
     whole: Data, given: Mapping[str, Data], rows: Mapping[str, Rows], *, folds: bool
 ) -> list[str]:
     """Say which groups of rows, such as those of a customer, and which times a random division ignores."""
@@ -488,7 +488,8 @@ def undivided_columns(
         if hint == "time":
             typed = override("data.split.time", name) + " data.split.folds=null fold=null" * folds
             notes.append(
-                f"data: the rows are divided at random, and {name!r} dates them ({_ends(values.dropna())}); "
+                f"data: the rows are divided at random, and {name!r} dates them "
+                f"({_time_range(values.dropna())}); "
                 f"scores are too good if later rows are to be predicted: {typed}"
             )
             continue
@@ -502,7 +503,7 @@ def undivided_columns(
     return notes
 
 
-def _ends(times: pd.Series[Any]) -> str:
+def _time_range(times: pd.Series[Any]) -> str:
     ends = times.sort_values(key=None if times.dtype.kind in "iufM" else lambda texts: texts.astype(str))
     return " to ".join(str(end).removesuffix(" 00:00:00") for end in (ends.iloc[0], ends.iloc[-1]))
 
@@ -520,18 +521,18 @@ def _hashes(every: Mapping[str, Data]) -> dict[str, Rows] | None:
     given = {subset: data for subset, data in every.items() if not isinstance(data, Unfitted)}
     if not all(data.hashes for data in given.values()):  # numbers of one kind alone can be compared
         given = {subset: replace(data, hashes=()) for subset, data in given.items()}
-    found = {subset: hashes for subset, data in given.items() if (hashes := hashes_of(data)) is not None}
+    found = {subset: hashes for subset, data in given.items() if (hashes := hash_samples(data)) is not None}
     return found if len(found) == len(given) else None
 
 
-def hashes_of(data: Samples | Stream) -> Rows | None:
+def hash_samples(data: Samples | Stream) -> Rows | None:
     """A number for each sample, equal where samples are; None where they would have to be read."""
     if data.hashes:
         return np.array([hash(one) for one in data.hashes])
-    return None if isinstance(data, Stream) else row_numbers(data.inputs)
+    return None if isinstance(data, Stream) else hash_rows(data.inputs)
 
 
-def row_numbers(tensor: Tensor) -> Rows:
+def hash_rows(tensor: Tensor) -> Rows:
     """A number for each row, by its bytes."""
     numbers: list[int] = []
     for block in blocks(tensor, torch.arange(len(tensor))):
@@ -540,6 +541,6 @@ def row_numbers(tensor: Tensor) -> Rows:
     return np.array(numbers, dtype=np.int64)
 
 
-def _name(data: Data, row: int) -> str:
+def _sample_name(data: Data, row: int) -> str:
     names: Sequence[str] = getattr(data, "names", ())
     return names[row] if names else f"row {row}"

@@ -13,22 +13,22 @@ import torch
 from assay.data.samples import Unfitted
 from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import (
-    Asked,
+    ColumnOptions,
     Features,
-    as_dates,
     check_columns,
     choose_features,
+    drop_missing_targets,
     find_format,
     is_number,
     is_real,
+    join_names,
     kind_of,
-    listed,
+    parse_dates,
     split_hints,
     task_of_columns,
-    with_targets,
 )
 from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category_texts
-from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolved
+from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolve_options
 from assay.errors import DataError
 from assay.quoting import counted, override
 from assay.task.predictions import SIGN, name_outputs
@@ -196,16 +196,16 @@ class Table:
         if len(separator) != 1 and separator not in (r"\s+", AUTO):  # a regular expression may never end
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
-        self.targets = [] if target is None else _names("target", target)
+        self.targets = [] if target is None else _as_names("target", target)
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
             wanted = "null" if target is not None else "the name of a column"
             raise ValueError(f"target={target!r}: expected {wanted} for task={task!r}")
-        self._asked_of_columns = Asked(
+        self._asked_of_columns = ColumnOptions(
             targets=self.targets,
-            features=None if features is None else _names("features", features),
-            exclude=_names("exclude", exclude),
-            keep=_names("keep", keep),
-            categories=_names("categories", categories),
+            features=None if features is None else _as_names("features", features),
+            exclude=_as_names("exclude", exclude),
+            keep=_as_names("keep", keep),
+            categories=_as_names("categories", categories),
             day_first=day_first,
         )
         self._asked: str = task
@@ -213,7 +213,7 @@ class Table:
             "separator": separator,
             "decimal": decimal,
             "encoding": encoding,
-            "na_values": _names("na_values", na_values),
+            "na_values": _as_names("na_values", na_values),
             "sheet": sheet,
         }
         self._impute, self._max_categories = missing == "impute", max_categories
@@ -240,11 +240,11 @@ class Table:
             self._note(*chosen.notes)
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
             if is_csv(path):
-                found = resolved(path, self.file_options)
+                found = resolve_options(path, self.file_options)
                 encoder.csv = {key: str(found[key]) for key in ("separator", "decimal")}
         hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
-            check_columns(frame, chosen.names, self._paths[subset], _option(subset))
+            check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
             _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
             if self.fitted is None and self._impute:
                 self._describe_gaps(subset, frame, chosen)
@@ -270,9 +270,9 @@ class Table:
 
     def _read_subset(self, subset: str, path: str) -> pd.DataFrame:
         """The rows of a file that have a target, by their numbers in it."""
-        option = _option(subset)
+        option = _path_option(subset)
         frame = read_table(path, option, **self.file_options, texts=self._asked_of_columns.categories)
-        found = resolved(path, self.file_options)
+        found = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {found[key]!r}"
             for key, plain in (("separator", ","), ("decimal", "."))
@@ -281,7 +281,7 @@ class Table:
         if unusual:
             self._note(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
-        kept = with_targets(frame, self.targets) if self._impute else frame
+        kept = drop_missing_targets(frame, self.targets) if self._impute else frame
         if not len(kept):
             raise DataError(
                 f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
@@ -301,10 +301,10 @@ class Table:
         for column in self.fitted.columns if self.fitted is not None else ():
             if column.kind == "text":
                 check_columns(kept, [column.name], path, option)
-                kept = self._with_texts(kept, column.name, subset)
+                kept = self._drop_blank_texts(kept, column.name, subset)
         return kept
 
-    def _with_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
+    def _drop_blank_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
         """The rows that have a text."""
         key, blank = f"data.source.text={name}", blank_texts(frame[name])
         if is_number(frame[name]) and frame[name].notna().any():
@@ -331,14 +331,14 @@ class Table:
         rows = int(np.logical_or.reduce(list(missing.values())).sum())
         self._note(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
-            f"values, which are filled in: {listed(filled)}; data.source.missing=error refuses them"
+            f"values, which are filled in: {join_names(filled)}; data.source.missing=error refuses them"
         )
 
     def _as_times(self, column: pd.Series[Any]) -> pd.Series[Any]:
         """Dates written as 31.12.2024 as such, so that they can be ordered; anything else as it is."""
         if not is_number(column) and column.dtype.kind != "M" and kind_of(column)[0] == "date":
             with suppress(DataError):
-                return as_dates(column, find_format(column, self._asked_of_columns.day_first))
+                return parse_dates(column, find_format(column, self._asked_of_columns.day_first))
         return column
 
     def _note(self, *sentences: str) -> None:
@@ -372,12 +372,12 @@ class Table:
         return self._asked
 
 
-def _option(subset: str) -> str:
+def _path_option(subset: str) -> str:
     """Of the source, which names the file of a subset."""
     return "test_path" if subset == "test" else "path"
 
 
-def _names(option: str, given: Any) -> list[str]:
+def _as_names(option: str, given: Any) -> list[str]:
     names = [given] if isinstance(given, str | int | float) else list(given or ())
     if option == "target" and not names:
         raise ValueError(f"{option}={given!r}: expected the name of a column, or a list of them")
@@ -387,7 +387,7 @@ def _names(option: str, given: Any) -> list[str]:
 def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in forms.items():
-        dates = as_dates(frame[name], form)
+        dates = parse_dates(frame[name], form)
         if (dates.isna() == frame[name].isna()).all():
             frame[name] = dates
     for name in categories:

@@ -37,7 +37,7 @@ class Text(NamedTuple):
     text: str
 
 
-def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> dict[str, list[Text]]:
+def split_by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> dict[str, list[Text]]:
     """Whole texts, drawn until a subset has its share of the characters; each in the order of the texts.
 
     The draw goes by names, so that another file moves few of the others.
@@ -57,7 +57,7 @@ def by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int) -> d
     return {subset: [texts[at] for at in sorted(chosen[subset])] for subset in _SUBSETS if chosen[subset]}
 
 
-def by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
+def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
     """The end of all texts in their order is the test subset, what comes before it the validation subset."""
     starts = [0, *accumulate(len(one.text) for one in texts)]
     total = starts[-1]
@@ -84,12 +84,12 @@ def standard_library(pattern: str) -> list[tuple[str, Path]]:
     """Names and paths of the modules of Python's standard library."""
     return [
         (name, path)
-        for name, path in find(Path(sysconfig.get_path("stdlib")), pattern)
+        for name, path in find_files(Path(sysconfig.get_path("stdlib")), pattern)
         if not _LEFT_OUT & {*name.split("/")} and not path.name.startswith("_sysconfigd")
     ]
 
 
-def find(root: Path, pattern: str) -> list[tuple[str, Path]]:
+def find_files(root: Path, pattern: str) -> list[tuple[str, Path]]:
     """Names within a folder and paths of its files, ordered by name; a file is itself."""
     if root.is_file():
         return [(root.name, root)]
@@ -97,7 +97,9 @@ def find(root: Path, pattern: str) -> list[tuple[str, Path]]:
     return sorted((name, path) for name, path in named if not any(one[0] == "." for one in name.split("/")))
 
 
-def read(files: Sequence[tuple[str, Path]], where: str, *, skips: bool) -> tuple[list[Text], str, list[str]]:
+def read_texts(
+    files: Sequence[tuple[str, Path]], where: str, *, skips: bool
+) -> tuple[list[Text], str, list[str]]:
     """What files hold."""
     texts, bad, digest, empty = list[Text](), list[str](), hashlib.sha256(), 0
     for name, path in files:
@@ -206,14 +208,14 @@ class TextFiles:
     def read(self) -> Mapping[str, Samples]:
         """The subsets `train`, `val` and `test`: inputs and targets `[N, L]`, int16 or int32."""
         files = self._files()
-        texts, digest, notes = read(files, self._where, skips=self._skips)
+        texts, digest, notes = read_texts(files, self._where, skips=self._skips)
         if not texts:
             raise DataError(
                 f"{self._where}: all of {counted(len(files), 'file')} are empty", hint="name others"
             )
-        subsets = self._divided(texts) if self.divides else {"all": texts}
+        subsets = self._divide(texts) if self.divides else {"all": texts}
         sizes = ", ".join(f"{name} {sum(len(one.text) for one in some):,}" for name, some in subsets.items())
-        how = f" (split by {self._how(texts)})" if len(subsets) > 1 else ""
+        how = f" (split by {self._split_method(texts)})" if len(subsets) > 1 else ""
         self.notes = (*notes, f"characters of text: {sizes}{how}")
         if self.fitted is None and self._tokens == "bpe":
             learned = [one.text for one in subsets["train"]]
@@ -230,7 +232,7 @@ class TextFiles:
         if self._root is None:
             return standard_library(self._pattern or "**/*.py")
         check_path(self._root, self.info.paths[0], "data.source.root")
-        found = find(self._root, self._pattern or "**/*")
+        found = find_files(self._root, self._pattern or "**/*")
         if not found:
             raise DataError(
                 f"{self._where}: there is no such file in {self._root.absolute()}",
@@ -238,7 +240,7 @@ class TextFiles:
             )
         return found
 
-    def _how(self, texts: Sequence[Text]) -> str:
+    def _split_method(self, texts: Sequence[Text]) -> str:
         if self._split_by != "auto":
             return self._split_by
         folders = {one.name.partition("/")[0] for one in texts if "/" in one.name}
@@ -246,8 +248,8 @@ class TextFiles:
             return "folders"
         return "files" if len(texts) >= _FEW_FILES else "tail"
 
-    def _divided(self, texts: list[Text]) -> dict[str, list[Text]]:
-        how, shares, subsets = self._how(texts), dict(self._shares), dict[str, list[Text]]()
+    def _divide(self, texts: list[Text]) -> dict[str, list[Text]]:
+        how, shares, subsets = self._split_method(texts), dict(self._shares), dict[str, list[Text]]()
         if how == "folders":
             for name in _SUBSETS:
                 if found := [text for text in texts if text.name.startswith(f"{name}/")]:
@@ -259,7 +261,7 @@ class TextFiles:
                 )
             texts = subsets["train"]  # what has no folder is a share of it
             how = "files" if len(texts) >= _FEW_FILES else "tail"
-        cut = by_files(texts, shares, self._seed) if how == "files" else by_tail(texts, shares)
+        cut = split_by_files(texts, shares, self._seed) if how == "files" else split_by_tail(texts, shares)
         lacking = [name for name in _SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
         if lacking and how == "files":
             raise DataError(
@@ -270,7 +272,7 @@ class TextFiles:
 
     def _samples(self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str) -> Samples:
         kind = torch.int16 if codec.vocab_size <= 1 << 15 else torch.int32
-        encoded = [_encoded(codec, one.text, kind) for one in texts]
+        encoded = [_encode(codec, one.text, kind) for one in texts]
         end = torch.full((1,), END, dtype=kind)
         tokens = torch.cat([part for one in encoded for part in (one, end)])
         starts = [0, *accumulate(len(one) + 1 for one in encoded)]
@@ -294,7 +296,7 @@ class TextFiles:
         )
 
 
-def _encoded(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
+def _encode(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
     """Token ids of a text, which is taken in blocks of whole lines where it is long."""
     blocks, start = [], 0
     while start < len(text):

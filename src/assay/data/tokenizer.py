@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, final, get_args
 import numpy as np
 import torch
 
-from assay.data.tabular.table_encoder import Column, check_columns, describe_odd
+from assay.data.tabular.table_encoder import Column, check_columns, describe_unusual
 from assay.errors import DataError, first_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def in_house(text: str | bytes, padding: int) -> dict[str, Any]:
+def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
     """The tokenizer as plain data, in which padding has the id 0."""
     plain = json.loads(text)
     model, added = plain["model"], plain.get("added_tokens") or []
@@ -92,7 +92,7 @@ class Tokenizer:
             if kind == "bpe"
             else trainers.WordLevelTrainer(**options)
         )
-        backend.train_from_iterator(map(_whole, texts), trainer)
+        backend.train_from_iterator(map(_replace_surrogates, texts), trainer)
         model = json.loads(backend.to_str())["model"]
         # Anew: special tokens of the trainer's would be found in texts, too.
         return cls(_backend(kind, model["vocab"], model.get("merges", []), lowercase))
@@ -118,7 +118,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
-        return [found.ids for found in self.backend.encode_batch_fast(list(map(_whole, texts)))]
+        return [found.ids for found in self.backend.encode_batch_fast(list(map(_replace_surrogates, texts)))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; padding and unknown tokens are left out."""
@@ -146,7 +146,7 @@ class Tokenizer:
 
 def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
     """The tokenizer of a network that somebody has trained."""
-    plain = in_house(text, padding)
+    plain = normalize_tokenizer(text, padding)
     made = Tokenizer.from_json(json.dumps(plain))
     unknown = plain["model"].get("unk_token")
     made.unknown = -1 if unknown is None else int(made.backend.token_to_id(unknown) or 0)
@@ -197,7 +197,7 @@ def _backend(
     return backend
 
 
-def _whole(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
@@ -305,14 +305,14 @@ class TextEncoder:
         texts = raw[self.column].iloc[rows]
         kind: Kind = "word" if len(texts) < _FEW else "bpe"
         options = {"kind": kind if self._asked == "auto" else self._asked, **self._options}
-        self._tokenizer = self._pretrained or Tokenizer.train(map(self._beginning, texts), **options)
+        self._tokenizer = self._pretrained or Tokenizer.train(map(self._clip, texts), **options)
         self._lengths = []
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
         """Int64 `[N, max_length]`, each row filled up with zeros; each has at least one token."""
         ids = torch.zeros(len(raw), self.max_length, dtype=torch.int64)
         lengths = np.zeros(len(raw), dtype=np.int64)
-        texts = list(map(self._beginning, raw[self.column]))
+        texts = list(map(self._clip, raw[self.column]))
         for start in range(0, len(texts), _BLOCK):
             for row, tokens in enumerate(self.tokenizer.encode(texts[start : start + _BLOCK]), start):
                 kept = self._cut(tokens)
@@ -332,7 +332,7 @@ class TextEncoder:
         unknown = max(self.tokenizer.unknown, UNKNOWN)
         return [one or unknown for one in tokens] or [unknown]
 
-    def _beginning(self, text: Any) -> str:
+    def _clip(self, text: Any) -> str:
         return str(text)[: _SIGNS * self.max_length]
 
     @property
@@ -360,7 +360,7 @@ class TextEncoder:
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on texts of which the training texts lack most words, or that do not fit."""
-        return describe_odd(self.odd(self.transform(raw)), raw.index)
+        return describe_unusual(self.odd(self.transform(raw)), raw.index)
 
     def odd(self, ids: Tensor) -> dict[int, str]:
         """What is odd about encoded texts, by their position."""

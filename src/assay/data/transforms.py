@@ -55,7 +55,7 @@ class Transforms:
     ) -> None:
         given = list(transforms)
         named = zip(given, keys or ["data.transform"] * len(given), strict=True)
-        flat = [(one, key) for transform, key in named for one in _flat([transform])]
+        flat = [(one, key) for transform, key in named for one in _flatten([transform])]
         self.transforms, self.keys = tuple(one for one, _ in flat), tuple(key for _, key in flat)
         self.masks = masks
 
@@ -95,17 +95,17 @@ class Transforms:
         masks = stack([mask for _, mask in samples]) if self.masks else targets
         return stack([one for one, _ in samples]), masks
 
-    def inputs_alone(self, inputs: Tensor) -> Tensor:
+    def transform_inputs(self, inputs: Tensor) -> Tensor:
         """Transform a batch whose targets are not known."""
         chain = Transforms(self.transforms, self.keys)
         return chain.pairs(inputs, torch.zeros(len(inputs)), 0, 0, torch.arange(len(inputs)))[0]
 
     def _apply_to_both(self, inputs: Any, targets: Any) -> tuple[Any, Any]:
         if self.masks and self.transforms:
-            return self._together(inputs, torch.as_tensor(targets))
+            return self._apply_jointly(inputs, torch.as_tensor(targets))
         return self._apply(inputs), targets
 
-    def _together(self, inputs: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    def _apply_jointly(self, inputs: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
         # What a transform fills in, whatever number that is, is not one of the classes.
         lifted = tv_tensors.Mask(masks.to(torch.int32) + _LIFT)
         picture, mask = self._apply((tv_tensors.Image(inputs), lifted))
@@ -155,10 +155,10 @@ def stack(samples: list[Any]) -> Tensor:
     return torch.stack(samples)
 
 
-def _flat(transforms: Iterable[Any]) -> Iterator[Callable[[Any], Any]]:
+def _flatten(transforms: Iterable[Any]) -> Iterator[Callable[[Any], Any]]:
     for transform in transforms:
         if type(transform) is v2.Compose:
-            yield from _flat(transform.transforms)
+            yield from _flatten(transform.transforms)
         else:
             yield transform
 
@@ -222,7 +222,7 @@ def chain_of(transform: Mapping[str, Any], name: str) -> Transforms:
     return Transforms(chain, [f"data.transform.{name}[{index}]" for index in range(len(chain))])
 
 
-def given_scale(by: Any) -> Scale | None:
+def configured_scale(by: Any) -> Scale | None:
     """The mean and std that are given, or None where the data's own are wanted."""
     if by is None:
         return (), ()
@@ -241,7 +241,7 @@ def given_scale(by: Any) -> Scale | None:
     )
 
 
-def given_for(first: Tensor, scale: Scale | None) -> Scale | None:
+def check_scale(first: Tensor, scale: Scale | None) -> Scale | None:
     """The mean and std that are given, where they fit the samples."""
     if scale and scale[0] and not (first.is_floating_point() or first.dtype == torch.uint8):
         raise DataError(

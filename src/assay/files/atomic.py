@@ -37,7 +37,7 @@ class Output:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Output]:
+def open_atomic(path: Path) -> Iterator[Output]:
     """Open a temporary file beside a path; left well, it is synced and takes the name, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() and not path.is_dir() and path.exists():
@@ -63,7 +63,7 @@ def replacing(path: Path) -> Iterator[Output]:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a whole file."""
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(data)
 
 
@@ -99,7 +99,7 @@ def temporary_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
 
 
 @contextmanager
-def writing_together(path: Path) -> Iterator[Path]:
+def write_together(path: Path) -> Iterator[Path]:
     """Make a folder whose files and folders get their names beside a path, that of the path itself last."""
     existing = next(one for one in path.absolute().parents if one.is_dir())
     named: list[Path] = []

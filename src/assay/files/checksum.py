@@ -29,14 +29,14 @@ def seal_json(text: str) -> str:
     return _seal(text.rstrip().removesuffix("\n}") + ",\n", *_JSON)
 
 
-def yaml_is_whole(data: bytes) -> bool | None:
+def is_yaml_intact(data: bytes) -> bool | None:
     """Whether a YAML file is as it was sealed; None when it has no seal."""
-    return _is_whole(data, *_YAML) if _YAML[0].encode() in data else None
+    return _is_intact(data, *_YAML) if _YAML[0].encode() in data else None
 
 
-def json_is_whole(data: bytes) -> bool:
+def is_json_intact(data: bytes) -> bool:
     """Whether a JSON file is as it was sealed."""
-    return _is_whole(data, *_JSON)
+    return _is_intact(data, *_JSON)
 
 
 def _seal(text: str, before: str, after: str) -> str:
@@ -44,7 +44,7 @@ def _seal(text: str, before: str, after: str) -> str:
     return f"{text}{before}{digest}{after}"
 
 
-def _is_whole(data: bytes, before: str, after: str) -> bool:
+def _is_intact(data: bytes, before: str, after: str) -> bool:
     length = len(before) + _DIGITS + len(after)
     text, end = data[:-length], data[-length:]
     return end == f"{before}{hashlib.sha256(text).hexdigest()}{after}".encode()
@@ -53,7 +53,7 @@ def _is_whole(data: bytes, before: str, after: str) -> bool:
 SUFFIX = ".sha256"
 
 
-def sum_file(path: Path) -> Path:
+def sum_path(path: Path) -> Path:
     """Where the sum of a checkpoint lies."""
     return path.with_name(path.name + SUFFIX)
 
@@ -66,7 +66,7 @@ def sha256(path: Path) -> str:
 def read_sums(path: Path) -> list[str]:
     """The sums that are listed for a checkpoint, the newest first; none when its sum file is damaged."""
     try:
-        text = read_whole(sum_file(path), 1 << 20).decode("utf-8", "surrogateescape")
+        text = read_whole(sum_path(path), 1 << 20).decode("utf-8", "surrogateescape")
     except OSError:
         return []
     line = re.compile(f"([0-9a-f]{{64}})  {re.escape(path.name)}\n")
@@ -76,14 +76,14 @@ def read_sums(path: Path) -> list[str]:
 
 def write_sums(path: Path, sums: list[str]) -> None:
     """List the sums of a checkpoint."""
-    write_text(sum_file(path), "".join(f"{one}  {path.name}\n" for one in sums))
+    write_text(sum_path(path), "".join(f"{one}  {path.name}\n" for one in sums))
 
 
-def sums_of_content(path: Path) -> list[str]:
+def content_sums(path: Path) -> list[str]:
     """Sums of which one is that of the file; read from the file itself when it came without."""
     if not path.is_file() or path.is_symlink():
         return []
-    if sum_file(path).is_file():  # a sum that does not fit must not be made to fit
+    if sum_path(path).is_file():  # a sum that does not fit must not be made to fit
         return read_sums(path)
     with path.open("rb") as file:
         return [digest_of(file)]
@@ -94,12 +94,12 @@ def digest_of(file: BufferedReader) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def damage_of(path: Path) -> str:
+def describe_damage(path: Path) -> str:
     """Why a checkpoint cannot be used, as a sentence without its subject; empty when it is whole."""
     source = path.resolve()
     try:
         with source.open("rb") as file:
-            if not sum_file(source).is_file():
+            if not sum_path(source).is_file():
                 return f"has no {SUFFIX} file beside it, so whether it is whole is not known"
             sums, found = read_sums(source), digest_of(file)
     except FileNotFoundError:
@@ -110,5 +110,5 @@ def damage_of(path: Path) -> str:
     if found in sums or found in read_sums(source):
         return ""
     if not sums:
-        return f"cannot be verified: {sum_file(source).name} is damaged"
-    return f"is damaged: its SHA-256 is not the one in {sum_file(source).name}"
+        return f"cannot be verified: {sum_path(source).name} is damaged"
+    return f"is damaged: its SHA-256 is not the one in {sum_path(source).name}"

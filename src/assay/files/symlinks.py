@@ -25,7 +25,7 @@ OWN_FILES: Final = (
 _FLAGS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-def appending(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
+def open_append(path: Path, mode: int = 0o666, *, readable: bool = False) -> int:
     """Open a file to add to it, or make it; a link is not followed, and nothing else is opened either."""
     access = os.O_RDWR if readable else os.O_WRONLY
     try:
@@ -57,7 +57,7 @@ def check_inside(path: Path, directory: Path) -> None:
         )
 
 
-def read_end(path: Path, most: int) -> bytes:
+def read_tail(path: Path, most: int) -> bytes:
     """The last bytes of a log of any size; a link is not followed, for they may be shown to others."""
     with _regular(path, os.O_RDONLY | _FLAGS) as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - most))
@@ -83,11 +83,11 @@ def check_links(directory: Path) -> None:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False) and entry.name not in OWN_FILES:
                     pending.append(entry.path)
-                elif not _is_fine(entry, root):
+                elif not _is_allowed(entry, root):
                     raise _refusal(Path(entry.path), directory)
 
 
-def _is_fine(entry: os.DirEntry[str], root: str) -> bool:
+def _is_allowed(entry: os.DirEntry[str], root: str) -> bool:
     if entry.is_symlink():  # such as one of Lightning's from the last checkpoint to the best
         return Path(os.path.realpath(entry.path)).is_relative_to(root)
     status = entry.stat(follow_symlinks=False)

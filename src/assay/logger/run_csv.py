@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from assay.errors import AssayError
 from assay.files.atomic import write_text
-from assay.files.symlinks import appending
+from assay.files.symlinks import open_append
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -93,7 +93,7 @@ class RunCSV(Logger):
             new = [name for name in row if name not in self._open()]
             if new:
                 self._rewrite([*self._columns, *new], self._rows())
-            with os.fdopen(appending(self._path), "ab") as file:
+            with os.fdopen(open_append(self._path), "ab") as file:
                 file.write(_csv_line([row.get(name, "") for name in self._columns]).encode())
         self._count += 1
 
@@ -146,7 +146,7 @@ class RunCSV(Logger):
             if not complete:
                 self._rewrite(list(_FIRST), [])
             elif len(complete) < len(content):
-                descriptor = appending(self._path)
+                descriptor = open_append(self._path)
                 os.ftruncate(descriptor, len(complete))
                 os.close(descriptor)
             with self._path.open(encoding="utf-8", newline="") as file:

@@ -13,7 +13,7 @@ import msgspec
 
 from assay.errors import AssayError
 from assay.files.atomic import Output, sync_directory
-from assay.files.symlinks import appending, check_links, read_whole
+from assay.files.symlinks import check_links, open_append, read_whole
 from assay.record.run_record import Outcome, Status, finite, numbers
 from assay.record.secrets import redact_tree
 
@@ -112,7 +112,7 @@ class Journal:
         if not journal.header:
             raise AssayError(f"{path} is damaged: its first line is not whole", hint="start the sweep again")
         if repair and good < len(content):
-            descriptor = appending(path)
+            descriptor = open_append(path)
             os.ftruncate(descriptor, good)
             os.fsync(descriptor)
             os.close(descriptor)
@@ -143,7 +143,7 @@ class Journal:
     def _write(self, events: list[dict[str, Any]]) -> None:
         """One write for all, synced: what happened is in memory only after it is on disk."""
         lines = [json.dumps(_redacted(event), separators=(",", ":")) + "\n" for event in events]
-        descriptor = appending(self.path)
+        descriptor = open_append(self.path)
         try:
             size = os.fstat(descriptor).st_size
             try:

@@ -10,7 +10,7 @@ import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
-from assay.files.symlinks import appending
+from assay.files.symlinks import open_append
 from assay.record.secrets import redact
 from assay.terminal import printable
 
@@ -59,7 +59,7 @@ class _Handler(logging.StreamHandler[IO[str]]):
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append what is logged, and Python's warnings, to a file; what the terminal shows stays as it was."""
-    stream = os.fdopen(appending(path), "a", encoding="utf-8", errors="backslashreplace")
+    stream = os.fdopen(open_append(path), "a", encoding="utf-8", errors="backslashreplace")
     handler, root = _Handler(path, stream), logging.getLogger()
     handler.setFormatter(
         _Formatter("%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import AssayError
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
-from assay.files.checksum import digest_of, sha256, yaml_is_whole
+from assay.files.checksum import digest_of, is_yaml_intact, sha256
 from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
 from assay.record.run_lock import is_written, refusal, writing
@@ -79,7 +79,7 @@ def remove_unfinished_files(run_dir: Path) -> None:
 def _refuse_foreign(path: Path) -> None:
     """Refuse to write over a config that no run has left: one that was killed early has sealed its own."""
     config = path / "config.yaml"
-    if config.is_file() and not yaml_is_whole(read_whole(config)):
+    if config.is_file() and not is_yaml_intact(read_whole(config)):
         raise AssayError(
             f"{config} is there already, and no run has written it",
             hint="choose another hydra.run.dir, or move the file away",
@@ -116,7 +116,7 @@ def _lacks_record(folder: str) -> bool:
     """Whether a run has begun here, of whose record nothing is left."""
     config = Path(folder, "config.yaml")
     try:
-        return os.path.isfile(config) and yaml_is_whole(read_whole(config, 8 << 20)) is True  # noqa: PTH113 - as above
+        return os.path.isfile(config) and is_yaml_intact(read_whole(config, 8 << 20)) is True  # noqa: PTH113 - as above
     except OSError:
         return False
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from assay.errors import AssayError
-from assay.files.symlinks import appending, read_whole
+from assay.files.symlinks import open_append, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def _open(run_dir: Path, descriptors: list[int]) -> None:
     try:
         descriptors.append(os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC))
         _held.add(descriptors[-1])
-        descriptors.append(appending(run_dir / FILE, 0o644, readable=True))
+        descriptors.append(open_append(run_dir / FILE, 0o644, readable=True))
         _held.add(descriptors[-1])
     except OSError as error:
         raise AssayError(

@@ -15,7 +15,7 @@ import msgspec
 
 from assay.errors import AssayError, NonFiniteError, cannot_write, causes, one_line_of
 from assay.files.atomic import write_text
-from assay.files.checksum import json_is_whole, seal_json
+from assay.files.checksum import is_json_intact, seal_json
 from assay.files.symlinks import read_whole
 from assay.record.secrets import redact_tree
 
@@ -298,7 +298,7 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
             record = msgspec.convert(plain, cls)
         except msgspec.ValidationError as error:
             raise AssayError(f"{path} is damaged: {error}") from error
-        if not json_is_whole(content):
+        if not is_json_intact(content):
             raise AssayError(f"{path} is damaged: it is not as its own SHA-256 says")
         return record
 

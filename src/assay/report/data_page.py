@@ -18,8 +18,8 @@ from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset, input_of
 from assay.data.samples import Samples, Unfitted
-from assay.data.shown_samples import Shown, show, show_augmented
-from assay.data.subset import hashes_of, row_numbers
+from assay.data.shown_samples import RenderedSample, show, show_augmented
+from assay.data.subset import hash_rows, hash_samples
 from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from assay.data.subset import Subset
     from assay.terminal import Console
 
-    _Samples = list[tuple[str, str, Shown]]
+    _Samples = list[tuple[str, str, RenderedSample]]
 
 SUBSETS: Final = ("train", "val", "test")
 _MOST_READ: Final = 2000
@@ -209,7 +209,7 @@ def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataF
 
 
 def _hashes(subset: Subset) -> NDArray[np.int64] | None:
-    known = hashes_of(subset.data)
+    known = hash_samples(subset.data)
     return None if known is None else known[subset.rows.numpy()]
 
 
@@ -299,7 +299,7 @@ def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) ->
     if first.num_equal and first.num_equal * _RARE >= first.num_samples:
         told.append(f"{first.num_equal:,} of {first.num_samples:,} training samples are copies of others")
     if hashes is not None and task_of(found.task).by_class:
-        frame = pd.DataFrame({"inputs": hashes, "target": row_numbers(train.data.targets[train.rows])})
+        frame = pd.DataFrame({"inputs": hashes, "target": hash_rows(train.data.targets[train.rows])})
         conflicting = frame.groupby("inputs")["target"].transform("nunique") > 1
         if conflicting.any():
             told.append(f"{conflicting.sum():,} training samples have equal inputs and different classes")
@@ -388,17 +388,20 @@ def _look_at_samples(
 
 def _render_samples(
     datamodule: DataModule, subset: Subset, positions: Sequence[int], raw: Any, augment: Any = None
-) -> list[Shown]:
+) -> list[RenderedSample]:
     """Samples of a subset, of which `raw` has the rows of a table."""
     pieces = getattr(datamodule.encoder, "pieces", None)
     if pieces is not None and isinstance(subset.data, Samples):
         texts = subset.data.inputs[subset.rows[list(positions)]].tolist()
-        return [Shown(None, {"text": "".join(pieces([token for token in text if token]))}) for text in texts]
+        return [
+            RenderedSample(None, {"text": "".join(pieces([token for token in text if token]))})
+            for text in texts
+        ]
     if augment is None:
         return show(subset, positions, datamodule.seed, raw, getattr(subset.data, "columns", ()))
 
     def augmented(inputs: Tensor, targets: Tensor) -> Any:
-        return augment(*datamodule.prepared(inputs, targets, torch.float32))
+        return augment(*datamodule.prepare_batch(inputs, targets, torch.float32))
 
     return show_augmented(subset, positions, datamodule.seed, augmented, datamodule.normalize)
 
@@ -419,7 +422,7 @@ _MOST_CLASSES: Final = 1000
 
 
 def data_page(
-    survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, Shown]]], overrides: Sequence[str]
+    survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]], overrides: Sequence[str]
 ) -> Page:
     """The page of a survey."""
     notes = [*(Note(one, "warn") for one in survey.warnings), *map(Note, survey.notes)]
@@ -553,7 +556,7 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
     ]
 
 
-def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, Shown]]]) -> list[Block]:
+def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]) -> list[Block]:
     shown = samples[title]
     pictures = [Picture(one.picture, target, key) for key, target, one in shown if one.picture is not None]
     blocks = picture_blocks(title, pictures, _LARGEST_PICTURES // len(samples))

@@ -12,7 +12,7 @@ from assay.analysis.read_runs import Curve, read_curves
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.figure.figure import Figure, Line, is_logarithmic
-from assay.files.checksum import yaml_is_whole
+from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
 from assay.quoting import duration
@@ -367,7 +367,7 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     path = run_dir / "config.yaml"
     try:
         check_inside(path, run_dir)
-        whole = yaml_is_whole(read_whole(path))
+        whole = is_yaml_intact(read_whole(path))
         return config_values(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
     except OSError as error:
         return {}, f"{path} cannot be read: {error.strerror}"

@@ -21,7 +21,7 @@ from assay.analysis.run import format_values, shorten_values
 from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
-from assay.files.symlinks import check_inside, read_end
+from assay.files.symlinks import check_inside, read_tail
 from assay.quoting import counted, duration, reads_as_number
 from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
@@ -139,7 +139,7 @@ _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 def log_tail(path: Path) -> str:
     """The last lines of a log, without what a terminal would obey, and without secrets."""
     try:
-        content = read_end(path, _BYTES)
+        content = read_tail(path, _BYTES)
     except OSError:
         return ""
     text = _ESCAPES.sub("", content.decode(errors="replace")).replace("\r\n", "\n").rstrip()

@@ -10,7 +10,7 @@ from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tokenizer import Bytes, TextEncoder, Tokenizer, pretrained_tokenizer
 from assay.errors import AssayError, first_line
 from assay.files.atomic import write_text
-from assay.files.checksum import json_is_whole, seal_json
+from assay.files.checksum import is_json_intact, seal_json
 from assay.files.symlinks import read_whole
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_encoder(
         return None
     try:
         data = read_whole(path)
-        if not json_is_whole(data):
+        if not is_json_intact(data):
             raise ValueError(_DAMAGED)
         plain = json.loads(data)
         if "columns" in plain:

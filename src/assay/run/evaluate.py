@@ -27,7 +27,7 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.data_module import DataModule
 from assay.data.shown_samples import sample_names
 from assay.data.source_info import info_of
-from assay.data.spec import Spec, Trained
+from assay.data.spec import FittedPreprocessing, Spec
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
@@ -223,7 +223,7 @@ def _test(
     path: Path,
     split: str,
     *,
-    trained: Trained | None,
+    trained: FittedPreprocessing | None,
     other: bool,
 ) -> tuple[Evaluation, StoredPredictions | None]:
     """Build what is needed of the run, and test it."""
@@ -294,16 +294,18 @@ def _test(
     return found, predictions
 
 
-def _trained(config: DictConfig, run_dir: Path) -> Trained | None:
+def _trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
     if "task" not in spec:
         return None
     must_be = info_of(str(OmegaConf.select(config, "data.source._target_"))).has_encoder
-    return Trained(msgspec.convert(spec, Spec), read_encoder(run_dir, must_be=must_be))
+    return FittedPreprocessing(msgspec.convert(spec, Spec), read_encoder(run_dir, must_be=must_be))
 
 
-def _data(config: DictConfig, trained: Trained | None, split: str, digest: str) -> L.LightningDataModule:
+def _data(
+    config: DictConfig, trained: FittedPreprocessing | None, split: str, digest: str
+) -> L.LightningDataModule:
     source = OmegaConf.select(config, "data.source")
     in_place = config.data.get("task") is not None  # of whatever the source would find
     if isinstance(source, DictConfig) and source.get("task") == "auto" and trained and not in_place:

@@ -38,8 +38,8 @@ from assay.config.serialize import REPETITIONS, fingerprint, to_resolved_dict, t
 from assay.errors import AssayError, ConfigError, NonFiniteError
 from assay.figure.figure import to_matplotlib
 from assay.files.atomic import write_text
-from assay.files.checksum import damage_of, seal_yaml, sha256
-from assay.files.symlinks import appending
+from assay.files.checksum import describe_damage, seal_yaml, sha256
+from assay.files.symlinks import open_append
 from assay.logger.run_csv import RunCSV
 from assay.loop.carried_state import ChangedArguments
 from assay.loop.fit_loop import FitLoop
@@ -200,7 +200,7 @@ def _create_run(
             **kept,
         )
         write_run(run_dir, plain, record, {"code.patch": patch}, hint="hydra.run.dir=SOMEWHERE/ELSE")
-        os.close(appending(run_dir / FILE))  # messages name it, however early a process of the run dies
+        os.close(open_append(run_dir / FILE))  # messages name it, however early a process of the run dies
         yield record
 
 
@@ -497,7 +497,7 @@ def _to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
     path = best.best_model_path if best is not None else ""
     if not path:
         return None
-    if reason := damage_of(Path(path)):
+    if reason := describe_damage(Path(path)):
         note = f"{Path(path).name} {reason}; the weights of the last step are tested in its place"
         log.warning("%s", note)
         if record.resumed:
@@ -518,7 +518,7 @@ def _note_checkpoints(assembly: Assembly, record: RunRecord, run_dir: Path) -> N
             for name, kept in ((role, callback.best_model_path), ("last", callback.last_model_path)):
                 path = Path(kept).resolve()  # one given as an object may save elsewhere
                 usable = kept and path.is_relative_to(folder) and path.is_file()
-                if usable and not (name == "best" and damage_of(path)):
+                if usable and not (name == "best" and describe_damage(path)):
                     found[name] = path.relative_to(folder).as_posix()
     if not found:
         return

@@ -13,7 +13,7 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from typing_extensions import override
 
 from assay.data.data_module import DataModule
-from assay.data.shown_samples import evaluated_samples, feature_names, sample_names, show_pairs, show_tested
+from assay.data.shown_samples import eval_samples, feature_names, sample_names, show_pairs, show_test_samples
 from assay.errors import one_line_of
 from assay.module import Module
 from assay.record import predictions_file
@@ -251,10 +251,10 @@ def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredi
     positions = keep.positions()[rows].tolist()
     reasons: list[Reason] = ["worst" if index < len(worst) else "random" for index in range(len(positions))]
     if isinstance(module, Module) and task.reconstructs and positions:
-        inputs, _ = evaluated_samples(data, data.tested, positions)
+        inputs, _ = eval_samples(data, data.tested, positions)
         shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
     else:
-        shown = show_tested(data, positions)
+        shown = show_test_samples(data, positions)
     if task.has_masks and isinstance(module, Module) and _is_whole(assembly):
         names = predictions.class_names
         shown = [
@@ -279,7 +279,7 @@ def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator
     module.eval().to(data.device)
     for position in positions:  # one by one, for masks of full size may be large
         with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
-            answers = module.scored(module.evaluated(evaluated_samples(data, data.tested, [position])))
+            answers = module.scored(module.evaluated(eval_samples(data, data.tested, [position])))
         yield answers[0].argmax(0).to(torch.uint8).cpu().numpy()
 
 
@@ -316,7 +316,7 @@ def _validated(assembly: Assembly, module: Module, data: DataModule) -> tuple[ND
     module.eval().to(data.device)
     with torch.no_grad(), assembly.trainer.precision_plugin.forward_context():
         for start in range(0, count, size):
-            inputs, targets = evaluated_samples(data, "val", range(start, min(start + size, count)))
+            inputs, targets = eval_samples(data, "val", range(start, min(start + size, count)))
             outputs = probabilities(module(inputs)).float()
             found.append(module.task.postprocess(outputs, "probabilities")[:, 1].cpu())
             right.append(targets.cpu() == 1)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.errors import AssayError, ConfigError, cannot_write, first_line
-from assay.files.atomic import writing_together
+from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
 from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
 from assay.run.preprocess import blocks
@@ -117,7 +117,7 @@ class PredictionFile:
 def writing(path: Path, what: str = "") -> Iterator[PredictionFile]:
     """Open a file of predictions, with a folder of files beside it if they have some."""
     try:
-        with writing_together(path) as unfinished:
+        with write_together(path) as unfinished:
             file = PredictionFile(path, unfinished, what)
             if what and os.path.lexists(path.with_name(file.folder.name)):
                 raise ConfigError(

@@ -24,13 +24,13 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.data.arrays import as_tensor
 from assay.data.images import as_tensor as picture_as_tensor
-from assay.data.images import images_below, read_image, size_of, upright_size
+from assay.data.images import list_images, read_image, size_of, upright_size
 from assay.data.normalize import Normalize
 from assay.data.placement import padded_length
 from assay.data.source_files import read_inputs
 from assay.data.source_info import info_of
-from assay.data.tabular.table_encoder import describe_odd, judge_rows
-from assay.data.tabular.table_file import AUTO, columns_of, found_options, is_texts, table_chunks
+from assay.data.tabular.table_encoder import describe_unusual, judge_rows
+from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_texts, table_chunks
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms, stack
 from assay.errors import AssayError, ConfigError, DataError
@@ -181,7 +181,7 @@ class Preprocess(nn.Module):
                 f"row {row} (rows count from 0): {error}",
                 hint=f"clean or leave out such rows ({len(errors):,} of {len(frame):,})",
             )
-        for sentence in describe_odd(odd, range(len(frame))):
+        for sentence in describe_unusual(odd, range(len(frame))):
             warnings.warn(sentence, stacklevel=2)
         return samples
 
@@ -303,7 +303,7 @@ class Preprocess(nn.Module):
         return self._checked(stack([self._transformed(sample[None])[0] for sample in samples]))
 
     def _transformed(self, batch: Tensor) -> Tensor:
-        return self.transforms.inputs_alone(batch) if batch.ndim else batch
+        return self.transforms.transform_inputs(batch) if batch.ndim else batch
 
     def _checked(self, samples: Tensor) -> Tensor:
         self._check_shape(samples)
@@ -410,7 +410,7 @@ def _below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         (path for path in every if path.lower().endswith(suffixes)), key=lambda path: Path(path).parts
     )
     if preprocess.takes_pictures:
-        files = images_below(folder)[0] or files
+        files = list_images(folder)[0] or files
     elif preprocess.takes_arrays:  # beside them may lie targets
         files = [path for path in files if Path(path).stem in preprocess.array_names] or files
     others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*every} - {*files})
@@ -470,7 +470,7 @@ def _pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, T
 
 
 def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
-    encoder, options = preprocess.fitted_encoder(), found_options(path, preprocess.file_options)
+    encoder, options = preprocess.fitted_encoder(), find_options(path, preprocess.file_options)
     names = [] if is_texts(path, encoder) else columns_of(path, **options)
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
     others = [name for name in names if name not in used]

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.checksum import yaml_is_whole
+from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import read_whole
 from assay.paths import project_conf
 from assay.record.run_lock import is_written
@@ -51,7 +51,7 @@ def judged_config(
             hint="runs lie under outputs/<name>/<date>/",
         )
     try:
-        whole = yaml_is_whole(read_whole(path))
+        whole = is_yaml_intact(read_whole(path))
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
     if whole is False or (must_be_whole and not whole):

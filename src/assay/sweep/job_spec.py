@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
-from assay.files.symlinks import read_end
+from assay.files.symlinks import read_tail
 from assay.record.run_record import FILE, Outcome, RunRecord, of_signal, signal_name
 
 if TYPE_CHECKING:
@@ -159,5 +159,5 @@ def _read_recorded_outcome(job_spec: JobSpec, exit_status: ExitStatus) -> Outcom
 
 def _tail(output: str) -> str:
     with suppress(OSError):  # an empty name is one of a folder
-        return read_end(Path(output), _TAIL).decode("utf-8", "replace")
+        return read_tail(Path(output), _TAIL).decode("utf-8", "replace")
     return ""

@@ -15,7 +15,7 @@ from rich.text import Text
 from assay.analysis.objective import format_score
 from assay.analysis.run import format_values
 from assay.errors import first_line
-from assay.files.symlinks import appending, read_end
+from assay.files.symlinks import open_append, read_tail
 from assay.quoting import duration
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class SweepProgress:
             self._console.print(line)
         if self._log is not None:
             when = datetime.now(UTC).isoformat(timespec="seconds")
-            with suppress(OSError), os.fdopen(appending(self._log), "a", encoding="utf-8") as file:
+            with suppress(OSError), os.fdopen(open_append(self._log), "a", encoding="utf-8") as file:
                 file.write(f"{when} {line.plain}\n")
 
     # -- drawing -----------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def last_progress(run_dir: Path, name: str, epochs: int = 0) -> str:
     path = run_dir / "metrics.csv"
     with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
         # What the end begins with is the header, or the rest of a row.
-        rows = read_end(path, _TAIL).decode(errors="replace").splitlines()[1:]
+        rows = read_tail(path, _TAIL).decode(errors="replace").splitlines()[1:]
         for row in csv.DictReader([file.readline(), *rows]):
             epoch, score = row.get("epoch") or epoch, row.get(name) or score
     if not epoch.isdigit():

@@ -195,10 +195,10 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     if is_number(column):
         return "%Y%m%d" if values.max() < 10**8 else "s" if values.max() < _MILLISECONDS else "ms"
     texts = values.astype(str).str.strip()
-    if texts.str.match(r"\d{4}").all() and not _as_written(texts, ISO).isna().any():
+    if texts.str.match(r"\d{4}").all() and not _parse_dates(texts, ISO).isna().any():
         return ISO
-    forms = [form for form in map("".join, product(_DAYS, _TIMES)) if _fits(texts.iloc[0], form)]
-    forms = [form for form in forms if not _as_written(texts, form).isna().any()]
+    forms = [form for form in map("".join, product(_DAYS, _TIMES)) if _matches_format(texts.iloc[0], form)]
+    forms = [form for form in forms if not _parse_dates(texts, form).isna().any()]
     chosen = [form for form in forms if day_first is None or _has_day_first(form) == day_first]
     if not chosen:
         raise DataError(
@@ -216,8 +216,8 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     return chosen[0]
 
 
-def _fits(text: str, form: str) -> bool:
-    """As `_as_written` says of a column, which takes a hundred times as long."""
+def _matches_format(text: str, form: str) -> bool:
+    """As `_parse_dates` says of a column, which takes a hundred times as long."""
     try:
         return bool(datetime.strptime(text, form))
     except ValueError:
@@ -228,16 +228,16 @@ def _has_day_first(form: str) -> bool:
     return "%m" not in form or form.index("%d") < form.index("%m")
 
 
-def as_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
+def parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
     """Points in time without a zone, in UTC where they have one; NaT for what cannot be read."""
-    dates = _as_written(column, form)
+    dates = _parse_dates(column, form)
     if form.startswith("%") and (odd := dates.isna() & column.notna()).any():
         iso = column.where(odd & column.astype(str).str.match(_ISO_DAY))
-        dates = dates.fillna(_as_written(iso.astype(object), ISO))
+        dates = dates.fillna(_parse_dates(iso.astype(object), ISO))
     return dates
 
 
-def _as_written(column: pd.Series[Any], form: str) -> pd.Series[Any]:
+def _parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
     """As `as_dates`; NaT for what is not written in the format."""
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True).dt.tz_localize(None)
@@ -264,7 +264,7 @@ def days_since_1970(dates: pd.Series[Any]) -> NDArray[np.float64]:
     return np.asarray((dates.to_numpy() - _EPOCH) / _DAY, dtype=np.float64)
 
 
-def parts_of(days: NDArray[np.float64], parts: Sequence[str], start: float) -> NDArray[np.float64]:
+def date_parts(days: NDArray[np.float64], parts: Sequence[str], start: float) -> NDArray[np.float64]:
     """The numbers that a model sees of dates, `[N, len(parts)]`; NaN where there is no date."""
     if not parts:
         return days[:, None]
@@ -298,7 +298,7 @@ _FEW_SAMPLES = 10
 """Of a class on average, below which so many classes are more than make sense."""
 
 
-def with_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
+def drop_missing_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
     """The rows that have all targets, with their index; integers that gaps made floats are such again."""
     lacking = frame[list(targets)].isna().any(axis=1)
     if not lacking.any():
@@ -314,7 +314,7 @@ def with_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
 
 def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
     """What there is to predict, and a note where that could be meant otherwise."""
-    frame = with_targets(frame, targets)
+    frame = drop_missing_targets(frame, targets)
     found = [is_real(frame[name], name) for name in targets]
     real = bool(found) and all(is_number for is_number, _ in found)
     if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
@@ -377,16 +377,16 @@ _ROWS = 20
 _ROUNDING = 1e-12
 
 
-def leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
+def find_leak(frame: pd.DataFrame, features: Sequence[str], target: str) -> tuple[str, str]:
     """The first feature from which the target can be read off, and how; two empty texts if there is none."""
     for name in features:
         both = frame[[name, target]].dropna()
-        if len(both) >= _ROWS and (how := _how(both[name], both[target])):
+        if len(both) >= _ROWS and (how := _describe_relation(both[name], both[target])):
             return name, how
     return "", ""
 
 
-def _how(feature: Series[Any], target: Series[Any]) -> str:
+def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
     different = target.nunique()
     if different < 2:
         return ""
@@ -409,7 +409,7 @@ NAMED: Final = 10
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class ColumnOptions:
     """What a config says of columns; see `assay.data.table.Table`."""
 
     targets: Sequence[str]
@@ -431,7 +431,7 @@ class Features:
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
 
-def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
+def choose_features(frame: pd.DataFrame, asked: ColumnOptions, path: str) -> Features:
     """Look at every column."""
     options = {"features": asked.features, "exclude": asked.exclude, "keep": asked.keep}
     for option, names in {**options, "categories": asked.categories}.items():
@@ -454,12 +454,12 @@ def choose_features(frame: pd.DataFrame, asked: Asked, path: str) -> Features:
             f"data.source.features: no column is left to predict from{why}",
             hint="add a column, or keep one: data.source.keep=[NAME]",
         )
-    _say(frame, asked, chosen)
+    _add_notes(frame, asked, chosen)
     _check_leaks(frame, asked, chosen)
     return chosen
 
 
-def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
+def _leave_out_unfit(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
     left_out: dict[str, str] = {}
     unclear: list[str] = []
     for name, (kind, why) in chosen.kinds.items():
@@ -474,7 +474,7 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> Non
     if unclear:
         them = "it" if len(unclear) == 1 else "them"
         raise DataError(
-            f"data: {listed([f'the column {name!r} is {chosen.kinds[name][1]}' for name in unclear])}",
+            f"data: {join_names([f'the column {name!r} is {chosen.kinds[name][1]}' for name in unclear])}",
             hint=f"{to_numbers(*(frame[name] for name in unclear))}; "
             f"{_override(asked, 'exclude', *unclear)} leaves {them} out, "
             f"{_override(asked, 'keep', *unclear)} takes {them} as categories",
@@ -487,28 +487,28 @@ def _leave_out_unfit(frame: pd.DataFrame, asked: Asked, chosen: Features) -> Non
         chosen.names = [name for name in chosen.names if name not in left_out]
 
 
-def _say(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
+def _add_notes(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
     if chosen.forms:
         dates = [
             f"{name} such as {str(frame[name].dropna().iloc[0])[:40]!r}{f' ({form})' if '%' in form else ''}"
             for name, form in chosen.forms.items()
         ]
-        days = [days_since_1970(as_dates(frame[name], form)) for name, form in chosen.forms.items()]
+        days = [days_since_1970(parse_dates(frame[name], form)) for name, form in chosen.forms.items()]
         hour = ", hour" if any((of_column % 1 > 0).any() for of_column in days) else ""
         chosen.notes.append(
             f"dates become year, month, weekday{hour} and days since the first, those that vary: "
-            + listed(dates)
+            + join_names(dates)
         )
     few = [name for name in chosen.names if name not in asked.categories and _is_few_integers(frame[name])]
     if few:
-        values = listed([f"{name} ({frame[name].nunique()} values)" for name in few])
+        values = join_names([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
             f"integers with few values are taken as numbers: {values}; as categories: "
             f"{_override(asked, 'categories', few[0])}"
         )
 
 
-def listed(texts: Sequence[str]) -> str:
+def join_names(texts: Sequence[str]) -> str:
     """The first of some columns, and how many more there are."""
     more = f", and {len(texts) - NAMED} more columns" if len(texts) > NAMED else ""
     return f"{', '.join(texts[:NAMED])}{more}"
@@ -521,10 +521,10 @@ def _is_few_integers(column: pd.Series[Any]) -> bool:
     return 2 < values.nunique() <= _FEW and bool((values == values.round()).all())
 
 
-def _check_leaks(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
+def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) -> None:
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:
-        name, how = leak(frame, names, target)
+        name, how = find_leak(frame, names, target)
         given_away = f"the column {name!r} gives the target {target!r} away: {how}"
         if name and len(chosen.names) > 1:
             raise DataError(
@@ -535,6 +535,6 @@ def _check_leaks(frame: pd.DataFrame, asked: Asked, chosen: Features) -> None:
         chosen.notes += [given_away] if name else []  # nothing else to predict from: it cannot be a slip
 
 
-def _override(asked: Asked, option: str, *columns: str) -> str:
+def _override(asked: ColumnOptions, option: str, *columns: str) -> str:
     """The columns beside those that are named already: an override replaces the whole list."""
     return override(f"data.source.{option}", [*getattr(asked, option), *columns])

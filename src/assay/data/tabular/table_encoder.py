@@ -57,9 +57,9 @@ class Column:
     def fills(self) -> tuple[float, ...]:
         """What stands for a missing number or date, a value for each of its numbers; NaN: nothing does."""
         fill = np.array([np.nan if self.fill is None else float(self.fill)])
-        return tuple(column_kind.parts_of(fill, self.parts, self.start)[0].tolist())
+        return tuple(column_kind.date_parts(fill, self.parts, self.start)[0].tolist())
 
-    def far_off(self, values: pd.Series[Any]) -> NDArray[np.bool_]:
+    def is_far_off(self, values: pd.Series[Any]) -> NDArray[np.bool_]:
         """Where numbers or dates lie outside of those of training by more than these differ."""
         if self.span is None:
             return np.zeros(len(values), dtype=bool)
@@ -159,10 +159,10 @@ class TableEncoder:
     def _learn_date(self, name: str, column: pd.Series[Any]) -> Column:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
         form = self._forms.get(name, column_kind.ISO)
-        days = column_kind.days_since_1970(column_kind.as_dates(column, form))
+        days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
         known = np.sort(days[~np.isnan(days)])
         start = float(known[0]) if len(known) else 0.0
-        values = column_kind.parts_of(known, column_kind.PARTS, start)
+        values = column_kind.date_parts(known, column_kind.PARTS, start)
         varying = [part for at, part in enumerate(column_kind.PARTS) if len(np.unique(values[:, at])) > 1]
         fill = float(known[(len(known) - 1) // 2]) if len(known) else 0.0  # a date that there is
         return Column(
@@ -211,7 +211,7 @@ class TableEncoder:
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on rows that are unlike those of training."""
-        return describe_odd(judge_rows(raw, self.columns).warnings, raw.index)
+        return describe_unusual(judge_rows(raw, self.columns).warnings, raw.index)
 
     def as_plain(self) -> dict[str, Any]:
         """What was learned, as containers of text and numbers."""
@@ -262,7 +262,7 @@ def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
         return hot.astype(np.float32)
     if learned.kind == "date":
         days = column_kind.days_since_1970(values)
-        numbers = column_kind.parts_of(days, learned.parts, learned.start)
+        numbers = column_kind.date_parts(days, learned.parts, learned.start)
     else:
         numbers = _to_floats(values)[:, None]
     missing = np.isnan(numbers[:, 0])
@@ -319,7 +319,7 @@ def _judge_values(
     of_date = learned.kind == "date"
     values, bad = _dates(column, learned.form) if of_date else _numbers(column, decimal)
     _note(judged.errors, bad, column, f"is {{}}, not {learned.wanted}")
-    missing, far = values.isna().to_numpy() & ~bad, learned.far_off(values)
+    missing, far = values.isna().to_numpy() & ~bad, learned.is_far_off(values)
     if not of_date:
         numbers = values.to_numpy()
         large = (np.abs(numbers) > _LARGEST) & (np.isfinite(numbers) | (learned.fill is None))
@@ -344,7 +344,7 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any
     _note(judged.warnings, odd, column, f"is {{}}, which no training row has: it counts {counts}")
 
 
-def describe_odd(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]) -> list[str]:
+def describe_unusual(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]) -> list[str]:
     """A sentence on rows that are unlike those of training, by their position."""
     if not odd:
         return []
@@ -372,7 +372,7 @@ def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], ND
     if column.dtype.kind in "mM" or isinstance(column.dtype, pd.PeriodDtype):
         return pd.Series(np.full(len(column), np.nan)), column.notna().to_numpy()
     texts = column.astype(object).where(column.notna(), None)
-    as_text = texts.map(lambda value: _with_point(str(value).strip(), decimal), na_action="ignore")
+    as_text = texts.map(lambda value: _use_decimal_point(str(value).strip(), decimal), na_action="ignore")
     values = pd.to_numeric(as_text, errors="coerce").astype(np.float64)
     if values.isna().all():  # a column of yes and no in which another text stands, too
         values = as_text.map(_TRUTH_VALUES).astype(np.float64)
@@ -387,10 +387,10 @@ def _dates(column: pd.Series[Any], form: str) -> tuple[pd.Series[Any], NDArray[n
         )
     else:
         given = column
-    values = column_kind.as_dates(given, form)
+    values = column_kind.parse_dates(given, form)
     return values, (column.notna() & values.isna()).to_numpy()
 
 
-def _with_point(text: str, decimal: str) -> str:
+def _use_decimal_point(text: str, decimal: str) -> str:
     """A number as pandas reads it; 1.234 is none where the decimal point is a comma."""
     return text if decimal == "." else text.replace(".", "?").replace(decimal, ".")

@@ -56,7 +56,7 @@ def _count_fields(path: str | Path, separator: str, encoding: str) -> Iterator[t
                 yield reader.line_num, len(fields)
 
 
-def resolved(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
     found = dict(options)
     if is_csv(path) and AUTO in (found.get("separator"), found.get("decimal")):
@@ -152,7 +152,7 @@ def read_table(
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
     csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
     with _explain_errors(key, encoding):
-        csv = resolved(path, csv)
+        csv = resolve_options(path, csv)
         if (given := take_from(path)) is not None:
             frame = given.copy(deep=False)
         elif is_csv(path):
@@ -326,10 +326,10 @@ def is_texts(path: Path, encoder: ColumnEncoder) -> bool:
     return path.name.lower().endswith(".txt") and encoder.columns[0].kind == "text"
 
 
-def found_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def find_options(path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """How a table is read, with what was found in place of `auto`."""
     with _explain_errors(str(path)):
-        return resolved(path, options)
+        return resolve_options(path, options)
 
 
 def columns_of(path: Path, *, separator: str = ",", encoding: str = "utf-8", **others: Any) -> list[str]:
@@ -371,19 +371,19 @@ def table_chunks(
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
             records = _text_records(path, wanted[0], encoding) if of_texts else _json_records(path, "replace")
-            yield from _numbered(
+            yield from _number_rows(
                 pd.DataFrame(some, columns=wanted) for some in iter(lambda: list(islice(records, size)), [])
             )
         elif is_csv(path):
             dialect = {"separator": separator, "decimal": decimal, "encoding": encoding}
             options = _csv_options(dialect, na_values, texts)
-            yield from _numbered(_frames_of_csv(path, dialect, chunksize=size, **options))
+            yield from _number_rows(_frames_of_csv(path, dialect, chunksize=size, **options))
         elif path.name.lower().endswith(_PARQUET):
-            yield from _numbered(_frames_of_parquet(path, wanted, size))
+            yield from _number_rows(_frames_of_parquet(path, wanted, size))
         else:
             frame = _read_whole(path, str(path), sheet=sheet, na_values=na_values, texts=texts)
             frame = frame.set_axis(frame.columns.map(str), axis=1)
-            yield from _numbered(frame.iloc[at : at + size] for at in range(0, len(frame), size))
+            yield from _number_rows(frame.iloc[at : at + size] for at in range(0, len(frame), size))
 
 
 def text_columns(encoder: ColumnEncoder) -> list[str]:
@@ -418,7 +418,7 @@ def _frames_of_parquet(path: Path, names: list[str], size: int) -> Iterator[pd.D
             yield batch.to_pandas(ignore_metadata=True)
 
 
-def _numbered(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+def _number_rows(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     start = 0
     for frame in frames:
         rows = pd.RangeIndex(start, start + len(frame))

@@ -23,7 +23,7 @@ from assay.data.samples import Samples
 from assay.data.source_info import info_of
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
-from assay.files.atomic import writing_together
+from assay.files.atomic import write_together
 from assay.run.encoder_file import TOKENIZER_FILE, write_tokenizer
 from assay.run.export.exportable import Original, quiet, table_inputs, text_codes, trace, unknown_code
 from assay.run.export.model_card import MARK, Agreement, Exported, describe, model_card
@@ -71,7 +71,7 @@ def export(
     original = Original(run_dir, checkpoint, trusted_packages)
     if original.texts is not None:
         _check_replaced(path.with_name(TOKENIZER_FILE), card)
-    with _writing_to(path.parent), writing_together(path) as folder:
+    with _writing_to(path.parent), write_together(path) as folder:
         write = _write_safetensors if file_format == "safetensors" else _write_checked
         written = write(original, folder / path.name)
         if original.texts is not None:
@@ -361,7 +361,7 @@ def made_up(original: Original) -> list[Any]:
         return list(_cut(pd.DataFrame(table)))
     shape, dtype = (_MADE_UP, *spec["input_shape"]), getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
-        return list(_cut(original.normalize.undone(torch.randn(shape, generator=draw)).to(dtype)))
+        return list(_cut(original.normalize.denormalize(torch.randn(shape, generator=draw)).to(dtype)))
     highest = 256 if dtype == torch.uint8 else int(spec.get("vocab_size") or 2)
     lowest = 0 if original.texts is None else 1
     return list(_cut(torch.randint(lowest, highest, shape, generator=draw).to(dtype)))

@@ -20,7 +20,7 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 from assay.config.unread_keys import OUR_DATA
 from assay.data.normalize import Normalize
 from assay.data.source_info import info_of
-from assay.data.tabular.column_kind import as_dates
+from assay.data.tabular.column_kind import parse_dates
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
@@ -94,7 +94,7 @@ class Original:
 
     def transformed(self, raw: Tensor) -> Tensor:
         """A batch after the transforms of evaluation."""
-        return self.transforms.inputs_alone(raw)
+        return self.transforms.transform_inputs(raw)
 
     def outputs(self, raw: Any) -> NDArray[np.float32]:
         """What the run's own model says of a batch, prepared as in evaluation."""
@@ -114,7 +114,7 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, ND
         if column.kind == "number":
             numbers.append(values)
         elif column.kind == "date":
-            dates = as_dates(values, column.form)
+            dates = parse_dates(values, column.form)
             days = (dates - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1) - column.start
             numbers += [
                 days if part == "elapsed" else getattr(dates.dt, part) for part in column.parts or ["elapsed"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from assay.errors import AssayError
-from assay.files.symlinks import appending
+from assay.files.symlinks import open_append
 from assay.record.run_record import TRIAL, Outcome, of_exception, reason_of, stopped_by
 from assay.sweep.job_spec import TIMED_OUT, timeout_outcome
 
@@ -90,7 +90,7 @@ def redirect_output(job_spec: JobSpec) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    descriptor = appending(path, 0o644)
+    descriptor = open_append(path, 0o644)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     os.close(descriptor)
