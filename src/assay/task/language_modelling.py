@@ -1,4 +1,4 @@
-"""The task of the next token, how many bytes each token stands for, and texts that a model writes."""
+"""Language modelling: predict the next token, generate texts, and encode the bytes of each token."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class TextPrediction:
-    """How a model lets a text go on.
+    """The continuation of a text by a model.
 
     Attributes:
-        prompt: The text.
-        text: What follows it.
-        surprisals: Float32 `[L]`, bits of each token that was drawn, by the model's own distribution.
+        prompt: The text to continue.
+        text: The continuation.
+        surprisals: Float32 `[L]`, bits of each sampled token, under the model's distribution.
     """
 
     prompt: str
@@ -43,12 +43,12 @@ class TextPrediction:
 
     @property
     def num_tokens(self) -> int:
-        """How many were drawn."""
+        """Number of sampled tokens."""
         return len(self.surprisals)
 
     @property
     def bits_per_token(self) -> float:
-        """Mean surprisal of what was drawn."""
+        """Mean surprisal of the sampled tokens."""
         return float(self.surprisals.mean()) if self.num_tokens else float("nan")
 
     def __str__(self) -> str:
@@ -58,10 +58,10 @@ class TextPrediction:
 @final
 @dataclass(frozen=True, eq=False)
 class TextPredictions(Predictions):
-    """How N texts go on.
+    """The continuations of N texts.
 
     Attributes:
-        predictions: Objects `[N]`, a `TextPrediction` each.
+        predictions: Array `[N]` of `TextPrediction` objects.
     """
 
     sample_ndim: ClassVar[int] = 0
@@ -70,7 +70,7 @@ class TextPredictions(Predictions):
 
     @classmethod
     def of(cls, predictions: Sequence[TextPrediction]) -> Self:
-        """Several as one."""
+        """Combine predictions of several texts."""
         array = np.empty(len(predictions), dtype=object)
         array[:] = predictions
         return cls(array)
@@ -94,7 +94,7 @@ class TextPredictions(Predictions):
 
 
 class Codec(Protocol):
-    """Texts to token ids and back."""
+    """Encodes texts as token ids, and decodes them."""
 
     @property
     def end(self) -> int:
@@ -107,17 +107,17 @@ class Codec(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """Token ids of each text."""
+        """Return the token ids of each text."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids."""
+        """Return the text of token ids."""
         ...
 
 
 @final
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn."""
+    """Options of sampling tokens."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -142,10 +142,10 @@ def generate(
     *,
     device: torch.device | str = "cpu",
 ) -> TextPrediction:
-    """Let a text go on."""
+    """Continue a text."""
     import torch
 
-    # As in training, where this id stands before each text.
+    # As in training, where this id precedes each text.
     ids = [codec.end, *np.asarray(codec.encode([prompt])[0], np.int64).tolist()]
     prompt_length = len(ids)
     draw = torch.Generator().manual_seed(sampling.seed)
@@ -153,7 +153,7 @@ def generate(
     with torch.no_grad():
         while len(bits) < sampling.max_tokens:
             inputs = torch.tensor([ids[-context_length:]], device=device)
-            # On the CPU and in double precision, so that a device changes as little as it can.
+            # On the CPU and in double precision, so that the device matters as little as possible.
             logits = model(inputs)[0, -1].double().cpu()
             token = _draw_token(logits, codec.never, sampling, draw)
             bits.append(float(-logits.log_softmax(0)[token]) / math.log(2))
@@ -177,7 +177,7 @@ def _draw_token(logits: Tensor, never: Sequence[int], sampling: Sampling, draw: 
 
 
 def encode_run_lengths(values: Sequence[int]) -> str:
-    """Numbers as a text, equal neighbours once."""
+    """Encode numbers as a text, runs of equal numbers once."""
     runs: list[list[int]] = []
     for value in values:
         if runs and runs[-1][0] == value:
@@ -188,7 +188,7 @@ def encode_run_lengths(values: Sequence[int]) -> str:
 
 
 def decode_run_lengths(text: str) -> list[int]:
-    """What `run_lengths` has written."""
+    """Decode a text of `encode_run_lengths`."""
     values: list[int] = []
     for run in text.split():
         value, _, count = run.partition("*")
@@ -197,12 +197,12 @@ def decode_run_lengths(text: str) -> list[int]:
 
 
 _MOST_BITS: Final = 64.0
-"""Of a token whose probability has become 0."""
+"""Limit for a token whose probability has underflowed to 0."""
 
 
 @final
 class LanguageModelling(Task):
-    """A sample is L tokens, its targets the L tokens that come one later, int64 `[N, L]`."""
+    """A sample has L tokens; its targets are the tokens shifted by one, int64 `[N, L]`."""
 
     name = "language_modelling"
     suits = "loss=cross_entropy metrics=language_modelling"
@@ -239,7 +239,7 @@ class LanguageModelling(Task):
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
-        # One window, seen again and again: so many tokens may be more than memory holds.
+        # One window, expanded without a copy: all tokens might not fit in memory.
         length = input_shape[0] if input_shape else size
         return (torch.arange(length) % size).expand(num_samples, length)
 

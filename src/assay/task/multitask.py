@@ -1,4 +1,4 @@
-"""The task of one or more numbers, and that of several targets, each a class or a number."""
+"""Regression, and several targets that are each a class or a number."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Regression(Task):
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
-        # Above 0 and below 1, so that losses and metrics of counts or probabilities take them.
+        # Between 0 and 1, so that losses and metrics of counts or probabilities accept them.
         return ((torch.arange(num_samples) + 0.5) / num_samples)[:, None].expand(num_samples, size)
 
     @override
@@ -113,7 +113,7 @@ class Multitask(Task):
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
         import torch
 
-        # 16 bits would hold no index of a class above 256.
+        # 16 bits cannot hold class indices above 256.
         return targets.to(torch.promote_types(dtype, torch.float32))
 
     @override
@@ -142,7 +142,7 @@ class Multitask(Task):
     def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int] = ()) -> Tensor:
         import torch
 
-        # Numbers as well as classes, of which each head has two at least.
+        # Valid as numbers and as classes, of which each head has at least two.
         return ((torch.arange(num_samples)[:, None] + torch.arange(size)) % 2).float()
 
     @override
@@ -178,7 +178,7 @@ class Multitask(Task):
 
 @final
 class Heads(Evaluator):
-    """Of several targets, each judged as its own task does."""
+    """Evaluates several targets, each by the task of its head."""
 
     caption = "Largest error of any target first, relative to the largest error of that target."
 
@@ -216,7 +216,7 @@ class Heads(Evaluator):
 
     @override
     def is_right(self, predictions: StoredPredictions) -> NDArray[Any] | None:
-        """Whether each class of a sample is; None where there are only numbers."""
+        """Return whether all classes of a sample are right; None if there are only numbers."""
         import numpy as np
 
         by_head = [_task_of_head(head).is_right(of_head) for head, of_head in _split_by_head(predictions)]

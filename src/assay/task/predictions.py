@@ -1,4 +1,4 @@
-"""What a run keeps of its test, and what a model says of new samples: a class per kind of prediction."""
+"""Predictions that a run stores, and predictions of new samples: one class per kind."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 Kind = Literal[
     "probabilities", "values", "embeddings", "scores", "confusions", "surprisals", "reconstructions"
 ]
-"""What outputs are; `scores` are of a loss that says no probabilities, `confusions` are counts of pixels,
-`surprisals` bits of each token."""
+"""Kind of outputs; `scores` belong to a loss without probabilities, `confusions` are counts of pixels,
+`surprisals` are bits of each token."""
 KINDS: tuple[str, ...] = get_args(Kind)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class StoredPredictions:
-    """What a model said of N samples and what was right.
+    """Outputs of a model for N samples, and their targets.
 
     Attributes:
-        task: What was learnt.
-        kind: What `outputs` are.
-        keys: Which sample, N of them: a path within the data's folder, or the row in its source, as text.
+        task: Name of the task.
+        kind: Kind of `outputs`.
+        keys: N texts that identify the samples: a path within the data's folder, or the row in its source.
         outputs: float32 `[N, C]` of multiclass and, with C = 2, of binary (one logit becomes two columns),
-            `[N, L]` of multilabel, `[N, T]` of regression in the targets' own unit; embeddings `[N, D]`; of
-            other tasks what `Task.kept` makes of them.
-        targets: int64 `[N]` of classes, int8 `[N, L]` of labels, float32 `[N, T]` of a regression, of other
-            tasks any of these; None where they are not known.
-        class_names: Of classes, labels or the targets of a regression; may be empty for the last.
+            `[N, L]` of multilabel, `[N, T]` of regression in the unit of the targets; embeddings `[N, D]`;
+            for other tasks what `Task.kept` returns.
+        targets: int64 `[N]` of classes, int8 `[N, L]` of labels, float32 `[N, T]` of a regression, for other
+            tasks any of these; None if unknown.
+        class_names: Of classes, labels or the targets of a regression; may be empty for a regression.
         subset: `test`, `val` or `train`.
-        num_evaluated: Samples that were evaluated, where these are a random choice of them; 0: these are all.
+        num_evaluated: Number of evaluated samples, if these are a random subset of them; 0: these are all.
 
     Raises:
-        ValueError: Shapes do not go together.
+        ValueError: Shapes do not match.
     """
 
     task: str
@@ -79,18 +79,18 @@ class StoredPredictions:
 
 
 MOST_COLUMNS = 100
-"""Classes or labels of which a table has a column each."""
+"""Most classes or labels for which a table has one column each."""
 _SHOWN = 10
 
 
 class Predictions(ABC):
-    """Predictions of several samples, or of one: indexed by a number it is the same of that sample.
+    """Predictions of several samples, or of one; an index selects the predictions of one sample.
 
-    Each is a frozen dataclass whose first field is an array over the samples, `[N, …]`, or that of one,
-    `[…]`; the others hold for all samples.
+    Subclasses are frozen dataclasses whose first field is an array over the samples, `[N, …]`, or that of
+    one, `[…]`; the other fields apply to all samples.
 
     Attributes:
-        file_suffix: Of the files that predictions are written to beside a table; empty for none.
+        file_suffix: Of the files that are written beside a table, one per prediction; empty: none.
         sample_ndim: Dimensions of the array of one sample.
     """
 
@@ -99,41 +99,41 @@ class Predictions(ABC):
 
     @property
     def outputs(self) -> NDArray[np.float32]:
-        """All of them, `[N, …]`."""
+        """The array over all samples, `[N, …]`."""
         outputs: NDArray[np.float32] = next(iter(vars(self).values()))
         return outputs
 
     @abstractmethod
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        """What a table of the predictions has: N values by the name of a column.
+        """Return the columns of a table of the predictions: name to N values.
 
         Args:
-            top_k: Of classes, how many to name.
+            top_k: How many classes to list.
         """
 
     @abstractmethod
     def in_words(self) -> str:
-        """What is said of one sample."""
+        """Describe the prediction of one sample."""
 
     def resized(self, sizes: Sequence[tuple[int, int]]) -> Predictions:
-        """The same for pictures of other sizes; only masks know a difference.
+        """Return the predictions for pictures of other sizes; only masks differ.
 
         Args:
-            sizes: Height and width of each picture as it was given.
+            sizes: Original height and width of each picture.
         """
         del sizes
         return self
 
     def file_of(self, index: int) -> bytes:
-        """Contents of the file of a prediction, where there is a `file_suffix`.
+        """Return the contents of the file of a prediction, if there is a `file_suffix`.
 
         Args:
-            index: Which.
+            index: Of the prediction.
         """
         raise NotImplementedError(f"{type(self).__name__} has no file for prediction {index}")
 
     def to_frame(self, top_k: int = 3) -> pd.DataFrame:
-        """A table of one row per sample.
+        """Return a table with one row per sample.
 
         Args:
             top_k: As for `columns`.
@@ -163,7 +163,7 @@ class Predictions(ABC):
 
 
 def labels_on(probabilities: NDArray[Any]) -> NDArray[Any]:
-    """Which labels are on: those with a probability above 0.5, as torchmetrics counts them."""
+    """Return which labels are on: those with a probability above 0.5, as in torchmetrics."""
     return probabilities > 0.5
 
 
@@ -182,7 +182,7 @@ class Scored(Predictions):
     """Predictions that are scores of named classes or labels.
 
     Attributes:
-        scores: Float32, probabilities, or where the run's loss says none, what the model returned.
+        scores: Float32, probabilities, or the model's outputs if the run's loss defines no probabilities.
         class_names: Of classes or labels.
         kind: `probabilities`, or `scores`.
     """
@@ -193,7 +193,7 @@ class Scored(Predictions):
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """As `scores`."""
+        """The `scores`, if they are probabilities."""
         if self.kind != "probabilities":
             raise AttributeError("the run's loss defines no probabilities; use `scores`")
         return self.scores
@@ -205,14 +205,14 @@ class ClassPredictions(Scored):
     """Classes of N samples, `scores` `[N, C]`, or of one: `index`, `label`, `probability`.
 
     Attributes:
-        threshold: Of two classes, the probability from which on it is the second one.
+        threshold: For two classes, the smallest probability at which the second one is predicted.
     """
 
     threshold: float = 0.5
 
     @property
     def indices(self) -> NDArray[np.int64]:
-        """Of the class with the highest score, or by the threshold."""
+        """Index of the class with the highest score, or by the threshold."""
         if self.scores.shape[-1] == 2 and self.kind == "probabilities" and self.threshold != 0.5:
             return np.asarray(self.scores[..., 1] >= self.threshold, dtype=np.int64)
         return np.asarray(self.scores.argmax(-1))
@@ -224,7 +224,7 @@ class ClassPredictions(Scored):
 
     @property
     def index(self) -> int:
-        """Of the class of one sample."""
+        """Index of the class of one sample."""
         return int(self.indices)
 
     @property
@@ -234,11 +234,11 @@ class ClassPredictions(Scored):
 
     @property
     def probability(self) -> float:
-        """Of the class of one sample."""
+        """Probability of the class of one sample."""
         return float(self.probabilities[self.index])
 
     def top_k(self, k: int = 3) -> list[Any]:
-        """The k most likely classes, each with its score; of several samples a list of these."""
+        """Return the k most likely classes, each with its score; for several samples a list of these."""
         if self.scores.ndim > 1:
             return [prediction.top_k(k) for prediction in self]
         best = np.argsort(-self.scores, kind="stable")[:k]
@@ -292,11 +292,11 @@ class LabelPredictions(Scored):
 @final
 @dataclass(frozen=True, eq=False)
 class ValuePredictions(Predictions):
-    """Targets of N samples, or of one, in their own unit.
+    """Predicted targets of N samples, or of one, in their unit.
 
     Attributes:
         values: Float32 `[N, T]` or `[T]`.
-        names: T of them, of targets.
+        names: Of the T targets.
     """
 
     values: NDArray[np.float32]
@@ -304,7 +304,7 @@ class ValuePredictions(Predictions):
 
     @property
     def value(self) -> float:
-        """Of the only target of one sample."""
+        """Value of the only target of one sample."""
         return float(self.values.item())
 
     def __float__(self) -> float:
@@ -325,7 +325,7 @@ class ValuePredictions(Predictions):
 @final
 @dataclass(frozen=True, eq=False)
 class EmbeddingPredictions(Predictions):
-    """Where a model puts N samples, or one.
+    """Embeddings of N samples, or of one.
 
     Attributes:
         vectors: Float32 `[N, D]` or `[D]`.
@@ -345,7 +345,7 @@ class EmbeddingPredictions(Predictions):
 @final
 @dataclass(frozen=True, eq=False)
 class ReconstructionPredictions(Predictions):
-    """What a model makes of N samples, or of one, of which it keeps only the latent vector.
+    """Reconstructions of N samples, or of one, from their latent vectors.
 
     Attributes:
         rows: Float32 `[N, 1 + L + D]` or `[1 + L + D]`: error, latent vector, flattened reconstruction.
@@ -362,18 +362,18 @@ class ReconstructionPredictions(Predictions):
 
     @property
     def latents(self) -> NDArray[np.float32]:
-        """Float32 `[N, L]`; empty of a model without an `encode`."""
+        """Float32 `[N, L]`; empty for a model without an `encode`."""
         return self.rows[..., 1 : self.rows.shape[-1] - math.prod(self.shape)]
 
     @property
     def reconstructions(self) -> NDArray[np.float32]:
-        """Float32 `[N, *shape]`, in the sample's own unit, bytes as 0 to 1."""
+        """Float32 `[N, *shape]`, in the unit of the samples, bytes as 0 to 1."""
         flat = self.rows[..., self.rows.shape[-1] - math.prod(self.shape) :]
         return flat.reshape(*flat.shape[:-1], *self.shape)
 
     @property
     def error(self) -> float:
-        """Of one sample."""
+        """Error of one sample."""
         return float(self.errors)
 
     @override
@@ -393,7 +393,7 @@ SIGN: Final = "="
 @final
 @dataclass(frozen=True)
 class Head:
-    """What predicts one target."""
+    """The part of a model's outputs that predicts one target."""
 
     name: str
     column: int
@@ -406,17 +406,17 @@ class Head:
         return len(self.class_names) or 1
 
     def of(self, outputs: Any) -> Any:
-        """Its part of all outputs."""
+        """Select the outputs of this head."""
         return outputs[..., self.start : self.start + self.num_outputs]
 
     def targets_of(self, targets: Any) -> Any:
-        """Its part of all targets, in the form of a task of its own."""
+        """Select the targets of this head, in the form of a single task."""
         column = targets[:, self.column]
         return column.long() if self.class_names else column[:, None]
 
 
 def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
-    """The heads, in the order of their outputs and targets."""
+    """Parse names of outputs into heads, in the order of outputs and targets."""
     heads: list[Head] = []
     for index, output_name in enumerate(output_names):
         name, sign, class_name = output_name.partition(SIGN)
@@ -429,12 +429,12 @@ def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
 
 
 def name_outputs(name: str, class_names: Sequence[str] = ()) -> list[str]:
-    """Names of the outputs of a head, from which `heads_of` makes it again."""
+    """Name the outputs of a head; `parse_heads` is the inverse."""
     return [f"{name}{SIGN}{class_name}" for class_name in class_names] or [name]
 
 
 def metric_keys(names: Sequence[str]) -> list[str]:
-    """Names of targets as those of metrics begin: torch takes no dot there, and each is another.
+    """Turn names of targets into unique prefixes of metric names, in which torch allows no dot.
 
     >>> metric_keys(["price.eur", "rent", "price_eur"])
     ['price_eur_0', 'rent', 'price_eur_2']
@@ -446,10 +446,10 @@ def metric_keys(names: Sequence[str]) -> list[str]:
 @final
 @dataclass(frozen=True, eq=False)
 class MultitaskPredictions(Predictions):
-    """All targets of N samples, or of one; indexed by its name, the predictions of one target.
+    """Predictions of all targets of N samples, or of one; indexed by name, those of one target.
 
     Attributes:
-        values: Float32 `[N, all outputs]`: probabilities of classes, numbers in their own unit.
+        values: Float32 `[N, all outputs]`: probabilities of classes, numbers in their unit.
         names: One per output, `target=class` or `target`.
     """
 
@@ -457,7 +457,7 @@ class MultitaskPredictions(Predictions):
     names: tuple[str, ...]
 
     def of(self, target: str) -> ClassPredictions | ValuePredictions:
-        """Predictions of one target."""
+        """Return the predictions of one target."""
         return self._by_target()[target]
 
     @override
@@ -491,11 +491,11 @@ class MultitaskPredictions(Predictions):
 _ALPHA: Final = 0.6
 _GAP: Final = 4
 _SMALLEST: Final = 160
-"""Pixels along the longer side, below which a picture is made larger, in whole steps."""
+"""Pixels of the longer side below which a picture is enlarged by a whole factor."""
 
 
 def palette() -> NDArray[np.uint8]:
-    """Colours of the values of a mask, `[256, 3]`: the first class is dark, what is left out white."""
+    """Return the colours of a mask's values, `[256, 3]`: the first class is dark, ignored pixels white."""
     golden = (5**0.5 - 1) / 2
     colours = [
         colorsys.hsv_to_rgb(label * golden % 1, 0.55 + 0.4 * (label % 2), 0.95 - 0.2 * (label // 2 % 2))
@@ -507,19 +507,19 @@ def palette() -> NDArray[np.uint8]:
 
 
 def mask_png(mask: NDArray[np.uint8]) -> bytes:
-    """A PNG file whose pixels are the classes, and which shows them in colours."""
+    """Encode a PNG file whose pixels are the classes, with a palette of colours."""
     image = Image.fromarray(np.ascontiguousarray(mask), "L")
     image.putpalette(palette().tobytes())
     return _encode_png(image)
 
 
 def swatch(label: int) -> bytes:
-    """A small PNG file in the colour of a class."""
+    """Encode a small PNG file in the colour of a class."""
     return _encode_png(Image.new("RGB", (24, 24), tuple(palette()[label].tolist())))
 
 
 def side_by_side(picture: bytes, target: NDArray[Any], predicted: NDArray[Any]) -> bytes:
-    """A PNG file of a picture, of its mask over it, and of the predicted mask over it."""
+    """Encode a PNG file: a picture, then overlaid with its mask, and with the predicted mask."""
     with Image.open(io.BytesIO(picture), formats=("PNG",)) as opened:
         base = opened.convert("RGB")
     times = max(1, _SMALLEST // max(base.size))
@@ -551,10 +551,10 @@ _MOST_SAID = 3
 class MaskPredictions(Scored):
     """The classes of the pixels of N pictures, or of one: `mask`, `shares`, `png`.
 
-    Scores are in the size that the model works in.
+    Scores have the size that the model works in.
 
     Attributes:
-        sizes: Height and width of each picture as it was given; empty: as the model works in.
+        sizes: Original height and width of each picture; empty: the size that the model works in.
     """
 
     file_suffix: ClassVar[str] = ".png"
@@ -569,7 +569,7 @@ class MaskPredictions(Scored):
 
     @property
     def mask(self) -> NDArray[np.uint8]:
-        """Class of each pixel of one picture, in its size: the nearest that was predicted."""
+        """Class of each pixel of one picture, in its original size: the nearest prediction."""
         labels: NDArray[np.uint8] = self.scores.argmax(0).astype(np.uint8)
         rows, columns = (
             np.minimum(((np.arange(new) + 0.5) * size / new).astype(int), size - 1)
@@ -579,12 +579,12 @@ class MaskPredictions(Scored):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of the pixels of one picture that each class has."""
+        """Share of each class in the pixels of one picture."""
         counts = np.bincount(self.mask.reshape(-1), minlength=len(self.class_names))
         return dict(zip(self.class_names, (counts / counts.sum()).tolist(), strict=True))
 
     def png(self) -> bytes:
-        """The mask of one picture as a PNG file: its pixels are the classes, shown in colours."""
+        """Encode the mask of one picture as a PNG file: its pixels are the classes, shown in colours."""
         return mask_png(self.mask)
 
     @override

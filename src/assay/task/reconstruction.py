@@ -1,4 +1,4 @@
-"""Tasks whose targets are the inputs themselves: what they have in common, and autoencoders."""
+"""Tasks that learn from inputs alone: their base class, and reconstruction by autoencoders."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class FromInputs(Task):
-    """Labels are int64 `[N]` where the data has classes, to look at; else `[N, 0]`."""
+    """Targets are labels for inspection, int64 `[N]`, if the data has classes; else `[N, 0]`."""
 
     form = "none, or one class per sample"
     learns_from_inputs = True
 
     @override
     def as_targets(self, values: Tensor) -> Tensor:
-        """Classes stay, as labels; anything else, which would not be looked at, is left out: `[N, 0]`."""
+        """Keep classes as labels; drop other targets, which are not used: `[N, 0]`."""
         column = values[:, 0] if values.shape[1:] == (1,) else values
         if column.ndim == 1 and not column.is_floating_point():
             return column.long()
@@ -63,12 +63,12 @@ class FromInputs(Task):
 
 
 _LOSSES: Final = ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")
-"""torch's that compare values of the inputs' shape, one with one."""
+"""Losses of torch that compare values elementwise."""
 
 
 @final
 class Reconstruction(FromInputs):
-    """A model returns what it was given, through something narrower."""
+    """The model returns its input, through a bottleneck."""
 
     name = "reconstruction"
     suits = "model=autoencoder loss=mse metrics=reconstruction augment=none"
@@ -86,7 +86,7 @@ class Reconstruction(FromInputs):
 
     @override
     def described(self, model: nn.Module, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """The error of each sample, and where its model has an `encode`, the latent vector: `[B, 1 + L]`."""
+        """Return the error of each sample, and the latent vector if the model has `encode`: `[B, 1 + L]`."""
         import torch
 
         error = (outputs.float() - inputs.float()).square().flatten(1).mean(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What is shown of predicted classes, labels and masks: curves, matrices, calibration."""
+"""Scores and figures of predicted classes, labels and masks: curves, matrices, calibration."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _WHOLE: Final = (-0.02, 1.02)
 
 
 _MOST_DECISIONS: Final = 100_000
-"""Decisions whose order is asked of each draw; more take longer than a reader waits."""
+"""Most decisions that are ranked in each bootstrap draw; more take too long."""
 
 
 @final
 class Ranking:
-    """AUROC and average precision of one decision over weighted samples, sorted once."""
+    """AUROC and average precision of one decision over weighted samples; sorts once."""
 
     def __init__(self, scores: NDArray[Any], positive: NDArray[Any]) -> None:
         self._order = np.argsort(-scores, kind="stable")
         ranked = scores[self._order]
         self._positive = positive[self._order]
-        self._ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of samples that tie
+        self._ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of ties
 
     def scores(self, weights: NDArray[Any]) -> tuple[float, float]:
-        """AUROC and average precision, as scikit-learn defines them; NaN without samples of both kinds."""
+        """Return AUROC and average precision as in scikit-learn; NaN without samples of both kinds."""
         ordered = weights[self._order]
         true, total = (np.cumsum(of)[self._ends] for of in (ordered * self._positive, ordered))
         false = total - true
@@ -61,7 +61,7 @@ class Ranking:
 
 
 def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArray[Any]], float]:
-    """Unweighted mean of the AUROC of several decisions, such as one class against the rest."""
+    """Return a function of weights: the unweighted mean AUROC of several decisions."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
     rankings = [Ranking(scores[:, kind], positive[:, kind]) for kind in kinds]
     is_large = positive.size > _MOST_DECISIONS
@@ -78,7 +78,7 @@ def mean_auroc(scores: NDArray[Any], positive: NDArray[Any]) -> Callable[[NDArra
 def ranking_figures(
     names: Sequence[str], truth: NDArray[Any], scores: NDArray[Any], worst: NDArray[Any], unit: str
 ) -> list[Figure]:
-    """ROC and precision-recall curves, by scikit-learn, of the decisions that `worst` begins with."""
+    """Draw ROC and precision-recall curves, by scikit-learn, of the first decisions in `worst`."""
     from sklearn.metrics import (  # type: ignore[import-untyped]  # it has no stubs
         auc,
         average_precision_score,
@@ -126,7 +126,7 @@ def ranking_figures(
 
 
 def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArray[Any]) -> float:
-    """Expected calibration error: mean distance of chance and frequency over bins, by their samples."""
+    """Return the expected calibration error: mean distance of chance and frequency, weighted by bin."""
     bins = _bin_indices(chances)
     gap = np.bincount(bins, weights * (truth - chances), NUM_BINS)
     return float(np.abs(gap).sum() / weights.sum())
@@ -135,7 +135,7 @@ def calibration_error(chances: NDArray[Any], truth: NDArray[Any], weights: NDArr
 def calibration_figures(
     chances: NDArray[Any], truth: NDArray[Any], event: str, kinds: tuple[str, str]
 ) -> list[Figure]:
-    """Reliability diagram, and how sure the model was of what was so and of what was not."""
+    """Draw the reliability diagram and the confidence for true and false cases."""
     from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no stubs
 
     bins = _bin_indices(chances)
@@ -180,7 +180,7 @@ def _bin_indices(chances: NDArray[Any]) -> NDArray[Any]:
 
 
 def _legend_caption(lines: Sequence[Line], score: str) -> str:
-    """A line that is alone has no legend, so that its name and number stand here."""
+    """Explain the numbers in the legend; a single line has none, so that this names it."""
     return f"{lines[0].name}, in brackets: the {score}." if len(lines) == 1 else f"In brackets: the {score}."
 
 
@@ -193,7 +193,7 @@ _MOST_CONFUSIONS: Final = 10
 
 
 def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Of each class or label, from counts of samples; NaN where it is not defined."""
+    """Return the rates of each class or label, from counts of samples; NaN where undefined."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return {"precision": hits / predicted, "recall": hits / actual, "F1": 2 * hits / (actual + predicted)}
 
@@ -201,7 +201,7 @@ def _rates(hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any]) ->
 def _rate_bars(
     kind: str, hits: NDArray[Any], actual: NDArray[Any], predicted: NDArray[Any], names: Sequence[str]
 ) -> tuple[Figure, NDArray[Any]]:
-    """The rates of each class or label, and the order of these from the lowest F1 on."""
+    """Draw the rates of each class or label; also return their order, lowest F1 first."""
     scores = {name: np.nan_to_num(rate) for name, rate in _rates(hits, actual, predicted).items()}
     worst = np.argsort(np.where(actual > 0, scores["F1"], np.inf), kind="stable")
     title = f"Precision, recall and F1 per {kind}"
@@ -209,12 +209,12 @@ def _rate_bars(
 
 
 def confusion_figures(matrix: NDArray[Any], names: tuple[str, ...], unit: str = "samples") -> list[Figure]:
-    """The confusion matrix, also as shares of each target, and the most frequent confusions."""
+    """Draw the confusion matrix, also as shares of each target, and the most frequent confusions."""
     return [*_matrix_figures(matrix, names), *_confusion_bars(matrix, names, unit)]
 
 
 def _confidence_and_truth(outputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """How sure the model was, and whether it was so: of two classes of the second, else of the one said."""
+    """Return the probability of the second of two classes, else the predicted one, and whether it is true."""
     if outputs.shape[1] == 2:
         return outputs[:, 1], targets == 1
     return outputs.max(1), outputs.argmax(1) == targets
@@ -249,7 +249,7 @@ def _matrix_figures(matrix: NDArray[Any], names: tuple[str, ...]) -> list[Figure
 
 
 def _confusion_bars(matrix: NDArray[Any], names: tuple[str, ...], unit: str) -> list[Figure]:
-    """What is taken for what, where there are more than two classes to confuse."""
+    """Draw the most frequent confusions, if there are more than two classes."""
     wrong = matrix * (1 - np.eye(len(names), dtype=matrix.dtype))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_CONFUSIONS]
     pairs = [divmod(int(cell), len(names)) for cell in order if wrong.flat[cell] > 0]
@@ -277,7 +277,7 @@ def score_bars(
     unit: str = "samples",
     caption: str = "",
 ) -> Figure:
-    """Bars of the scores of classes or labels, of which `worst` has the numbers, the lowest score first."""
+    """Draw the scores of classes or labels; `worst` holds their indices, lowest score first."""
     shown = np.sort(worst)
     if len(worst) > _MOST_BARS:
         shown = worst[:_MOST_BARS]
@@ -298,11 +298,11 @@ def score_bars(
 
 @final
 class Classes(Evaluator):
-    """Of one class per sample."""
+    """Evaluates one class per sample."""
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """Accuracy, F1 and what goes with them."""
+        """Return accuracy, F1 and related scores."""
         outputs, targets = predictions.outputs.astype(float), require_targets(predictions)
         preds, num_classes = outputs.argmax(1), outputs.shape[1]
         is_right = preds == targets
@@ -335,7 +335,7 @@ class Classes(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """Confusion matrix, scores per class, ROC, precision and recall, calibration."""
+        """Draw confusion matrix, scores per class, ROC, precision and recall, calibration."""
         outputs, targets = predictions.outputs, require_targets(predictions)
         preds, num_classes = outputs.argmax(1), outputs.shape[1]
         names = predictions.class_names or tuple(str(label) for label in range(num_classes))
@@ -389,13 +389,13 @@ class Classes(Evaluator):
 
 @final
 class Labels(Evaluator):
-    """Of several labels per sample, each on or off."""
+    """Evaluates several labels per sample, each on or off."""
 
     caption = "Largest error of any label's probability first."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """F1, accuracy over all labels, exact matches and AUROC; see `labels_on`."""
+        """Return F1, accuracy over all labels, exact matches and AUROC; see `labels_on`."""
         preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
         correct = preds == targets
         exact, share = correct.all(1), correct.mean(1)
@@ -417,7 +417,7 @@ class Labels(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """Scores and errors per label, ROC, precision and recall, calibration."""
+        """Draw scores per label, ROC, precision and recall, calibration."""
         preds, targets = labels_on(predictions.outputs), require_targets(predictions).astype(bool)
         names = predictions.class_names or tuple(str(label) for label in range(preds.shape[1]))
         bars, worst = _rate_bars("label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names)
@@ -462,7 +462,7 @@ _MOST_SAID: Final = 4
 
 
 def class_iou(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
-    """The IoU of each class `[N, C]`, by the confusions of N sets of pixels; NaN without a pixel."""
+    """Return the IoU of each class `[N, C]`, from confusions of N sets of pixels; NaN without a pixel."""
     matrices = confusions.reshape(-1, num_classes, num_classes).astype(float)
     hit = np.diagonal(matrices, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -472,7 +472,7 @@ def class_iou(confusions: NDArray[Any], num_classes: int) -> NDArray[Any]:
 
 @final
 class Masks(Evaluator):
-    """Of the confusions of the pixels of each picture."""
+    """Evaluates the confusions of the pixels of each picture."""
 
     caption = (
         "Lowest mean IoU first. Left: the picture; middle: its mask; right: the predicted mask. Ignored "
@@ -481,7 +481,7 @@ class Masks(Evaluator):
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """Mean IoU and Dice over the classes that masks or predictions have, and the accuracy of pixels."""
+        """Return mean IoU and Dice over the classes in masks or predictions, and the pixel accuracy."""
         confusions = predictions.outputs.astype(float)
         num_classes = len(predictions.class_names)
 
@@ -498,7 +498,7 @@ class Masks(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """IoU of each class, and what is taken for what."""
+        """Draw the IoU of each class, and the confusions."""
         names = predictions.class_names
         matrix = predictions.outputs.astype(float).sum(0).reshape(len(names), len(names))
         iou = class_iou(matrix, len(names))[0]
@@ -513,7 +513,7 @@ class Masks(Evaluator):
 
     @override
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
-        """1 - mean IoU of each sample, over the classes that its mask or the prediction has."""
+        """Return 1 - mean IoU of each sample, over the classes in its mask or prediction."""
         iou = class_iou(predictions.outputs, len(predictions.class_names))
         present = np.isfinite(iou)
         with np.errstate(invalid="ignore"):
@@ -530,7 +530,7 @@ class Masks(Evaluator):
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        """Mean IoU of a sample, and the classes that it is lowest for."""
+        """Return the mean IoU of a sample, and the classes with the lowest."""
         iou = class_iou(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
         present = np.flatnonzero(np.isfinite(iou))
         if not len(present):

@@ -1,4 +1,4 @@
-"""What is shown of predicted numbers, of the surprisal of tokens, of embeddings and reconstructions."""
+"""Scores and figures of predicted numbers, surprisal of tokens, embeddings and reconstructions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NUM_BINS: Final = 24
 def histogram(
     name: str, title: str, values: NDArray[Any], label: str, unit: str = "samples", *, caption: str
 ) -> Figure:
-    """How many values lie in each of some bins of equal width."""
+    """Draw how many values lie in each of several bins of equal width."""
     counts, edges = np.histogram(values, _NUM_BINS)
     middles = [number_text((low + high) / 2, 3) for low, high in pairwise(edges)]
     return Figure(
@@ -49,7 +49,7 @@ def histogram(
 
 
 def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
-    """Names of the targets, or numbers where they have none."""
+    """Return the names of the targets, or numbers if they have none."""
     num_targets = predictions.outputs.shape[1]
     if predictions.class_names:
         return predictions.class_names
@@ -107,11 +107,11 @@ def _outputs_and_targets(predictions: StoredPredictions) -> tuple[NDArray[Any], 
 
 @final
 class Values(Evaluator):
-    """Of one or more numbers per sample."""
+    """Evaluates one or more numbers per sample."""
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """R², MAE and RMSE of each target; of several targets the mean R² first."""
+        """Return R², MAE and RMSE of each target; for several targets the mean R² first."""
         preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         error, squares = np.abs(preds - true), (preds - true) ** 2
@@ -135,7 +135,7 @@ class Values(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """Predicted against true, and the residuals, of each target."""
+        """Draw predicted against true values, and the residuals, of each target."""
         preds, true = _outputs_and_targets(predictions)
         names = _target_names(predictions)
         figures: list[Figure] = []
@@ -151,10 +151,10 @@ class Values(Evaluator):
     def error_scores(self, predictions: StoredPredictions) -> NDArray[Any]:
         outputs, targets = _outputs_and_targets(predictions)
         error = np.abs(outputs - targets)
-        if targets.shape[1] > 1:  # in deviations, for their units may differ
+        if targets.shape[1] > 1:  # in standard deviations, as units may differ
             spread = targets.std(0)
             error /= np.where(spread > 0, spread, 1)
-        error = np.nan_to_num(error, nan=np.inf).max(1)  # what is not finite is wrong beyond measure
+        error = np.nan_to_num(error, nan=np.inf).max(1)  # values that are not finite have the largest error
         error_scores: NDArray[Any] = np.minimum(error, np.finfo(float).max)
         return error_scores
 
@@ -181,13 +181,13 @@ class Values(Evaluator):
 
 @final
 class Tokens(Evaluator):
-    """Of the surprisal of each token."""
+    """Evaluates the surprisal of each token."""
 
     caption = "Highest mean surprisal first."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """Intervals are over windows: the tokens of one depend on each other."""
+        """Return perplexity and bits; intervals resample windows, whose tokens are dependent."""
         bits = predictions.outputs.mean(1, dtype=float)
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
@@ -198,7 +198,7 @@ class Tokens(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """How surprising tokens are, and how much that falls with the tokens that were seen before."""
+        """Draw the surprisal of tokens, and how it falls with the number of previous tokens."""
         bits = predictions.outputs.astype(float)
         by_position = bits.mean(0)
         return [
@@ -238,11 +238,11 @@ class Tokens(Evaluator):
 
 _MOST_COLOURS: Final = 10
 _MOST_NEIGHBOURS: Final = 10_000
-"""Samples up to which each one's nearest neighbour is looked for."""
+"""Most samples for which nearest neighbours are computed."""
 
 
 def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
-    """The two directions in which embeddings vary most, by scikit-learn's PCA."""
+    """Draw the two directions in which embeddings vary most, by scikit-learn's PCA."""
     from sklearn.decomposition import PCA  # type: ignore[import-untyped]  # it has no stubs
 
     outputs = predictions.outputs.astype(float)
@@ -266,21 +266,21 @@ def embedding_figures(predictions: StoredPredictions) -> list[Figure]:
     ]
 
 
-@functools.lru_cache(maxsize=1)  # asked for of each sample that is shown
+@functools.lru_cache(maxsize=1)  # called for each sample that is shown
 def nearest_neighbours(predictions: StoredPredictions) -> NDArray[Any] | None:
-    """Index of each sample's nearest other sample, int64 `[N]`; None of one sample or of too many."""
+    """Return the index of each sample's nearest other sample, int64 `[N]`; None for one or too many."""
     from sklearn.neighbors import NearestNeighbors  # type: ignore[import-untyped]  # it has no stubs
 
     outputs = predictions.outputs
     if not 2 <= len(outputs) <= _MOST_NEIGHBOURS or not np.isfinite(outputs).all():
         return None
-    # Without points to look up, each is compared with all others.
+    # Without query points, each point is compared with all others.
     indices: NDArray[Any] = NearestNeighbors(n_neighbors=1).fit(outputs).kneighbors(return_distance=False)
     return indices[:, 0]
 
 
 def _class_points(places: NDArray[Any], predictions: StoredPredictions) -> list[Points]:
-    """The most frequent classes have colours of their own."""
+    """Group points by class; only the most frequent classes have their own colour."""
     keys, targets = predictions.keys, predictions.targets
     if targets is None:
         return [Points("", places[:, 0], places[:, 1], texts=keys)]
@@ -311,13 +311,13 @@ def _finite_errors(predictions: StoredPredictions) -> NDArray[np.float64]:
 
 @final
 class Embeddings(Evaluator):
-    """Of vectors, judged by the class of each one's nearest neighbour."""
+    """Evaluates vectors by the class of each one's nearest neighbour."""
 
     caption = "Samples whose nearest neighbour is of another class."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """How often the nearest other sample is of the same class; of very many samples nothing."""
+        """Return how often the nearest other sample has the same class; nothing for too many samples."""
         is_right = self.is_right(predictions)
         if is_right is None:
             return []
@@ -361,13 +361,13 @@ class Embeddings(Evaluator):
 
 @final
 class Reconstructions(Evaluator):
-    """Of the errors of reconstructions, and their latent vectors."""
+    """Evaluates the errors of reconstructions, and their latent vectors."""
 
     caption = "Largest error first. Left: the input; right: its reconstruction."
 
     @override
     def scores(self, predictions: StoredPredictions) -> list[Score]:
-        """The mean error of the samples, and the error below which half and 95 % of them lie."""
+        """Return the mean error of the samples, its median and its 95 % quantile."""
         errors = _finite_errors(predictions)
         if not len(errors):
             return []
@@ -383,7 +383,7 @@ class Reconstructions(Evaluator):
 
     @override
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        """How the errors are distributed, and the latent vectors, projected."""
+        """Draw the distribution of the errors, and the projected latent vectors."""
         errors = _finite_errors(predictions)
         figures = []
         if len(errors):
