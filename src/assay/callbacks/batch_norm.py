@@ -1,4 +1,4 @@
-"""Statistics of batch norm that are exact at each validation."""
+"""Exact statistics of batch norm at each validation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BATCH_NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _MOST_VALUES = 1 << 24
-"""Of the samples together, which are kept in memory."""
+"""Limit for all samples together, which stay in memory."""
 
 
 @final
@@ -25,13 +25,13 @@ class BatchNormStatistics(L.Callback):
     """Recompute the running mean and variance of batch norm before each validation.
 
     The running averages lag behind the weights by some ten steps and start from zero and one, so after a
-    short epoch a network does far worse in evaluation than in training. Here they become those of the
-    weights at hand over a fixed, random choice of training samples ("precise" batch norm, Wu and Johnson
+    short epoch a network does far worse in evaluation than in training. This callback recomputes them for
+    the current weights over a fixed, random subset of training samples ("precise" batch norm, Wu and Johnson
     2021, https://arxiv.org/abs/2105.07576). Frozen layers stay as they are. Nothing random is drawn, so a
-    resumed run goes on as if it had not been stopped.
+    resumed run continues as if it had not been stopped.
 
     Args:
-        num_samples: Training samples at most.
+        num_samples: Most training samples to use.
 
     Raises:
         ValueError: `num_samples` is not positive.

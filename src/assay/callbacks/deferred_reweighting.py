@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @final
 class DeferredReweighting(Callback):
-    """Gives the loss class weights from an epoch on, and none before; in evaluation it has none at all.
+    """Gives the loss class weights from some epoch on; none before it, and none in evaluation.
 
     This is the schedule DRW of Cao et al. 2019 (https://arxiv.org/abs/1906.07413). The weights are those of
     the effective number of samples (Cui et al. 2019, https://arxiv.org/abs/1901.05555), w_c = (1 - β) / (1
     - β^n_c), scaled to sum to the number of classes. They depend on the epoch alone, so a resumed run has
-    the same ones. Losses of the validation and of the test have none, so that they can be compared between
-    epochs and with `assay eval`.
+    the same ones. Validation and test losses are not weighted, so that they can be compared between epochs
+    and with `assay eval`.
 
     Args:
-        class_counts: Training samples of each class. A class without any is weighted as if it had one.
+        class_counts: Training samples of each class. A class without samples is weighted as if it had one.
         start_fraction: First epoch with weights, as a share of `trainer.max_epochs`.
         beta: β, in [0, 1): 0 weights all classes alike, towards 1 by inverse frequency.
 
@@ -67,7 +67,7 @@ class DeferredReweighting(Callback):
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Set the weights of the epoch that training begins or goes on in."""
+        """Set the weights of the epoch in which training starts or resumes."""
         started = trainer.current_epoch >= round(first_epoch(trainer, self.start_fraction))
         loss: Any = pl_module.loss
         loss.set_class_weight(self.weight.to(pl_module.device) if started else None)

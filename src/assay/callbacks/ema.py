@@ -14,8 +14,8 @@ class EMA(WeightAveraging):
     r"""Keeps an exponential moving average of the weights, and validates, tests and saves that average.
 
     After update n the average is :math:`a_n = d_n a_{n-1} + (1 - d_n) w_n`. Its horizon, :math:`1 / (1 - d)`
-    updates, is how far it looks back: 1,000 updates for a decay of 0.999. With a fixed decay an average over
-    a shorter run consists of the initial weights for the most part. So the horizon is never longer than
+    updates, is how far it looks back: 1,000 updates for a decay of 0.999. With a fixed decay, the average
+    over a shorter run consists mostly of the initial weights. So the horizon is never longer than
     `warmup_fraction` of the updates so far:
 
     .. math:: d_n = \min(\mathtt{decay}, 1 - 1 / \max(1, \mathtt{warmup\_fraction} \cdot n))
@@ -29,8 +29,8 @@ class EMA(WeightAveraging):
         decay: Share of the old average that an update keeps in the end, in [0, 1).
         warmup_fraction: Longest horizon as a share of the updates so far, in (0, 1]; None for the fixed
             `decay` from the first step on.
-        update_every_n_steps: Optimizer steps from one update to the next; of several optimizers that a module
-            steps by hand, each counts.
+        update_every_n_steps: Optimizer steps from one update to the next; steps of
+            several manually stepped optimizers all count.
         use_buffers: Average buffers, such as batch norm's running statistics, too.
 
     Raises:
@@ -56,17 +56,17 @@ class EMA(WeightAveraging):
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         if step_idx is None:
             return False
-        # Not a multiple: a module that steps two optimizers by hand comes by every second number.
+        # Not a multiple: a module that steps two optimizers manually skips every second number.
         latest: int = self.state_dict()["latest_update_step"]
         interval = self.update_every_n_steps
         if step_idx // interval == (latest - 1) // interval:
             return False
-        # Known from the step, where torch's own count would have the device waited for.
+        # Derived from the step: reading torch's count would wait for the device.
         self._updates = step_idx // interval + 1
         return True
 
     def decay_at(self, update: int) -> float:
-        """The decay of an update."""
+        """Return the decay of an update."""
         if self.warmup_fraction is None:
             return self.decay
         return min(self.decay, 1.0 - 1.0 / max(1.0, self.warmup_fraction * update))
@@ -77,7 +77,7 @@ class EMA(WeightAveraging):
 
 
 def copy_counters(average: Any) -> Any:
-    """What averages tensors of one dtype, and copies counters, such as batch norm's."""
+    """Wrap an average over tensors of one dtype: counters, such as batch norm's, are copied."""
 
     def apply(averaged: Any, current: Any, num_averaged: Any) -> None:
         if averaged[0].is_floating_point() or averaged[0].is_complex():

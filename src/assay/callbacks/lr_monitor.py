@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @final
 class LRMonitor(LearningRateMonitor):
-    """Lightning's monitor, once per optimizer step, and at the start of each epoch where epochs are short.
+    """Lightning's monitor, once per optimizer step, and at the start of each epoch if epochs are short.
 
-    Lightning's logs once per batch where several are accumulated for a step, and a scheduler that goes by the
-    step every `trainer.log_every_n_steps` steps alone; a run with fewer has no learning rate in its log.
+    Lightning's monitor logs once per batch when gradients are accumulated, and for schedulers that step per
+    batch only every `trainer.log_every_n_steps` steps; a shorter run has no learning rate in its log.
 
     Args:
         logging_interval: `step`, `epoch`, or None for that of the scheduler.
@@ -28,7 +28,7 @@ class LRMonitor(LearningRateMonitor):
         log_momentum: bool = False,
         log_weight_decay: bool = False,
     ) -> None:
-        chosen: Any = logging_interval  # which of the words it may be, Lightning says
+        chosen: Any = logging_interval  # Lightning checks the value
         super().__init__(chosen, log_momentum, log_weight_decay)
 
     @override

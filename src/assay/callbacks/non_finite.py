@@ -1,4 +1,4 @@
-"""A run stops at the first NaN or infinity, and says where it came from."""
+"""Stops a run at the first NaN or infinity, and reports where it came from."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def note_non_finite(tensors: Sequence[Tensor], mark: Tensor, one: Tensor) -> None:
-    """Set `mark` to 1 where a number is not finite; nothing waits for the device."""
-    # Asked for by type first: this is done in each step, and looking attributes up costs more.
+    """Set `mark` to 1 if a number is not finite, without waiting for the device."""
+    # Types are checked first: this runs in each step, and attribute look-ups cost more.
     plain = [
         value
         if type(value) is Tensor and not (value.is_sparse or value.is_complex())
@@ -36,14 +36,14 @@ def note_non_finite(tensors: Sequence[Tensor], mark: Tensor, one: Tensor) -> Non
 
 
 def _real_values(tensor: Any) -> Tensor:
-    """The real numbers of a tensor that may be sparse, complex, or spread over processes."""
+    """Return the real numbers of a tensor that may be sparse, complex, or distributed."""
     values: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     values = values._values() if values.is_sparse else values
     return torch.view_as_real(values) if values.is_complex() else values
 
 
 def floating_tensors(value: Any) -> Iterator[Tensor]:
-    """Every floating tensor in nested containers."""
+    """Yield all floating-point tensors in nested containers."""
     if isinstance(value, Tensor):
         if value.is_floating_point() or value.is_complex():
             yield value
@@ -56,12 +56,12 @@ def floating_tensors(value: Any) -> Iterator[Tensor]:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether all numbers in nested containers are finite; waits for the device."""
+    """Return whether all numbers in nested containers are finite; waits for the device."""
     return all(bool(_real_values(tensor.detach()).isfinite().all()) for tensor in floating_tensors(value))
 
 
 def non_finite_rows(batch: Any) -> list[int]:
-    """Positions in a batch whose values are not finite."""
+    """Return the positions in a batch with values that are not finite."""
     rows: set[int] = set()
     for tensor in floating_tensors(batch):
         if tensor.ndim:
@@ -71,13 +71,13 @@ def non_finite_rows(batch: Any) -> list[int]:
 
 
 def non_finite_gradients(module: nn.Module) -> list[str]:
-    """Names of the parameters whose gradient is not finite, those near the output first."""
+    """Name the parameters whose gradient is not finite, those near the output first."""
     named = [(name, value.grad) for name, value in module.named_parameters() if value.grad is not None]
     return [name for name, grad in reversed(named) if not is_finite(grad)]
 
 
 def non_finite_weights(module: nn.Module) -> list[str]:
-    """Names of the parameters and buffers that are not finite."""
+    """Name the parameters and buffers that are not finite."""
     return [name for name, value in module.state_dict().items() if not is_finite(value)]
 
 
@@ -87,7 +87,7 @@ _ON_ACCELERATOR: Final = 16
 
 
 class _Step(NamedTuple):
-    """What remains to be looked at of a step."""
+    """What is still to be checked of a step."""
 
     batch: int
     epoch: int
@@ -101,18 +101,18 @@ class _Step(NamedTuple):
 class NonFinite(Callback):
     """Stops a run at a NaN or an infinity in the loss, a gradient or a metric, before a checkpoint holds it.
 
-    The message names the batch and its samples, and those among them that are not finite already. What
-    operation a NaN came from, `debug=anomaly` finds out.
+    The message names the batch and its samples, and those among them whose inputs are not finite.
+    `debug=anomaly` finds the operation that a NaN came from.
 
-    On the CPU both are looked at before the optimizer moves the weights. On an accelerator looking waits for
-    the device, so that the numbers of `every_n_steps` steps stay there and are looked at together, and before
-    a checkpoint is saved; the weights have moved on by then.
+    On the CPU, loss and gradients are checked before the optimizer updates the weights. On an accelerator a
+    check waits for the device, so that the numbers of `every_n_steps` steps are checked together, and before
+    a checkpoint is saved; by then the weights have been updated.
 
-    Gradients under fp16's loss scaling are not looked at: its scaler leaves such steps out by design. A value
-    that is not finite in validation stops the run as well.
+    Gradients under fp16's loss scaling are not checked: its scaler skips such steps by design. A value that
+    is not finite in validation stops the run as well.
 
     Args:
-        every_n_steps: How many steps are looked at together; by default 1 on the CPU and 16 elsewhere.
+        every_n_steps: How many steps are checked together; by default 1 on the CPU and 16 elsewhere.
 
     Raises:
         ValueError: `every_n_steps` is below 1.
@@ -139,7 +139,7 @@ class NonFinite(Callback):
         self._scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         self._pending = []
         self._mark, self._loss = torch.zeros_like(self._one), None
-        # The loss of a step that will be looked at with its gradients: one look costs less than two.
+        # Whether a loss is checked together with its gradients: one check costs less than two.
         self._together = self._every == 1 and pl_module.automatic_optimization and not self._scaled
 
     @override
@@ -170,7 +170,7 @@ class NonFinite(Callback):
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
     ) -> None:
-        """Look at the gradients, or leave it to be done."""
+        """Check the gradients, or mark them for a later check."""
         if self._scaled:
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -198,12 +198,12 @@ class NonFinite(Callback):
     ) -> None:
         if len(self._pending) >= self._every:
             self._check_pending(trainer)
-        elif self._loss is not None:  # whoever takes the step has called no hook before it
+        elif self._loss is not None:  # no hook was called before the optimizer step
             loss, self._loss = self._loss, None
             self._check_loss(trainer, pl_module, loss)
         self._batch = (-1, None, 0)
 
-    # -- moments to look at once more ----------------------------------------------------------------------
+    # -- further checks -------------------------------------------------------------------------------------
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -227,7 +227,7 @@ class NonFinite(Callback):
         _check_metrics(trainer)
 
     def _check_pending(self, trainer: L.Trainer) -> None:
-        """Look at what is pending; waits for the device."""
+        """Check the pending steps; waits for the device."""
         pending, self._pending = self._pending, []
         if not pending:
             return
@@ -252,7 +252,7 @@ class NonFinite(Callback):
 
 
 def _describe_step(trainer: L.Trainer, step: _Step, rows: Sequence[int] = ()) -> str:
-    """Batch and samples of a step; all samples go to the log."""
+    """Describe the batch and samples of a step; log all samples."""
     text = f"batch {step.batch} (epoch {step.epoch + 1}, batch {step.batch_idx + 1} of it)"
     find_samples = getattr(trainer.train_dataloader, "samples", None)
     samples: list[int] = find_samples(step.epoch, step.batch_idx).tolist() if callable(find_samples) else []
@@ -265,11 +265,11 @@ def _describe_step(trainer: L.Trainer, step: _Step, rows: Sequence[int] = ()) ->
 
 
 def _check_metrics(trainer: L.Trainer) -> None:
-    """The metrics that training and validation last came to."""
+    """Check the latest metrics of training and validation."""
     metrics = {k: v for k, v in trainer.callback_metrics.items() if k.startswith(("train/", "val/"))}
     if not metrics:
         return
-    device = trainer.strategy.root_device  # one wait for it, not one for each metric
+    device = trainer.strategy.root_device  # one wait instead of one per metric
     finite = torch.stack([value.isfinite().all().to(device) for value in metrics.values()]).tolist()
     for (name, value), is_finite_value in zip(metrics.items(), finite, strict=True):
         if not is_finite_value:

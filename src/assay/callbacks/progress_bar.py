@@ -24,20 +24,20 @@ _STAGES = ("train", "val", "test")
 
 
 def format_number(value: float) -> str:
-    """Four digits after the point, or four significant ones for the very small and the very large."""
+    """Format with four decimals, or four significant digits for very small and very large numbers."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
         return f"{value:.4f}"
     return number_text(value)
 
 
 def epoch_label(trainer: L.Trainer, number: int) -> str:
-    """`epoch  3/20`, or `epoch 3` in a run without an end."""
+    """Return `epoch  3/20`, or `epoch 3` in a run without a limit."""
     limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs > 0 else None
     return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
 
 
 def group_scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
-    """Sorts scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
+    """Group scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
     chosen = tuple(stages)
     groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
     for key, value in metrics.items():
@@ -56,7 +56,7 @@ def group_scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -
 
 
 def epoch_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, float]]) -> Text:
-    """What remains of an epoch; a number that is not finite stands out."""
+    """Return the permanent line of an epoch; numbers that are not finite are highlighted."""
     text = Text(label, style="").append(f"  {seconds:6.1f}s", style="dim")
     for stage, values in groups.items():
         text.append("   ").append(f"{stage} " if stage else "", style="bold")
@@ -77,18 +77,18 @@ class _Speed(rich_progress.ProgressColumn):
 
 @final
 class ProgressBar(LightningProgressBar):
-    """Live bars of the run and its stage in a terminal, and one line an epoch that stays; else plain lines.
+    """Live bars of the run and its stage in a terminal, with one permanent line per epoch; else plain lines.
 
-    They are redrawn by the clock, never by the step: a step leaves its number and a reference to its loss and
-    looks at the time. Only a redraw formats anything or reads the device.
+    They are redrawn by time, not by step: a step only stores its number and a reference to its loss and
+    checks the time. Only a redraw formats anything or reads from the device.
 
     The lines of epochs come from `assay.callbacks.run_log`. Only rank 0 shows anything.
 
     Args:
-        refresh_interval: Seconds between two redraws of the live bars, more if one is slow; 0 for each step.
-        line_interval: Seconds between two lines on the state of a long epoch, where there is no terminal.
-        min_line_interval: Seconds between two lines of short epochs; those in between have none. The first
-            epoch and the last one always have theirs.
+        refresh_interval: Seconds between two redraws of the live bars, more if they are slow; 0: each step.
+        line_interval: Seconds between two lines on the state of a long epoch, without a terminal.
+        min_line_interval: Seconds between two lines of short epochs; epochs in between have none. The
+            first and the last epoch always have one.
         console: Where to write; by default standard output.
 
     Raises:
@@ -115,12 +115,12 @@ class ProgressBar(LightningProgressBar):
         self._enabled = True
         self._bars: rich_progress.Progress | None = None
         self._label, self._done, self._total = "", 0, math.inf
-        self._epoch = ""  # while an epoch is trained, its label
+        self._epoch = ""  # label of the current epoch, during training
         self._started = 0.0
         self._next_redraw = math.inf  # while nothing is shown
         self._loss: Any = None
         self._last_line = -math.inf
-        self._skipped: Text | None = None  # the line of the last epoch, where it came too soon
+        self._skipped: Text | None = None  # the line of the last epoch, if it came too soon
 
     @override
     def disable(self) -> None:
@@ -137,7 +137,7 @@ class ProgressBar(LightningProgressBar):
             self._console.print(" ".join(map(str, args)), soft_wrap=True, highlight=False, markup=False)
 
     def write(self, text: Text, *, always: bool) -> None:
-        """A line that stays; none where the last one was written too short a time ago."""
+        """Write a permanent line, unless the last one was written too recently."""
         now = perf_counter()
         is_soon = not always and now - self._last_line < self.min_line_interval
         self._skipped = text if is_soon else None
@@ -204,7 +204,7 @@ class ProgressBar(LightningProgressBar):
     on_test_batch_end = on_validation_batch_end
     on_test_end = on_validation_end
 
-    # -- the end, whatever it was --------------------------------------------------------------------------
+    # -- end of the run -----------------------------------------------------------------------------------
 
     @override
     def on_exception(self, *args: Any, **kwargs: Any) -> None:
@@ -278,11 +278,11 @@ class ProgressBar(LightningProgressBar):
             total_text = f"/{self._total:.0f}" if self._total < math.inf else ""
             self.print(f"{self._label}  {self._done}{total_text}  {seconds}  {shown}".rstrip())
         ended = perf_counter()
-        # All redraws together take 5 % of the time at most.
+        # All redraws together take at most 5 % of the time.
         self._next_redraw = ended + (max(self._interval, 20 * (ended - began)) if self._interval > 0 else 0.0)
 
     def _run_progress(self) -> tuple[int, float | None]:
-        """Batches that are trained, and those of the whole run; None where there is no end."""
+        """Return the number of trained batches, and that of the whole run; None if it has no limit."""
         trainer = self.trainer
         by_steps = trainer.max_steps * trainer.accumulate_grad_batches if trainer.max_steps >= 0 else math.inf
         limited = trainer.max_epochs is not None and trainer.max_epochs >= 0

@@ -1,4 +1,4 @@
-"""A trial reports its score after each validation, and ends when the pruner of its Optuna study says so."""
+"""Reports the score of a trial after each validation, and ends the run if its Optuna pruner decides so."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRAIN: Final = "train/"
 
 
 class Pruned(Exception):  # noqa: N818 - it is not an error
-    """The study's pruner has ended the run."""
+    """The pruner of the study ended the run."""
 
     def __init__(self, monitor: str, value: float, where: str) -> None:
         super().__init__(f"pruned at {where}: {monitor} was {value:.6g}")
@@ -38,7 +38,7 @@ class Pruned(Exception):  # noqa: N818 - it is not an error
 
 @final
 class Pruning(Callback):
-    """Reports a score to an Optuna study after each validation, and ends the run when its pruner says so."""
+    """Reports a score to an Optuna study after each validation, and ends the run if its pruner decides so."""
 
     def __init__(self, monitor: str, storage: str, trial: int, pruner: Mapping[str, Any]) -> None:
         self.monitor, self.storage, self.trial, self.pruner = monitor, storage, trial, dict(pruner)
@@ -61,7 +61,7 @@ class Pruning(Callback):
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """End the run; report a score of the training, which is known only now."""
+        """End the run; report training scores, which are only known now."""
         if self.monitor.startswith(_TRAIN) and self.monitor in trainer.callback_metrics:
             self._report_score(trainer, trainer.current_epoch - 1)
         self._raise()
@@ -102,9 +102,9 @@ class Pruning(Callback):
         try:
             study, storage, trial_id = self._study()
             trial = storage.get_trial(trial_id)
-            if trial.state.is_finished():  # such as one of a study that went on without this run
+            if trial.state.is_finished():  # for example, the study continued without this run
                 return False
-            if step not in trial.intermediate_values:  # a resumed run comes by the same step again
+            if step not in trial.intermediate_values:  # a resumed run repeats steps
                 storage.set_trial_intermediate_value(trial_id, step, value)
                 trial = storage.get_trial(trial_id)
             with quiet_optuna():
@@ -143,7 +143,7 @@ STUDY: Final = "sweep"
 
 
 def open_storage(path: str) -> optuna.storages.BaseStorage:
-    """The file of a study: one line of JSON for each thing that has happened."""
+    """Open the file of a study: one line of JSON per event."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
@@ -152,7 +152,7 @@ def open_storage(path: str) -> optuna.storages.BaseStorage:
 
 
 def build_part(kind: str, node: Mapping[str, Any], **defaults: Any) -> Any:
-    """A sampler or a pruner of Optuna's."""
+    """Build a sampler or pruner of Optuna."""
     with quiet_optuna():
         part = _find_class(kind, str(node.get("_target_")))
         parameters = inspect.signature(part).parameters
@@ -168,7 +168,7 @@ def build_part(kind: str, node: Mapping[str, Any], **defaults: Any) -> Any:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Without what Optuna says about things going well, and which of its parts it calls experimental."""
+    """Silence Optuna's progress messages and its warnings about experimental parts."""
     from optuna import logging
     from optuna.exceptions import ExperimentalWarning
 
@@ -187,7 +187,7 @@ def _find_class(kind: str, target: str) -> Any:
 
     home, _, name = target.rpartition(".")
     modules = {"optuna.samplers": optuna.samplers, "optuna.pruners": optuna.pruners}
-    # Else one of the user's own, imported already with their trust.
+    # Otherwise a custom class, imported already from a trusted package.
     part = getattr(modules.get(home) or sys.modules.get(home), name, None)
     parent = optuna.samplers.BaseSampler if kind == "sampler" else optuna.pruners.BasePruner
     if not (inspect.isclass(part) and issubclass(part, parent)) or inspect.isabstract(part):

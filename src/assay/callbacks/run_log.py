@@ -1,4 +1,4 @@
-"""What a run's `log.txt` says of each epoch, and what happens to a run on its way."""
+"""Lines about each epoch in a run's `log.txt`, and about why it stopped."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ log = logging.getLogger("assay.progress")
 
 @runtime_checkable
 class NumbersEpochs(Protocol):
-    """A logger that numbers epochs itself."""
+    """A logger that sets the number of the first epoch."""
 
     first_epoch: int
 
 
 @final
 class RunLog(Callback):
-    """Writes each epoch's line into the log and onto the screen, and why a run stopped.
+    """Writes each epoch's line to the log and the screen, and why a run stopped.
 
-    The line is written when the next epoch begins, since a module may log in its own `on_train_epoch_end`.
+    The line is written when the next epoch begins, since a module may log in its `on_train_epoch_end`.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RunLog(Callback):
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Number epochs from 1 in training; a test comes after so many of them."""
+        """Number epochs from 1 in training; a test has the number of trained epochs."""
         for logger in trainer.loggers:
             if isinstance(logger, NumbersEpochs):
                 logger.first_epoch = int(stage == "fit")
@@ -85,7 +85,7 @@ class RunLog(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
         if isinstance(exception, (KeyboardInterrupt, SystemExit)):
-            # After any other exception the device may be in no state to be read.
+            # After other exceptions, reading from the device may fail.
             self._write(trainer, last=True)
 
     def _write(self, trainer: L.Trainer, *, last: bool = False) -> None:
@@ -114,7 +114,7 @@ def _stop_reason(callback: EarlyStopping) -> str:
 
 
 def _announce(trainer: L.Trainer, text: str) -> None:
-    """Into the log and onto the screen, past the live line where there is one."""
+    """Write to the log and the screen, above the live line if there is one."""
     if not trainer.is_global_zero:
         return
     log.info("%s", text)

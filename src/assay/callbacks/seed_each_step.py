@@ -30,7 +30,7 @@ class SeedEachStep(Callback):
         self._streams: dict[tuple[str, int], int] = {}
 
     def seed_for(self, stage: str, rank: int, index: int) -> int:
-        """The 64-bit seed of a moment of the run."""
+        """Return the 64-bit seed of a step, epoch or stage."""
         stream = self._streams.get((stage, rank))
         if stream is None:
             stream = splitmix64(splitmix64(splitmix64(self.seed) ^ _STAGES[stage]) ^ rank)
@@ -57,7 +57,7 @@ class SeedEachStep(Callback):
 
     def _apply(self, stage: str, trainer: L.Trainer, pl_module: L.LightningModule, index: int) -> None:
         seed = self.seed_for(stage, trainer.global_rank, index)
-        # The generators themselves: torch.manual_seed asks every kind of device and takes 0.1 ms.
+        # Seeded directly: torch.manual_seed visits every kind of device and takes 0.1 ms.
         torch.default_generator.manual_seed(seed)
         np.random.seed(seed >> 32)
         random.seed(seed)

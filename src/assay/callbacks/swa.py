@@ -18,12 +18,12 @@ class SWA(WeightAveraging):
     """Keeps the mean of the weights at the ends of the last epochs, and validates, tests and saves that mean.
 
     This is stochastic weight averaging (Izmailov et al. 2018, https://arxiv.org/abs/1803.05407). Training
-    goes on from the weights that are not averaged. The running statistics of batch norm are averaged like
-    weights, which saves the paper's additional pass over the data. The paper's constant learning rate is a
-    scheduler's to give, such as `scheduler=none`.
+    continues from the weights that are not averaged. The running statistics of batch norm are averaged like
+    weights, which saves the paper's additional pass over the data. For the paper's constant learning rate use
+    `scheduler=none`.
 
-    Lightning's `StochasticWeightAveraging` hands the mean to the module when training is over: no checkpoint
-    holds it, and what is tested from a checkpoint is not averaged.
+    Lightning's `StochasticWeightAveraging` hands the mean to the module after training: no checkpoint
+    contains it, and weights tested from a checkpoint are not averaged.
 
     Args:
         start_fraction: Share of `trainer.max_epochs` before the first epoch whose weights count, in [0, 1).
@@ -41,7 +41,7 @@ class SWA(WeightAveraging):
 
     @property
     def count(self) -> int:
-        """How many epochs the mean is of."""
+        """Number of epochs in the mean."""
         return 0 if self._average_model is None else int(self._average_model.n_averaged)
 
     @override
@@ -52,7 +52,7 @@ class SWA(WeightAveraging):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Take in the last batch's weights here: an epoch's end comes after its validation."""
+        """Add the weights after the last batch: the hook at the end of an epoch runs after validation."""
         first = int(first_epoch(trainer, self.start_fraction))
         if trainer.is_last_batch and trainer.current_epoch >= first and self._average_model is not None:
             self._average_model.update_parameters(pl_module)
@@ -87,13 +87,13 @@ class SWA(WeightAveraging):
     def on_load_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """When training goes on, take up mean and weights; otherwise the mean is what is loaded."""
+        """Restore mean and weights if training continues; otherwise the mean is loaded."""
         if self._average_model is not None and "averaging_state" in checkpoint:
             super().on_load_checkpoint(trainer, pl_module, checkpoint)
 
 
 def first_epoch(trainer: L.Trainer, start_fraction: float) -> float:
-    """Share of `trainer.max_epochs`, not rounded."""
+    """Return a share of `trainer.max_epochs`, not rounded."""
     if trainer.max_epochs is None or trainer.max_epochs < 0:
         raise ValueError("start_fraction is a share of trainer.max_epochs, which is not set")
     return start_fraction * trainer.max_epochs

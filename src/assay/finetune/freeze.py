@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 class Freeze(FineTuning):
     """Freezes parameters by their names.
 
-    A frozen parameter has `requires_grad=False`: the optimizer is not given it, so it has no state and no
-    weight decay. A batch norm whose weight is frozen stays in eval mode and keeps its running statistics. The
-    head, and layers that weights from a file did not fill, are never frozen.
+    A frozen parameter has `requires_grad=False`: the optimizer does not receive it, so it has no state and
+    no weight decay. A batch norm whose weight is frozen stays in eval mode and keeps its running statistics.
+    The head, and layers that weights from a file did not fill, are never frozen.
 
     Args:
-        frozen: Regular expressions, searched in the names of parameters: what is frozen; `.` is everything.
-        trained: The same, of what is trained all the same.
+        frozen: Regular expressions, searched in the names of parameters: those to freeze; `.` is everything.
+        trained: Regular expressions of parameters that are trained nevertheless.
 
     Raises:
-        ValueError: From `prepare`, where an expression matches nothing, or nothing is left to freeze.
+        ValueError: In `prepare`, if an expression matches nothing, or there is nothing to freeze.
     """
 
     def __init__(self, frozen: Sequence[str] = (), trained: Sequence[str] = ()) -> None:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @final
 class Gradual(FineTuning):
-    """Trains the head, and from there down more and more layers (Howard and Ruder 2018, ULMFiT, section 3.3).
+    """Trains the head first, then layer by layer below it (Howard and Ruder 2018, ULMFiT, section 3.3).
 
-    What is trained is a pure function of the epoch. The optimizer is given all parameters from the start, so
-    that a run that goes on finds the groups it was saved with; a parameter that is still frozen has no
-    gradient, and an optimizer of torch neither changes it nor keeps a state of it. Batch norms of frozen
-    layers stay in eval mode.
+    The trained parameters are a pure function of the epoch. The optimizer has all parameters from the start,
+    so that a resumed run has the same groups; a parameter that is still frozen has no gradient, so that
+    torch's optimizers neither change it nor create a state for it. Batch norms of frozen layers stay in eval
+    mode.
 
     Args:
-        every_n_epochs: Epochs from one layer to the next; `assay.layer_depth` says what a layer is.
+        every_n_epochs: Epochs from one layer to the next; `assay.layer_depth` defines layers.
 
     Raises:
         ValueError: `every_n_epochs` is below 1.
@@ -34,11 +34,11 @@ class Gradual(FineTuning):
             raise ValueError(f"finetune.every_n_epochs must be 1 or more, got {every_n_epochs}; use 1")
         self._every = every_n_epochs
         self._first_epoch: dict[str, int] = {}
-        """Of each parameter that is frozen at first: the epoch from which it is trained."""
+        """Epoch from which each initially frozen parameter is trained."""
 
     @override
     def prepare(self, model: nn.Module) -> None:
-        """Find out when each parameter is trained."""
+        """Compute the first epoch of each parameter."""
         distances = distances_from_head(model)
         of_module = {name.rpartition(".")[0]: distance for name, distance in distances.items()}
         for name in freezable_names(model):
@@ -68,7 +68,7 @@ class Gradual(FineTuning):
 
 
 def _distance(name: str, distances: Mapping[str, int], of_module: Mapping[str, int]) -> int:
-    """Of a parameter, or of a norm without any, which goes with its neighbours."""
+    """Return the distance of a parameter, or of a norm without parameters, by its neighbours."""
     place = name
     while place not in distances and place not in of_module and place:
         place = place.rpartition(".")[0]

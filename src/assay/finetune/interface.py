@@ -1,4 +1,4 @@
-"""What fine-tuning makes of a model."""
+"""The interface of fine-tuning, and helpers to freeze parameters."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class FineTuning(ABC):
 
     @abstractmethod
     def prepare(self, model: nn.Module) -> None:
-        """Freeze what is never trained, and add what is trained in its place."""
+        """Freeze parameters that are never trained, and add those that are trained instead."""
 
     def begin_epoch(self, model: nn.Module, epoch: int) -> None:
-        """Freeze and unfreeze what the schedule says; a pure function of the epoch."""
+        """Freeze and unfreeze parameters for an epoch, as a pure function of it."""
         del model, epoch
 
     def trained(self, model: nn.Module, epoch: int) -> list[nn.Parameter]:
-        """The parameters that are trained in an epoch, whichever the model is in."""
+        """Return the parameters trained in an epoch, whatever the current epoch of the model."""
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def last_change(self, model: nn.Module) -> int:
-        """The epoch, from 0, in which the last parameters are unfrozen."""
+        """Return the epoch, from 0, in which the last parameters are unfrozen."""
         return 0
 
 
 def freezable_names(model: nn.Module) -> list[str]:
-    """Names of the parameters that may be frozen: all but the head's, and those that weights did not fill."""
+    """Name the parameters that may be frozen: not the head, nor layers that weights did not fill."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     head = head_names(model)
     always_trained = (*head, *getattr(model, "new_layers", ()))
@@ -59,7 +59,7 @@ def freezable_names(model: nn.Module) -> list[str]:
 
 
 def freeze(model: nn.Module, frozen: Collection[str]) -> None:
-    """Freeze parameters, and hold the statistics of the norms that they belong to; the others are trained."""
+    """Freeze parameters, and hold the statistics of their norms."""
     for name, parameter in model.named_parameters():
         if name in frozen:
             parameter.requires_grad_(False)
@@ -67,7 +67,7 @@ def freeze(model: nn.Module, frozen: Collection[str]) -> None:
 
 
 def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[str]:
-    """The names that regular expressions are found in."""
+    """Return the names that match any of the regular expressions."""
     matching: set[str] = set()
     for index, pattern in enumerate(patterns):
         try:
@@ -88,7 +88,7 @@ def match_names(patterns: Iterable[str], names: Sequence[str], key: str) -> set[
 
 
 class _Held:
-    """Mixed into the class of a norm that may keep its statistics."""
+    """Mixin for the class of a norm whose statistics can be held."""
 
     held: bool
 
@@ -103,14 +103,14 @@ def _held_class(kind: Any) -> Any:
 
 
 def norm_names(model: nn.Module) -> list[str]:
-    """Names of the modules that keep running statistics, such as batch norms."""
+    """Name the modules with running statistics, such as batch norms."""
     return [
         name for name, module in model.named_modules() if getattr(module, "running_mean", None) is not None
     ]
 
 
 def hold_statistics(model: nn.Module, frozen: Collection[str]) -> None:
-    """Keep norms whose weight is frozen in eval mode; let the others follow the model."""
+    """Keep norms with a frozen weight in eval mode; the others follow the model."""
     for name in norm_names(model):
         norm: Any = model.get_submodule(name)
         held = f"{name}.weight" in frozen

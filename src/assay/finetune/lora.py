@@ -1,4 +1,4 @@
-"""Low-rank adaptation: small matrices are trained beside the frozen ones."""
+"""Low-rank adaptation: trains small matrices beside frozen ones."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class LoRA(FineTuning):
     r"""Trains :math:`W + \frac{\alpha}{r} B A` in place of a matrix W, which stays frozen (Hu et al. 2021).
 
     A is `[rank, in]`, drawn as the authors' code draws it (`kaiming_uniform_` with a=√5), B `[out, rank]` and
-    zero at first: training starts with exactly the model it was given. It is a parametrization of torch's, so
-    it holds for linear layers and for `nn.MultiheadAttention` (where the three projections in one matrix
-    share their A) alike. Of the model itself the head is trained, and layers that weights did not fill.
-    `assay.load` and `assay export` give the model with the product added to its matrices.
+    zero at first: training starts from exactly the original model. It is a parametrization of torch, so it
+    works for linear layers and `nn.MultiheadAttention` (whose three projections in one matrix share A). Of
+    the model itself, the head is trained, and layers that weights did not fill. `assay.load` and `assay
+    export` return the model with the products added to its matrices.
 
     Args:
-        rank: r; a matrix that is not larger than that is trained in vain, and refused.
-        alpha: What the product is scaled by, times 1/r.
-        match: Regular expressions, searched in the names of the matrices: which are adapted; empty: those of
-            all linear and attention layers.
+        rank: r; a matrix that is not larger is refused, as adapting it saves nothing.
+        alpha: The product is scaled by alpha / r.
+        match: Regular expressions, searched in the names of the matrices: those to adapt; empty: those
+            of all linear and attention layers.
 
     Raises:
-        ValueError: A value is out of its range; from `prepare`, where the model has no such layer or an
+        ValueError: A value is out of its range; in `prepare`, if the model has no such layer or an
             expression matches none.
     """
 
@@ -77,17 +77,17 @@ class LoRA(FineTuning):
 
 
 def adapted_names(state: Iterable[str]) -> list[str]:
-    """Names of the matrices that are adapted in a state dict."""
+    """Name the adapted matrices in a state dict."""
     end = ".0.lora_A"
     return [key.removesuffix(end).replace("parametrizations.", "", 1) for key in state if key.endswith(end)]
 
 
 def merge(model: nn.Module) -> None:
-    """Add the products to their matrices; the model then has its own parameters and names again."""
+    """Add the products to their matrices, which restores the original parameters and their names."""
     for module in list(model.modules()):
         if not parametrize.is_parametrized(module):
             continue
-        # torch takes the property off the class, which copies of the module share.
+        # torch removes the property from the class, which copies of the module share.
         kind = type(module)
         members = {key: value for key, value in vars(kind).items() if key not in ("__dict__", "__weakref__")}
         module.__class__ = type(kind.__name__, kind.__bases__, members)
@@ -100,7 +100,7 @@ def merge(model: nn.Module) -> None:
 
 
 def _matrix_names(model: nn.Module) -> Iterator[str]:
-    """Names of the matrices of linear and attention layers, in the model's order."""
+    """Yield the names of the matrices of linear and attention layers, in order."""
     for name, module in model.named_modules():
         keys: tuple[str, ...] = ("weight",) if isinstance(module, nn.Linear) else ()
         if isinstance(module, nn.MultiheadAttention):
@@ -120,6 +120,6 @@ class _LowRank(nn.Module):
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
 
     def forward(self, weight: Tensor) -> Tensor:
-        """The sum, in the type of the weights: merged or not, the model is the same."""
+        """Return the sum in the dtype of the weights, so that merging does not change the model."""
         with torch.autocast(weight.device.type, enabled=False):
             return torch.addmm(weight, self.lora_B, self.lora_A, alpha=self.scale)

@@ -27,20 +27,20 @@ _HEADER = b"epoch,step"
 
 @final
 class RunCSV(Logger):
-    """Appends each logged point to a CSV file at once, and goes on where an earlier part of the run stopped.
+    """Appends each logged row to a CSV file immediately, and continues the file of a resumed run.
 
-    Lightning's `CSVLogger` deletes the rows of an earlier part.
+    Lightning's `CSVLogger` deletes the earlier rows.
 
-    In a run epochs count from 1, as on the screen; a test's is the number of epochs that were trained.
+    Epochs count from 1, as on the screen; that of a test is the number of trained epochs.
 
-    Numbers are written as `repr` writes them, so that they read back equal, `nan` and `inf` included; an
-    empty field was not logged at that point.
+    Numbers are written as by `repr`, so that they read back equal, including `nan` and `inf`; an empty field
+    was not logged in that row.
 
     Args:
         path: The file. Columns are `epoch`, `step`, then the metrics in the order they first appear.
 
     Raises:
-        ValueError: There is such a file, and no run has written it.
+        ValueError: The file exists and is not the log of a run.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -56,9 +56,9 @@ class RunCSV(Logger):
         self._columns: list[str] = []
         self._count = 0
         self._synced = -1
-        """How many rows are known to be on disk."""
+        """Number of rows that are certainly on disk."""
         self.damage = ""
-        """What is not as it was at the checkpoint that the run went on from."""
+        """Difference to the state at the checkpoint from which the run resumed; empty: none."""
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class RunCSV(Logger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Append one row, which a process that is killed next does not lose."""
+        """Append one row, which survives if the process is killed afterwards."""
         row = {name: number for name, value in metrics.items() if (number := _to_number(value)) is not None}
         if not row.keys() - set(_FIRST):
             return
@@ -108,12 +108,12 @@ class RunCSV(Logger):
             ) from error
 
     def mark(self) -> dict[str, Any]:
-        """How many `rows` there are; none on other ranks than the first."""
+        """Return the number of `rows`; 0 on ranks other than the first."""
         return {"rows": self._count}
 
     @rank_zero_only
     def position(self) -> dict[str, Any]:
-        """Where the file ends now, for a checkpoint; everything before it is on disk then."""
+        """Return the current end of the file for a checkpoint, after syncing it to disk."""
         with self._translate_write_errors():
             columns = self._open()
             if self._synced != self._count:
@@ -124,7 +124,7 @@ class RunCSV(Logger):
 
     @rank_zero_only
     def rewind(self, position: Mapping[str, Any] | None) -> None:
-        """Drop the rows that a run which goes on from a checkpoint will write again."""
+        """Drop the rows that a run resumed from a checkpoint will write again."""
         if position is None:
             position = {"rows": 0, "columns": _FIRST}
         before, columns, rows = self._open(), list(position["columns"]), int(position["rows"])
@@ -138,7 +138,7 @@ class RunCSV(Logger):
             self._rewrite(columns, [[row.get(name, "") for name in columns] for row in intact])
 
     def _open(self) -> list[str]:
-        """Columns of the file, which is made, or rid of the half row that a killed process left."""
+        """Return the columns; create the file, or remove the incomplete row of a killed process."""
         if not self._columns:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             content = self._path.read_bytes() if self._path.is_file() else b""
@@ -159,7 +159,7 @@ class RunCSV(Logger):
             return list(csv.reader(file))[1:]
 
     def _rewrite(self, columns: list[str], rows: list[list[str]]) -> None:
-        """Replace the file through one beside it, so that no row is ever lost."""
+        """Replace the file atomically, so that no row is lost."""
         lines = [_csv_line(columns), *(_csv_line(row + [""] * (len(columns) - len(row))) for row in rows)]
         write_text(self._path, "".join(lines))
         self._columns, self._count = columns, len(rows)

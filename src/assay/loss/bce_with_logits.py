@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class BCEWithLogits(nn.Module):
-    """Binary cross-entropy on logits, for one yes-or-no label a sample or several.
+    """Binary cross-entropy on logits, for one or several yes-or-no labels per sample.
 
     Args:
         pos_weight: How much more a positive counts than a negative: None, "balanced" (n_neg / n_pos of each
@@ -55,7 +55,7 @@ class BCEWithLogits(nn.Module):
         self.register_buffer("pos_weight", torch.tensor(weights), persistent=False)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch and its labels; a `ValueError` where shapes or dtypes do not fit."""
+        """Average the loss over a batch and its labels; a `ValueError` if shapes or dtypes do not match."""
         logits, targets = binary_targets(outputs, targets)
         if not self.weighted:
             return F.binary_cross_entropy_with_logits(logits, targets)

@@ -18,15 +18,15 @@ class CrossEntropy(WeightedLoss):
     """Cross-entropy of a softmax, normalised by Σ q·w.
 
     `torch.nn.CrossEntropyLoss` divides a weighted loss by the sum of weights if targets are hard, by the
-    batch size if they are soft; here a one-hot row gives what its class index gives. Of masks it is the mean
-    over the pixels of each that are not left out, and then over the masks (torch's takes all pixels of a
-    batch together): so what a batch gives does not depend on how it is cut.
+    batch size if they are soft; here a one-hot row and its class index have the same loss. For masks it is
+    the mean over the pixels of each that are not ignored, then over the masks (torch's takes all pixels of a
+    batch together), so that the result does not depend on how a batch is split.
 
     Args:
         label_smoothing: Share of each target spread evenly over all classes, in [0, 1) (Szegedy et al. 2016).
         class_weight: None, "balanced" (n / (C * n_c)) or one number per class.
         class_counts: Training samples of each class; needed by "balanced".
-        ignore_index: Hard targets that are left out, such as the pixels of no class in a mask.
+        ignore_index: Hard targets that are ignored, such as the pixels of no class in a mask.
 
     Raises:
         ValueError: If an argument is out of range, or a class to balance is empty.

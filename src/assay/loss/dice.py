@@ -19,11 +19,10 @@ class Dice(nn.Module):
     mask of a class. A large and a small class count the same.
 
     Args:
-        smooth: Added above and below, in pixels: a class that neither mask nor prediction has counts as
-            right.
-        ignore_index: Pixels of a mask that are left out.
+        smooth: Added above and below, in pixels: a class in neither mask nor prediction counts as right.
+        ignore_index: Pixels of a mask that are ignored.
         cross_entropy: Weight of the mean cross-entropy over the pixels of each mask, which is added. With 1,
-            the loss of nnU-Net (Isensee et al. 2021): Dice alone learns slowly where a class is still missed.
+            the loss of nnU-Net (Isensee et al. 2021): Dice alone learns slowly while a class is missed.
 
     Raises:
         ValueError: If `smooth` is not positive, or `cross_entropy` is negative.

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @final
 class Focal(WeightedLoss):
-    """Cross-entropy that turns away from easy samples: -α_y (1 - p_y)^γ log p_y over a softmax.
+    """Cross-entropy that down-weights easy samples: -α_y (1 - p_y)^γ log p_y over a softmax.
 
     For a soft target q it is Σ_k q_k FL(z, k); a batch is normalised by Σ q·α. `gamma=0` is cross-entropy.
     From Lin et al. 2017, "Focal Loss for Dense Object Detection", eq. 5.
 
     Args:
-        gamma: How strongly an easy sample is turned down, from 0 to 20; more leaves no gradient.
+        gamma: How strongly easy samples are down-weighted, from 0 to 20; more leaves no gradient.
         class_weight: α, the weight of each class: None, "balanced" (n / (C * n_c)) or one number per class.
         class_counts: Training samples of each class; needed by "balanced".
-        ignore_index: Hard targets that are left out, such as the pixels of no class in a mask.
+        ignore_index: Hard targets that are ignored, such as the pixels of no class in a mask.
 
     Raises:
         ValueError: If an argument is out of range, or a class to balance is empty.
@@ -49,6 +49,6 @@ class Focal(WeightedLoss):
         if not targets.is_floating_point():
             labels = torch.where(targets == self.ignore_index, 0, targets)
             log_p = log_p.gather(1, labels.unsqueeze(1)).squeeze(1)
-        # Above 0, for a power below 1 has no finite slope at 0.
+        # Above 0, as a power below 1 has no finite slope at 0.
         miss = (-torch.expm1(log_p)).clamp_min(torch.finfo(log_p.dtype).tiny)
         return self.mean(-(miss**self.gamma) * log_p, targets, logits, self.ignore_index)

@@ -12,8 +12,8 @@ from assay.loss.targets import class_targets, softmax
 class KLDiv(nn.Module):
     """T²·KL(q ‖ softmax(z / T)), averaged over the batch.
 
-    Targets are taken as they are: a teacher's must be softened with the same T. The factor T² keeps the size
-    of gradients independent of T. From Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural
+    Targets are used unchanged: those of a teacher must be softened with the same T. The factor T² keeps the
+    size of gradients independent of T. From Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural
     Network", section 2.
 
     Args:
@@ -33,7 +33,7 @@ class KLDiv(nn.Module):
         self.temperature = temperature
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
+        """Average the loss over a batch; a `ValueError` if shapes or dtypes do not match."""
         logits, targets = class_targets(outputs, targets)
         logits = logits / self.temperature
         if targets.is_floating_point():

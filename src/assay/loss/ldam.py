@@ -62,7 +62,7 @@ class LDAM(WeightedLoss):
                 f"ldam has {self.margins.shape[0]} margins, the model returns {logits.shape[1]} logits."
             )
         scaled = self.scale * logits
-        # The largest moves to 0: rounding is then that of differences, not of the logits' common height.
+        # The largest becomes 0: then only differences are rounded, not the logits' common offset.
         scaled = scaled - scaled.detach().amax(dim=1, keepdim=True)
         shift = self.scale * self.margins.to(logits.dtype)
         if targets.is_floating_point():
@@ -81,10 +81,10 @@ class LDAM(WeightedLoss):
 
 
 def _class_losses(scaled: Tensor, shift: Tensor) -> Tensor:
-    """LDAM(z, k) of all k at once: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z."""
+    """Return LDAM(z, k) for all k: log(1 + Σ_{j≠k} exp(a_j) / exp(a_k − s·m_k)), a = s·z."""
     is_top = torch.arange(shift.shape[0], device=scaled.device) == scaled.argmax(dim=1, keepdim=True)
     # log Σ_{j≠k} exp(a_j) is logsumexp(a) + log(1 − p_k). That cancels where p_k is near 1, which only the
-    # largest can be: for it the sum is taken over the rest.
+    # largest can be: there the sum runs over the others.
     share = scaled.softmax(dim=1).masked_fill(is_top, 0)
     rest = scaled.logsumexp(dim=1, keepdim=True) + torch.log1p(-share)
     others_of_top = scaled.masked_fill(is_top, -torch.inf).logsumexp(dim=1, keepdim=True)

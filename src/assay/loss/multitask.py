@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @final
 class Multitask(nn.Module):
-    """The weighted sum of one loss per target: of classes `CrossEntropy`, of numbers `torch.nn.MSELoss`.
+    """The weighted sum of one loss per target: `CrossEntropy` for classes, `torch.nn.MSELoss` for numbers.
 
-    Numbers are compared in standard deviations of the training samples, so that no head rules the sum by the
-    unit of its target.
+    Numbers are compared in standard deviations of the training samples, so that no head dominates the sum by
+    the unit of its target.
 
     Args:
         output_names: One per output, such as `["species=setosa", "species=versicolor", "weight"]`.
-        losses: Of the heads that are to have another one, by name: `(outputs, targets)` to a scalar.
-        weights: Of the heads whose loss does not count 1, by name.
-        target_mean: Of each target; 0 for classes. Empty: numbers are compared in their own unit.
+        losses: Other losses by the name of their head: `(outputs, targets)` to a scalar.
+        weights: Other weights than 1, by the name of their head.
+        target_mean: Of each target; 0 for classes. Empty: numbers are compared in their unit.
         target_std: As `target_mean`; 1 for classes.
 
     Raises:
@@ -69,17 +69,17 @@ class Multitask(nn.Module):
 
     @property
     def mean_over_samples(self) -> bool:
-        """Whether the loss of a batch is the mean of those of its samples: where that of each head is."""
+        """Whether the loss of a batch is the mean over its samples, as that of every head."""
         return all(map(is_mean_over_samples, self.losses))
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Probabilities of classes, and numbers in their own unit: float `[B, all outputs]`."""
+        """Return probabilities of classes, and numbers in their unit: float `[B, all outputs]`."""
         outputs = at_least_float32(outputs)
         parts = []
         for head, loss in zip(self.heads, self.losses, strict=True):
             part: Tensor = head.of(outputs)
             if head.class_names:
-                part = loss.probabilities(part)  # type: ignore[operator]  # `_loss` has seen that it is there
+                part = loss.probabilities(part)  # type: ignore[operator]  # `_head_loss` checks it
             elif self.mean:
                 part = part * self.std[head.column] + self.mean[head.column]
             parts.append(part)

@@ -18,9 +18,9 @@ class NTXent(nn.Module):
     cosine similarity s, averaged over all such pairs. From Chen et al. 2020, "A Simple Framework for
     Contrastive Learning of Visual Representations", eq. 1.
 
-    The views of other samples it is to be told from are those of its batch alone: of one device (not of all
-    of DDP's), and of one batch of those whose gradients are accumulated. A batch of one sample has nothing to
-    tell apart: that is refused in training and comes to 0 in evaluation.
+    Negatives are the views of other samples in its batch: on one device (not all of DDP's), and of one of the
+    batches whose gradients are accumulated. A batch of one sample has no negatives: it is refused in training
+    and has loss 0 in evaluation.
 
     Args:
         temperature: T, above 0.
@@ -46,9 +46,9 @@ class NTXent(nn.Module):
             )
         if self.training and len(outputs) < 3:
             raise ConfigError(
-                "a batch of one sample has no other to tell it from",
+                "a batch of one sample has no other sample to compare it with",
                 key="data.batch_size",
-                hint="data.batch_size=64; a last batch of one is left out by data.drop_last=true",
+                hint="data.batch_size=64; data.drop_last=true drops a last batch of one",
             )
         points = F.normalize(at_least_float32(outputs), dim=1)
         with torch.autocast(points.device.type, enabled=False):  # half precision cannot tell neighbours apart
@@ -56,9 +56,9 @@ class NTXent(nn.Module):
         self_pair = torch.eye(len(points), dtype=torch.bool, device=points.device)
         pairs = (targets.unsqueeze(1) == targets.unsqueeze(0)) & ~self_pair
         log_chance = similarity.masked_fill(self_pair, -torch.inf).log_softmax(1)
-        # Where there is no such pair, 0: an infinity times 0 would be NaN.
+        # 0 without such a pair: an infinity times 0 would be NaN.
         return -log_chance.masked_fill(~pairs, 0).sum() / pairs.sum().clamp_min(1)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Give outputs as they are: float `[B, D]`."""
+        """Return the outputs as floats `[B, D]`."""
         return at_least_float32(outputs)

@@ -1,4 +1,4 @@
-"""What losses share: precision, softmax, the shapes of outputs and targets, and the weights of classes."""
+"""Shared by losses: precision, softmax, shapes of outputs and targets, and class weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDTH: Final = 16
 
 
 def softmax(outputs: Tensor) -> Tensor:
-    """Softmax over the classes, each sample by itself whatever it is in a batch with.
+    """Softmax over the classes; the result of a sample does not depend on its batch.
 
     Rows shorter than a vector register are summed number by number on the CPU (torch 2.15: 4,096 rows of 10
     take 720 µs, of 16 take 97), so that they are padded with classes of no probability.
@@ -41,7 +41,7 @@ def softmax(outputs: Tensor) -> Tensor:
 
 
 def is_mean_over_samples(loss: nn.Module) -> bool:
-    """Whether the loss of a batch is the mean of those of its parts, weighted by their samples."""
+    """Return whether the loss of a batch is the mean over its parts, weighted by their samples."""
     stated = getattr(loss, "mean_over_samples", None)
     if stated is not None:
         return bool(stated)
@@ -51,10 +51,10 @@ def is_mean_over_samples(loss: nn.Module) -> bool:
 
 
 def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> tuple[Tensor, Tensor]:
-    """Judge by shape and dtype alone that outputs and targets fit, and bring them to one precision."""
+    """Check shapes and dtypes of outputs and targets, and convert them to one precision."""
     logits = at_least_float32(outputs)
     usual = targets.dtype == torch.int64 and logits.ndim == 2 and targets.shape == logits.shape[:1]
-    if usual and logits.shape[1] > 1:  # in each step, so it is found out in few words
+    if usual and logits.shape[1] > 1:  # the fast path of each step
         return logits, targets
     if logits.ndim < 2 or (logits.ndim > 2 and not pixels) or logits.shape[1] < 2:
         raise ValueError(
@@ -72,7 +72,7 @@ def class_targets(outputs: Tensor, targets: Tensor, *, pixels: bool = False) -> 
 
 
 def squeeze_label(outputs: Tensor) -> Tensor:
-    """Bring outputs of one label from `[B, 1]` to `[B]`, widened to float32; leave `[B, L]` in its shape."""
+    """Squeeze outputs of one label from `[B, 1]` to `[B]`, as at least float32; keep `[B, L]`."""
     values = at_least_float32(outputs)
     if values.ndim not in (1, 2):
         raise ValueError(
@@ -82,7 +82,7 @@ def squeeze_label(outputs: Tensor) -> Tensor:
 
 
 def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Bring outputs and targets to one shape and precision, judging by shape and dtype alone."""
+    """Convert outputs and targets to one shape and precision, after checking shapes and dtypes."""
     values = squeeze_label(outputs)
     if values.ndim == 1 and targets.ndim == 2:
         if targets.shape[1] == 1:
@@ -99,7 +99,7 @@ def binary_targets(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _balanced_weights(class_counts: Sequence[int] | None) -> list[float]:
-    """Weights n / (C * n_c), with which each class counts the same in total, as scikit-learn's "balanced"."""
+    """Return weights n / (C * n_c), scikit-learn's "balanced": all classes count the same in total."""
     if class_counts is None:
         raise ValueError(
             "class_weight=balanced needs class_counts: set loss.class_counts=${spec.class_counts}."
@@ -115,7 +115,7 @@ def _balanced_weights(class_counts: Sequence[int] | None) -> list[float]:
 
 
 class WeightedLoss(nn.Module, ABC):
-    """A loss over classes that may count differently: what cross-entropy and its relatives share."""
+    """Base class of losses over weighted classes, such as cross-entropy."""
 
     kind: ClassVar[str] = "multiclass"
     class_weight: Tensor
@@ -124,8 +124,8 @@ class WeightedLoss(nn.Module, ABC):
         self, class_weight: Literal["balanced"] | Sequence[float] | None, class_counts: Sequence[int] | None
     ) -> None:
         super().__init__()
-        # Always there and, where the classes are known, of one shape: weight averaging pairs buffers by it,
-        # and a weight that is set later knows the device.
+        # Always present and, if the classes are known, of one shape: weight averaging pairs buffers, and
+        # weights that are set later use its device.
         shape = () if class_counts is None else (len(class_counts),)
         self.register_buffer("class_weight", torch.ones(shape), persistent=False)
         self.has_class_weight = False
@@ -147,11 +147,11 @@ class WeightedLoss(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over a batch; a `ValueError` where shapes or dtypes do not fit."""
+        """Average the loss over a batch; a `ValueError` if shapes or dtypes do not match."""
 
     @property
     def mean_over_samples(self) -> bool:
-        """Whether the loss of a batch is the mean of those of its samples: not with class weights."""
+        """Whether the loss of a batch is the mean over its samples: not with class weights."""
         return not self.has_class_weight
 
     def probabilities(self, outputs: Tensor) -> Tensor:
@@ -159,14 +159,14 @@ class WeightedLoss(nn.Module, ABC):
         return softmax(outputs)
 
     def set_class_weight(self, weight: Tensor | None) -> None:
-        """Weigh the classes anew from now on."""
+        """Set the class weights from now on."""
         self.has_class_weight = weight is not None
         self.class_weight = (
             torch.ones_like(self.class_weight) if weight is None else weight.to(self.class_weight)
         )
 
     def weight_of(self, logits: Tensor) -> Tensor | None:
-        """Give the weights `[C]` in the dtype of logits `[B, C]`; None where every class counts the same."""
+        """Return the weights `[C]` in the dtype of logits `[B, C]`; None if all classes count the same."""
         if not self.has_class_weight:
             return None
         if self.class_weight.shape != logits.shape[1:2]:
@@ -192,7 +192,7 @@ class WeightedLoss(nn.Module, ABC):
 
 
 def class_shares(weight: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    """Give q·w of each target, 0 of those that are left out."""
+    """Return q·w of each target, 0 for ignored ones."""
     if targets.is_floating_point():
         return targets * weight.view(-1, *[1] * (targets.ndim - 2))
     counted = targets != ignore_index
@@ -200,5 +200,5 @@ def class_shares(weight: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
 
 
 def total_weight(shares: Tensor) -> Tensor:
-    """Σ q·w of a batch, kept above 0: a batch of nothing but weightless classes has loss 0, not NaN."""
+    """Return Σ q·w of a batch, at least a tiny number: a batch of weight 0 has loss 0, not NaN."""
     return shares.sum().clamp_min(torch.finfo(shares.dtype).tiny)

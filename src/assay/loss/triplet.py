@@ -14,12 +14,12 @@ class Triplet(nn.Module):
     """Pull each embedding to the farthest of its label, push it from the nearest of another label.
 
     Every sample of the batch is an anchor; one that has no other sample of its label, or none of another, is
-    left out, and a batch without any triplet has loss 0. Distances are Euclidean. From Hermans, Beyer and
+    ignored, and a batch without any triplet has loss 0. Distances are Euclidean. From Hermans, Beyer and
     Leibe 2017, "In Defense of the Triplet Loss for Person Re-Identification", eq. 5.
 
     Args:
         margin: How much nearer the positive must be, at least 0; or "soft": softplus in place of a margin.
-        normalize: Whether embeddings are first brought to length 1.
+        normalize: Whether embeddings are scaled to length 1 first.
 
     Raises:
         ValueError: If `margin` is neither a number of at least 0 nor "soft".
@@ -36,7 +36,7 @@ class Triplet(nn.Module):
         self.normalize = normalize
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Average the loss over the anchors of a batch; a `ValueError` where shapes or dtypes do not fit."""
+        """Average the loss over the anchors of a batch; a `ValueError` if shapes or dtypes do not match."""
         if targets.is_floating_point():
             raise ValueError(
                 "triplet needs integer labels; mixup and cutmix make soft ones: "
@@ -49,7 +49,7 @@ class Triplet(nn.Module):
             )
         points = self.probabilities(outputs)
         positive, negative, valid = _mine_hardest(points.detach(), targets)
-        # Distances of the mined pairs alone: exact, O(B·D), with slope 0, not NaN, where two points coincide.
+        # Distances of the mined pairs alone: exact, O(B·D), with gradient 0, not NaN, if two points coincide.
         to_positive = torch.linalg.vector_norm(points - points[positive], dim=1)
         to_negative = torch.linalg.vector_norm(points - points[negative], dim=1)
         gap = to_positive - to_negative
@@ -57,13 +57,13 @@ class Triplet(nn.Module):
         return (losses * valid).sum() / valid.sum().clamp_min(1)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Give the embeddings as the loss compares them, of length 1 if `normalize`: float `[B, D]`."""
+        """Return the embeddings that the loss compares, of length 1 if `normalize`: float `[B, D]`."""
         points = at_least_float32(outputs)
         return F.normalize(points, dim=1) if self.normalize else points
 
 
 def _mine_hardest(points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Index of each anchor's farthest positive and nearest negative, `[B]` each, and whether it has both."""
+    """Return the index of each anchor's farthest positive and nearest negative, and whether both exist."""
     distance = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     same = labels.unsqueeze(1) == labels.unsqueeze(0)
     positive = same & ~torch.eye(labels.shape[0], dtype=torch.bool, device=labels.device)

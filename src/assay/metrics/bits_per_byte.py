@@ -16,12 +16,12 @@ class BitsPerByte(Metric):
     """Bits of all tokens, `-log2 p(token | those before)`, divided by the UTF-8 bytes that they stand for.
 
     Unlike a loss or a perplexity per token, it compares models of different vocabularies, and with a
-    compressor (Gao et al. 2020, *The Pile*, section 3.1). A token that ends a text, or stands for characters
-    that are not known, costs bits and counts no bytes.
+    compressor (Gao et al. 2020, *The Pile*, section 3.1). A token that ends a text, or stands for unknown
+    characters, costs bits but counts no bytes.
 
     Args:
-        token_bytes: How many bytes each token id stands for, as `assay.task.language_modelling` writes
-            it; empty: one each.
+        token_bytes: How many bytes each token id stands for, encoded by
+            `assay.task.language_modelling`; empty: one each.
     """
 
     higher_is_better = False
@@ -37,7 +37,7 @@ class BitsPerByte(Metric):
         self._token_bytes = torch.tensor(decode_run_lengths(token_bytes), dtype=torch.int64)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Take in some tokens."""
+        """Add a batch of tokens."""
         if preds.shape[:-1] != target.shape:
             raise ValueError(
                 f"logits {list(preds.shape)} do not fit tokens {list(target.shape)}: expected [..., C] and "
@@ -58,5 +58,5 @@ class BitsPerByte(Metric):
             self.num_bytes = self.num_bytes + target.numel()
 
     def compute(self) -> Tensor:
-        """Bits per byte; NaN where the tokens stand for no byte."""
+        """Return bits per byte; NaN if the tokens have no bytes."""
         return (self.bits / self.num_bytes).float()

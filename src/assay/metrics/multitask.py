@@ -19,7 +19,7 @@ class Multitask(ByHead):
 
     Args:
         output_names: One per output, such as `["species=setosa", "species=versicolor", "weight"]`.
-        metrics: By the name of a head and that of a metric, in place of the default ones of that head:
+        metrics: By the name of a head and that of a metric; replace the defaults of that head:
             accuracy and macro F1 of classes; MAE, RMSE and R² of numbers.
 
     Raises:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 _MOST: Final = 16
-"""Targets that have metrics of their own; of more, each metric is one of all targets."""
+"""Most targets with separate metrics; above it, each metric covers all targets."""
 
 
 class ByHead(MetricCollection, ABC):
-    """Metrics that see what one head predicts; all predictions where no head is named."""
+    """Metrics that each see the predictions of one head; without heads, all predictions."""
 
     def __init__(self, metrics: Mapping[str, Any], heads: Mapping[str, Head]) -> None:
-        # Without groups: torchmetrics would take two heads' metrics of equal state for one.
+        # Without groups: torchmetrics would merge metrics of two heads that have equal states.
         super().__init__(dict(metrics), compute_groups=not heads)
         self._heads = heads
 
@@ -36,7 +36,7 @@ class ByHead(MetricCollection, ABC):
             metric.update(*self.select_head(str(name), *args))
 
     def select_head(self, name: str, predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What one of the metrics sees of a batch."""
+        """Select what a metric sees of a batch."""
         if (head := self._heads.get(name)) is None:
             return predictions, targets
         return head.of(predictions).contiguous(), head.targets_of(targets).contiguous()
@@ -46,11 +46,11 @@ class ByHead(MetricCollection, ABC):
 class PerTarget(ByHead):
     """Metrics such as `mae`; of several targets `price/mae` and `rent/mae`, which may have different units.
 
-    Of more than 16 targets each metric is one of all targets, as one with an attribute `num_targets` above
-    1 always is, such as R².
+    With more than 16 targets each metric covers all targets, as do metrics with an attribute `num_targets`
+    above 1, such as R².
 
     Args:
-        metrics: By their names.
+        metrics: By name.
         num_targets: How many numbers are predicted.
         target_names: Their names; numbers by default.
     """

@@ -17,7 +17,7 @@ class R2(Metric):
     than two samples.
 
     Args:
-        num_targets: T, numbers to predict a sample, at least 1.
+        num_targets: T, numbers to predict per sample, at least 1.
 
     Raises:
         ValueError: If `num_targets` is less than 1.

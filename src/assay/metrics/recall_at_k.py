@@ -15,11 +15,11 @@ class RecallAtK(Metric):
     """Share of samples with one of their own label among the k nearest others; with k = 1 the 1-NN accuracy.
 
     Each sample in turn is the query, all others are its gallery (leave one out); distances are Euclidean. A
-    sample whose label no other has is a miss. NaN for fewer than two samples. As for embeddings in Song et
+    sample whose label is unique is a miss. NaN for fewer than two samples. As for embeddings in Song et
     al. 2016, "Deep Metric Learning via Lifted Structured Feature Embedding".
 
     Args:
-        k: How many neighbours are looked at, at least 1.
+        k: Number of neighbours, at least 1.
 
     Raises:
         ValueError: If `k` is less than 1.
@@ -41,7 +41,7 @@ class RecallAtK(Metric):
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Keep a batch."""
+        """Store a batch."""
         if preds.ndim != 2 or target.is_floating_point() or target.shape != preds.shape[:1]:
             raise ValueError(
                 f"retrieval needs embeddings [B, D] and integer labels [B], got {list(preds.shape)} and "
@@ -57,15 +57,15 @@ class RecallAtK(Metric):
         total = points.shape[0]
         if total < 2:
             return torch.full((), torch.nan, device=points.device)
-        # Distances do not change, and |x|² − 2xy + |y|² loses fewer digits the nearer the cloud lies to 0.
+        # Distances do not change, and |x|² − 2xy + |y|² loses fewer digits near 0.
         points = points - points.mean(dim=0)
         lengths = points.square().sum(dim=1)
         hits = torch.zeros((), dtype=torch.int64, device=points.device)
         rows = max(1, _PAIRS_AT_ONCE // total)
-        with torch.autocast(points.device.type, enabled=False):  # half precision cannot tell neighbours apart
+        with torch.autocast(points.device.type, enabled=False):  # half precision cannot rank neighbours
             for start in range(0, total, rows):
                 query = points[start : start + rows]
-                # Without |query|², which is the same for a whole row.
+                # Without |query|², which is constant per row.
                 distance = torch.addmm(lengths, query, points.T, alpha=-2)
                 distance.diagonal(start).fill_(torch.inf)
                 nearest = distance.topk(min(self.k, total - 1), dim=1, largest=False).indices

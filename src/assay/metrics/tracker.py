@@ -1,4 +1,4 @@
-"""Loss and metrics of one stage, gathered step by step and computed once per epoch."""
+"""Loss and metrics of one stage, collected per step and computed once per epoch."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from torchmetrics import MetricCollection
 
 LARGEST: Final = 100_000
-"""Numbers of a matrix or curve that a record still keeps."""
+"""Most numbers of a matrix or curve that a record stores."""
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a value can be logged."""
+    """Return whether a value can be logged."""
     return isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
 
 
 def count_numbers(value: Any) -> int:
-    """How many numbers a value has."""
+    """Count the numbers in a value."""
     return sum(leaf.numel() if isinstance(leaf, Tensor) else 1 for leaf in tree_leaves(value))
 
 
 def to_nested_lists(value: Any) -> Any:
-    """A value as nested lists: of a curve one list each, such as false and true positives and thresholds."""
+    """Convert a value to nested lists; a curve has several, such as false and true positives."""
     return tree_map(_to_plain, value)
 
 
@@ -44,7 +44,7 @@ def _to_plain(value: Any) -> Any:
 
 
 _MOST_STEPS, _MOST_BYTES = 64, 1 << 20
-"""Pending at once."""
+"""Limits of pending batches."""
 
 
 @final
@@ -64,7 +64,7 @@ class Tracker:
         self._device: torch.device | None = None
 
     def update(self, loss: Tensor, predictions: Tensor, targets: Tensor) -> None:
-        """Take in one batch."""
+        """Add one batch."""
         self._pending.append((loss, predictions, targets))
         self._bytes += predictions.nbytes + targets.nbytes
         if self._bytes >= _MOST_BYTES or len(self._pending) >= self._most_steps:
@@ -72,7 +72,7 @@ class Tracker:
 
     @torch.no_grad()
     def flush(self) -> None:
-        """Hand what is pending to the metrics."""
+        """Update the metrics with the pending batches."""
         if not self._pending:
             return
         each_loss, *columns = zip(*self._pending, strict=True)
@@ -90,7 +90,7 @@ class Tracker:
         self._pending, self._bytes = [], 0
 
     def compute(self, device: torch.device | None = None) -> dict[str, Any]:
-        """Loss and metrics over everything since the last reset, on all ranks together."""
+        """Return loss and metrics of all batches since the last reset, over all ranks."""
         self.flush()
         if device is None:
             device = torch.device("cpu") if self._loss_sum is None else self._loss_sum.device
@@ -107,7 +107,7 @@ class Tracker:
         return {f"{self.stage}/loss": (pair[0] / pair[1]).float(), **computed}
 
     def _move_metrics(self, device: torch.device) -> None:
-        if device != self._device:  # states that are lists are as long as the epoch
+        if device != self._device:  # list states grow with the epoch
             self.metrics.to(device)
             self._device = device
 
@@ -118,7 +118,7 @@ class Tracker:
         self.metrics.reset()
 
     def state(self) -> dict[str, Any]:
-        """Sums, metric states and what is pending, as plain containers and tensors, for a checkpoint."""
+        """Return sums, metric states and pending batches for a checkpoint, in plain containers."""
         metrics = {str(name): metric for name, metric in self.metrics.items(keep_base=True, copy_state=False)}
         return {
             "loss_sum": self._loss_sum,
@@ -128,7 +128,7 @@ class Tracker:
                 for name, metric in metrics.items()
             },
             "updates": {name: metric._update_count for name, metric in metrics.items()},
-            # Not handed over for this: sums in other blocks would differ in the last bits.
+            # Not flushed here: sums over other blocks would differ in the last bits.
             "pending": {
                 "batches": [list(pair) for _, *pair in self._pending],
                 "losses": [loss for loss, *_ in self._pending],
@@ -136,7 +136,7 @@ class Tracker:
         }
 
     def restore(self, state: dict[str, Any], device: torch.device | None = None) -> None:
-        """Take up a `state()` again."""
+        """Restore a `state()`."""
         self.reset()
         self._loss_sum, self._count = state["loss_sum"], state["count"]
         pending = state["pending"]
@@ -145,7 +145,7 @@ class Tracker:
             for loss, (predictions, targets) in zip(pending["losses"], pending["batches"], strict=True)
         ]
         self._bytes = sum(predictions.nbytes + targets.nbytes for _, predictions, targets in self._pending)
-        self._device = None  # the metrics' states may come from another one
+        self._device = None  # the states may be on another device
         for name, metric in self.metrics.items(keep_base=True, copy_state=False):
             saved = state["metrics"].get(str(name), {})
             for key in metric._defaults.keys() & saved.keys():
