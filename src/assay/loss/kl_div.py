@@ -12,9 +12,9 @@ from assay.loss.targets import class_targets, softmax
 class KLDiv(nn.Module):
     """T²·KL(q ‖ softmax(z / T)), averaged over the batch.
 
-    Targets are used unchanged: those of a teacher must be softened with the same T. The factor T² keeps the
-    size of gradients independent of T. From Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural
-    Network", section 2.
+    Targets are used unchanged: those of a teacher must be softened with the same T. The factor T² keeps
+    the size of gradients independent of T. From Hinton, Vinyals and Dean 2015, "Distilling the Knowledge
+    in a Neural Network", section 2.
 
     Args:
         temperature: T, above 0.
