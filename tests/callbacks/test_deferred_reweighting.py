@@ -133,7 +133,7 @@ def test_needs_a_loss_that_can_be_reweighted() -> None:
 def test_other_weights_would_count_for_nothing() -> None:
     callback = DeferredReweighting(COUNTS, start_fraction=1.0)
     module = Classifier(CrossEntropy(class_weight=[1.0, 2.0, 3.0]))
-    with pytest.raises(ValueError, match=r"leave out one of them \(loss.class_weight=null\)"):
+    with pytest.raises(ValueError, match=r"remove one of them \(loss.class_weight=null\)"):
         quiet_trainer(callback, max_epochs=1).fit(module, Batches())
 
 

@@ -88,5 +88,5 @@ def test_goes_on_where_it_was_broken_off(tmp_path: Path, broken_off: int) -> Non
 
 @pytest.mark.parametrize("start", [-0.1, 1.0])
 def test_refuses_a_start_that_is_none(start: float) -> None:
-    with pytest.raises(ValueError, match="is not in"):
+    with pytest.raises(ValueError, match="expected a number in"):
         SWA(start)

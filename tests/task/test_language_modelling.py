@@ -113,8 +113,8 @@ def test_prompts_from_files_and_from_the_command_line(run: Trained, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--prompt", "x", "--temperature", "-1"), "--temperature: -1.0: a number from 0"),
-        (("--prompt", "x", "--max-tokens", "0"), "--max-tokens: 0: at least 1"),
+        (("--prompt", "x", "--temperature", "-1"), "--temperature: expected a number >= 0, got -1.0"),
+        (("--prompt", "x", "--max-tokens", "0"), "--max-tokens: expected a number >= 1, got 0"),
         ((), "there is nothing to predict"),
         (("nowhere.txt",), "No such file or directory"),
     ],

@@ -83,7 +83,7 @@ def test_what_suits_it_can_be_chosen(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["clustering", "auto", ""])
 def test_no_such_task(name: str) -> None:
-    with pytest.raises(ValueError, match=f"task='{name}': one of multiclass, binary, multilabel, regression"):
+    with pytest.raises(ValueError, match=f"task='{name}': expected one of multiclass, binary, multilabel"):
         task_of(name)
 
 

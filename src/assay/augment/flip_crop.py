@@ -11,11 +11,10 @@ from assay.task.segmentation import IGNORED
 
 @final
 class FlipCrop(nn.Module):
-    """Pads with zeros, cuts a random window of the old size, maybe flips it left to right, each for itself.
+    """Pads each image with zeros, crops a random window of the original size, and flips it at random.
 
-    The padded batch is read once, through one index that holds the window and the flip.
-    `torchvision.transforms.v2` draws one window for the whole batch, so there this takes a loop over the
-    images.
+    The padded batch is read once, through one index that combines window and flip. In
+    `torchvision.transforms.v2`, which draws one window for the whole batch, this needs a loop over images.
 
     The draws come from the default generator of the device the inputs are on, so `torch.manual_seed` fixes
     them and a GPU need not wait for the CPU; CPU and GPU draw different numbers from the same seed.
@@ -44,11 +43,11 @@ class FlipCrop(nn.Module):
         self.flip = flip
 
     def extra_repr(self) -> str:
-        """What `print` shows of it."""
+        """Return the options for `print`."""
         return f"padding={self.padding}, flip={self.flip}"
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Augments the inputs and, where these are masks, the targets."""
+        """Augment the inputs, and the targets if they are masks."""
         if inputs.ndim != 4:
             shape = list(inputs.shape)
             raise ValueError(f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none")
@@ -62,7 +61,7 @@ class FlipCrop(nn.Module):
         return _gather_pixels(inputs, pixels, padding), targets
 
     def _draw(self, inputs: Tensor, padding: int) -> Tensor:
-        """Draws where each output pixel `[B, H, W]` comes from in its padded, flattened image."""
+        """Draw the index of each output pixel `[B, H, W]` in its padded, flattened image."""
         batch, _, height, width = inputs.shape
         device = inputs.device
         top, left = torch.randint(2 * padding + 1, (2, batch, 1), device=device).unbind()
@@ -74,7 +73,7 @@ class FlipCrop(nn.Module):
 
 
 def _gather_planes(inputs: Tensor, pixels: Tensor, padding: int, padded_with: int = 0) -> Tensor:
-    """Gathers from `[B, C, H * W]`: `gather` is the fast way to index through a broadcast index."""
+    """Gather from `[B, C, H * W]`: `gather` is the fast way to use a broadcast index."""
     batch, channels, height, width = inputs.shape
     planes = F.pad(inputs, (padding,) * 4, value=padded_with).reshape(batch, channels, -1)
     index = pixels.reshape(batch, 1, -1).expand(batch, channels, height * width)
@@ -82,7 +81,7 @@ def _gather_planes(inputs: Tensor, pixels: Tensor, padding: int, padded_with: in
 
 
 def _gather_pixels(inputs: Tensor, pixels: Tensor, padding: int) -> Tensor:
-    """Gathers whole pixels, rows of `[B * H * W, C]`: what channels-last memory holds side by side."""
+    """Gather whole pixels, rows of `[B * H * W, C]`, which are contiguous in channels-last memory."""
     batch, channels, height, width = inputs.shape
     padded = F.pad(inputs.permute(0, 2, 3, 1), (0, 0) + (padding,) * 4)
     first = torch.arange(batch, device=inputs.device) * padded[0, :, :, 0].numel()

@@ -15,17 +15,16 @@ if TYPE_CHECKING:
 
 @final
 class RandomAffine(nn.Module):
-    """What `torchvision.transforms.v2.RandomAffine` does to one image, to a whole batch in one resampling.
+    """Like `torchvision.transforms.v2.RandomAffine` for each image, on a whole batch in one resampling.
 
-    torchvision draws once for all of a batch, so there this takes a loop over the images. Bilinear; what
-    comes from outside is 0, the mean of normalised inputs. Draws come from the default generator of the
-    images' device.
+    torchvision draws once per batch, so that this needs a loop over images there. Bilinear; pixels outside
+    are 0, the mean of normalised inputs. Draws come from the default generator of the images' device.
 
     Args:
-        degrees: Rotation by up to so much either way.
-        translate: Shift by up to this share of the size either way, in each direction.
+        degrees: Largest rotation either way.
+        translate: Largest shift either way, as a share of the size, in both directions.
         scale: Lowest and highest factor.
-        shear: Shear by up to so many degrees either way, along the horizontal.
+        shear: Largest horizontal shear either way, in degrees.
 
     Raises:
         ValueError: A number is out of its range.
@@ -48,20 +47,20 @@ class RandomAffine(nn.Module):
         self.scale = float(low), float(high)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Resample each image in its own way."""
+        """Resample each image with its own transform."""
         if images.ndim != 4 or not images.is_floating_point():
             raise ValueError(f"expected float images [B,C,H,W], got {list(images.shape)}")
         grid = F.affine_grid(self._draw(images), list(images.shape), align_corners=False)
         return F.grid_sample(images, grid.to(images.dtype), align_corners=False)
 
     def _draw(self, images: Tensor) -> Tensor:
-        """Matrices `[B, 2, 3]` from places in the result to places in the image, from -1 to 1 each."""
+        """Draw matrices `[B, 2, 3]` from positions in the result to positions in the image, from -1 to 1."""
         draw = 2 * torch.rand(5, len(images), device=images.device) - 1
         angle, shear = draw[0] * math.radians(self.degrees), (draw[1] * math.radians(self.shear)).tan()
         low, high = self.scale
         factor = 1 / (low + (high - low) * (draw[2] + 1) / 2)
         cos, sin = angle.cos() * factor, angle.sin() * factor
-        # In pixels a rotation is one; from -1 to 1 a picture that is not square would be sheared by it.
+        # Coordinates from -1 to 1 would turn a rotation of a non-square image into a shear.
         ratio = images.shape[2] / images.shape[3]
         shift = 2 * self.translate * draw[3:]
         rows = [cos, cos * shear * ratio - sin * ratio, shift[0], sin / ratio, sin * shear + cos, shift[1]]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Teacher:
-    """Mixes the targets with what another model predicts (Hinton et al. 2015, https://arxiv.org/abs/1503.02531).
+    """Mixes the targets with the predictions of another model (Hinton et al. 2015, https://arxiv.org/abs/1503.02531).
 
     The targets become `(1 - hard_weight) * softmax(teacher(inputs) / temperature) + hard_weight *
     one_hot(targets)`. Temperature acts on the teacher alone: any loss that takes soft targets trains the
@@ -26,11 +26,11 @@ class Teacher:
     when first used and runs under the caller's autocast.
 
     Args:
-        model: Inputs `[B, ...]` -> logits `[B, C]`. One that `assay.load` returned gets them normalised by
-            its own run's statistics, any other as they come.
+        model: Inputs `[B, ...]` -> logits `[B, C]`. A model from `assay.load` receives them normalised by
+            the statistics of its run, any other unchanged.
         temperature: What the teacher's logits are divided by; above 1 softens them.
         hard_weight: Share of the true targets, from 0 to 1.
-        mean: What the inputs were normalised with, a value a channel or feature; empty: they were not.
+        mean: Of the normalisation of the inputs, one value per channel or feature; empty: none.
         std: As `mean`.
 
     Raises:
@@ -72,7 +72,7 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Replaces the targets; the inputs pass through."""
+        """Replace the targets; return the inputs unchanged."""
         first_use = self._device is None
         if self._device != inputs.device:
             self.model.to(inputs.device)
@@ -88,7 +88,7 @@ class Teacher:
 
 
 def _make_rescaling(source: Scale, target: Scale) -> tuple[Tensor, Tensor] | None:
-    """Factor and shift from inputs normalised here to inputs normalised there; None where these are equal."""
+    """Return factor and shift between two normalisations of inputs; None if they are equal."""
     if tuple(map(tuple, source)) == tuple(map(tuple, target)):
         return None
     mean, std, other_mean, other_std = (
@@ -100,7 +100,7 @@ def _make_rescaling(source: Scale, target: Scale) -> tuple[Tensor, Tensor] | Non
 
 
 def _check_logits(logits: Tensor, targets: Tensor) -> None:
-    """Checks once, on the first batch, what would wait for the device if it were checked on each."""
+    """Check the first batch only, as each check waits for the device."""
     hard = targets.ndim == 1 and not targets.is_floating_point()
     if hard:
         fits = int(targets.max()) < logits.shape[-1]

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 @final
 class TwoViews(nn.Module):
-    """Puts two random versions of each sample one below the other, and says which sample each is of.
+    """Stacks two random views of each sample, and returns the sample of each as targets.
 
-    torchvision's v2 transforms draw once for all of a batch, so each sample gets its own draw. What is drawn
-    comes from the default generators, which are seeded anew for each step: the same after a resume.
+    torchvision's v2 transforms draw once per batch, so they are applied sample by sample. Draws come from the
+    default generators, which are seeded in each step, so that they are the same after a resume.
 
     Args:
-        transforms: torchvision v2 transforms, or others that take and give a sample `[...]` or, with
+        transforms: torchvision v2 transforms, or others that map a sample `[...]` or, with
             `one_by_one` off, a batch; applied in their order.
-        one_by_one: Whether transforms are given one sample at a time; false for those that draw for each
-            sample of a batch by themselves.
+        one_by_one: Whether transforms are applied to one sample at a time; false if they draw separately
+            for each sample of a batch.
 
     Raises:
         ValueError: There are no transforms, so that both views would be the same.

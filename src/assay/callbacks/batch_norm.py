@@ -39,7 +39,7 @@ class BatchNormStatistics(L.Callback):
 
     def __init__(self, num_samples: int = 512) -> None:
         if num_samples < 1:
-            raise ValueError(f"expected num_samples >= 1, got {num_samples}")
+            raise ValueError(f"num_samples={num_samples}: expected a number >= 1")
         self.num_samples = num_samples
         self._inputs: Tensor | None = None
 

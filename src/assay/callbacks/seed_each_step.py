@@ -25,7 +25,7 @@ class SeedEachStep(Callback):
 
     def __init__(self, seed: int) -> None:
         if seed < 0:
-            raise ValueError(f"expected seed >= 0, got {seed}; for example seed=0")
+            raise ValueError(f"seed={seed}: expected a number >= 0, such as seed=0")
         self.seed = seed
         self._streams: dict[tuple[str, int], int] = {}
 

@@ -34,7 +34,7 @@ class SWA(WeightAveraging):
 
     def __init__(self, start_fraction: float = 0.75) -> None:
         if not 0.0 <= start_fraction < 1.0:
-            raise ValueError(f"expected start_fraction in [0, 1), got {start_fraction}; for example 0.75")
+            raise ValueError(f"start_fraction={start_fraction}: expected a number in [0, 1), such as 0.75")
         mean = get_swa_multi_avg_fn()  # type: ignore[no-untyped-call]  # torch has no types there
         super().__init__(use_buffers=True, multi_avg_fn=copy_counters(mean))
         self.start_fraction = start_fraction

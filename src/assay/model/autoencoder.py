@@ -18,16 +18,16 @@ _log = logging.getLogger("assay")
 
 @final
 class Autoencoder(nn.Module):
-    """A perceptron to a latent vector, and one back.
+    """A perceptron that encodes inputs as latent vectors, and one that decodes them.
 
     Inputs `[B, *input_shape]`, float; outputs of the same shape. From Hinton and Salakhutdinov 2006,
-    "Reducing the Dimensionality of Data with Neural Networks". Without hidden layers it is as good as a PCA
-    at best.
+    "Reducing the Dimensionality of Data with Neural Networks". Without hidden layers it is at best as
+    good as PCA.
 
     Args:
         input_shape: Shape of one sample.
         latent_size: Width of the latent vector.
-        hidden: Widths of the encoder's hidden layers; the decoder has them the other way round.
+        hidden: Widths of the encoder's hidden layers; the decoder has them in reverse.
         activation: As for `assay.model.mlp.MLP`.
         dropout: As for `assay.model.mlp.MLP`.
         norm: As for `assay.model.mlp.MLP`.
@@ -65,13 +65,13 @@ class Autoencoder(nn.Module):
 
 
 def check_latent(latent_size: int, input_shape: Sequence[int]) -> None:
-    """Refuse a latent vector of no width; warn of one that the inputs fit into as they are."""
+    """Refuse a latent size below 1; warn if it is not smaller than the inputs."""
     if latent_size < 1:
         raise ValueError(f"model.latent_size must be at least 1, got {latent_size}; use model.latent_size=8")
     if latent_size >= (size := math.prod(input_shape)):
         _log.warning(
-            "model.latent_size=%d: an input has only %d values, which the model can pass on as they are, "
-            "without learning anything about them; make it smaller, or add noise: augment=noise",
+            "model.latent_size=%d: an input has only %d values, which the model can return unchanged "
+            "without learning anything; make it smaller, or add noise: augment=noise",
             latent_size,
             size,
         )

@@ -16,15 +16,15 @@ class BagOfEmbeddings(nn.Module):
     """The classifier of fastText: the order of the tokens does not matter.
 
     Joulin, Grave, Bojanowski and Mikolov, "Bag of Tricks for Efficient Text Classification" (2016); without
-    its hashed n-grams. Embeddings start as small as there, so that words that training has seen rarely weigh
-    little. Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not
-    depend on how far a text is padded.
+    its hashed n-grams. Embeddings start as small as there, so that rare words have little weight.
+    Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not
+    depend on the padding.
 
     Args:
         vocab_size: Token ids go from 0 to below this.
         num_outputs: Values per text.
         width: Of an embedding.
-        dropout: Share of the values of a text's embedding that are left out in training.
+        dropout: Share of the values of a text's embedding that are dropped in training.
 
     Raises:
         ValueError: The data has no token ids, or a size is below 1.
@@ -45,7 +45,7 @@ class BagOfEmbeddings(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
         number = (tokens != 0).sum(1, keepdim=True).clamp(min=1)
-        # The embedding of padding is 0, and its gradient as well.
+        # The embedding of padding is 0, and so is its gradient.
         mean = self.embedding(tokens).sum(1) / number
         outputs: Tensor = self.head(self.dropout(mean))
         return outputs

@@ -1,4 +1,4 @@
-"""What a model refuses: inputs of another shape or kind, and unknown names of networks."""
+"""Checks of models: shape and kind of inputs, and names of networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def parse_image_shape(input_shape: Sequence[int], model: str, *, minimum: int = 1) -> tuple[int, int, int]:
-    """Read an input shape as channels, height and width."""
+    """Parse an input shape into channels, height and width."""
     shape = f"[{','.join(str(size) for size in input_shape)}]"
     if len(input_shape) != 3 or min(input_shape) < 1:
         raise ValueError(f"{model} takes images [C,H,W], the data has {shape}; use model=mlp")
@@ -32,7 +32,7 @@ def check_vocabulary(model: str, vocab_size: int, data: str = "text_table") -> N
 
 
 def check_network_name(name: str, names: Sequence[str], kind: str, example: str) -> None:
-    """Refuse a name that a library does not know."""
+    """Refuse a name that a library does not have."""
     plain = str(name).partition(".")[0]
     if plain not in names:
         close = difflib.get_close_matches(plain.lower(), names, n=3, cutoff=0.4)

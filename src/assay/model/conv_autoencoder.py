@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class ConvAutoencoder(nn.Module):
     """Strided convolutions to a latent vector, and upsampling with convolutions back.
 
-    Each block halves the image (rounding up) on the way in; on the way back nearest-neighbour upsampling to
-    the sizes that were passed comes before each convolution, which leaves no checkerboard (Odena et al.
-    2016, "Deconvolution and Checkerboard Artifacts").
+    Each encoder block halves the image (rounding up); each decoder block upsamples by nearest neighbour to
+    the size before that, then convolves, which avoids checkerboards (Odena et al. 2016, "Deconvolution and
+    Checkerboard Artifacts").
 
     Inputs `[B, C, H, W]`, float; outputs of the same shape.
 

@@ -23,13 +23,12 @@ class GPT(nn.Module):
 
     Args:
         vocab_size: How many tokens there are.
-        context_length: Tokens that are seen at most.
-        num_layers: Blocks.
-        num_heads: Heads of each attention.
+        context_length: Most tokens of an input.
+        num_layers: Number of blocks.
+        num_heads: Number of attention heads.
         embedding_size: Width of the residual stream.
-        dropout: Probability with which embeddings, attention weights and what a layer adds are dropped while
-            training.
-        bias: Of linear layers and layer norms; GPT-2 has them.
+        dropout: Probability of dropping embeddings, attention weights and outputs of layers in training.
+        bias: Whether linear layers and layer norms have biases, as in GPT-2.
 
     Raises:
         ValueError: A size is below 1, `embedding_size` is not a multiple of `num_heads`, or there are no
@@ -69,7 +68,7 @@ class GPT(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits of the next token at each position."""
+        """Return the logits of the next token at each position."""
         length = inputs.shape[1]
         if length > self.context_length:
             raise ValueError(
@@ -83,15 +82,15 @@ class GPT(nn.Module):
 
 @final
 class Block(nn.Module):
-    """Self-attention, then a perceptron with GELU, each added to what it is given the norm of.
+    """Self-attention, then a perceptron with GELU, each with pre-norm and a residual connection.
 
     Args:
-        size: Width of what comes and goes.
-        num_heads: Of the attention.
+        size: Width of inputs and outputs.
+        num_heads: Number of attention heads.
         dropout: As for `GPT`.
-        hidden: Width within the perceptron; None: four times `size`.
+        hidden: Width of the perceptron; None: four times `size`.
         bias: As for `GPT`.
-        approximate: Of GELU; GPT-2 has its tanh form.
+        approximate: Approximation of GELU; GPT-2 uses tanh.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Each place sees those before it, or those that `seen` names."""
+        """Attend causally, or as `attention_mask` allows."""
         heads = self.query_key_value(self.attention_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))
         query, key, value = heads.permute(2, 0, 3, 1, 4).unbind()
         drop = self.drop_probability if self.training else 0.0

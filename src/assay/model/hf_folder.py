@@ -1,4 +1,4 @@
-"""What a text encoder starts from: a folder of Hugging Face's, or a run. Imports no torch."""
+"""Finds the weights and settings of a text encoder: a Hugging Face folder, or a run. Imports no torch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _OF_OTHERS: Final = frozenset(
         "transformers_version",
     }
 )
-"""What a config.json says of heads, of code and of files, and not of the network."""
+"""Keys of config.json about heads, code and files, not about the network."""
 
 
 def find_weights_folder(weights: Any) -> Path:
-    """The folder of Hugging Face's, or the run, that weights lie in."""
+    """Return the Hugging Face folder, or the run, that contains weights."""
     if weights is None:
         raise ConfigError(
             "auto reads config.json in the folder of model.weights, which is not set",
@@ -46,7 +46,7 @@ def find_weights_folder(weights: Any) -> Path:
 
 
 def find_weights_file(weights: str) -> Path:
-    """The file of weights, or the run that they lie in."""
+    """Return the file of weights, or the run that contains them."""
     path = Path(weights)
     if path.is_file() or is_run_directory(find_weights_folder(weights)):
         return path
@@ -61,12 +61,12 @@ def find_weights_file(weights: str) -> Path:
 
 
 def is_run_directory(folder: Path) -> bool:
-    """Whether a folder is the directory of a run."""
+    """Return whether a folder is a run directory."""
     return (folder / "config.yaml").is_file()
 
 
 def read_network_settings(weights: Any) -> dict[str, Any]:
-    """Sizes and settings of a network, as plain values."""
+    """Read sizes and settings of a network, as plain values."""
     folder = find_weights_folder(weights)
     if is_run_directory(folder):
         node = load_mapping(folder / "config.yaml").get("model") or {}
@@ -96,7 +96,7 @@ def read_network_settings(weights: Any) -> dict[str, Any]:
 
 
 def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
-    """Refuse what is not one of the text encoders."""
+    """Refuse networks that are not supported text encoders."""
     kind = settings.get("model_type")
     if kind not in KINDS:
         raise ConfigError(
@@ -107,7 +107,7 @@ def check_network_kind(settings: Mapping[str, Any], where: str = "") -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Nothing that a config would call, resolve, or miss."""
+    """Return whether a value has nothing that a config would call or resolve, and nothing missing."""
     if isinstance(value, dict):
         return all(name[:1] != "_" and "${" not in name and _is_plain(item) for name, item in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Text encoders of Hugging Face's transformers."""
+"""Text encoders of Hugging Face transformers."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 _AFTER_PADDING: Final = ("mpnet", "roberta")
-"""Networks that count positions from the id of padding on."""
+"""Networks that count positions from the padding id on."""
 
 
 @final
 class HFText(nn.Module):
     """A text encoder of transformers, with a linear head over its outputs; needs the package `transformers`.
 
-    Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not depend on how far a
-    text is padded. Where the network's own id of padding is another one, it and 0 change places: the data's
-    tokenizer does so, and the network is given its own ids. Networks that read texts in both directions are
-    taken: BERT, DistilBERT, ELECTRA, ModernBERT, MPNet and RoBERTa. No code of a repository is run, and
-    nothing is downloaded.
+    Token ids int64 `[B, L]`, padded with 0, to outputs `[B, num_outputs]`, which do not depend on the
+    padding. If the padding id of the network is not 0, it is swapped with 0: by the data's tokenizer, and
+    back before the network. Supported are bidirectional networks: BERT, DistilBERT, ELECTRA, ModernBERT,
+    MPNet and RoBERTa. No code of a repository is run, and nothing is downloaded.
 
     Args:
-        config: Settings of the network, as its config.json has them; `auto`: those of `weights`.
+        config: Settings of the network, as in its config.json; `auto`: those of `weights`.
         vocab_size: Token ids of the data go from 0 to below this.
         num_outputs: Values per text.
         max_length: Tokens of the longest text.
         weights: A folder with config.json, model.safetensors and tokenizer.json, as `save_pretrained` writes
-            it; a file in one (`.safetensors`, `.bin`, `.pth`); or the directory of a run. None: random ones.
-        pooling: What the head sees: the `mean` over the tokens, or the first one (`cls`).
-        dropout: Share of values before the head that are left out in training.
+            it; a file in one (`.safetensors`, `.bin`, `.pth`); or the directory of a run. None: random.
+        pooling: Input of the head: the `mean` over the tokens, or the first one (`cls`).
+        dropout: Share of values before the head that are dropped in training.
 
     Attributes:
         head_names: The head.
@@ -54,7 +53,7 @@ class HFText(nn.Module):
 
     Raises:
         ModuleNotFoundError: transformers is not installed.
-        ConfigError: The network is not one of these, or the weights or the texts do not fit it.
+        ConfigError: The network is not supported, or the weights or the texts do not fit it.
         ValueError: The data has no token ids, or the weights cannot be read.
     """
 
@@ -74,7 +73,7 @@ class HFText(nn.Module):
         super().__init__()
         try:
             check_vocabulary("hf_text", vocab_size)
-        except ValueError as error:  # the network has a vocab_size, too, which is not meant
+        except ValueError as error:  # not the vocab_size of the network
             raise ConfigError(str(error), key="model", hint="data=text_table") from error
         settings = _make_settings(
             read_network_settings(weights) if isinstance(config, str) else config, vocab_size
@@ -83,7 +82,7 @@ class HFText(nn.Module):
         from transformers import AutoModel
 
         self.encoder: Any = AutoModel.from_config(settings)  # type: ignore[no-untyped-call]  # transformers has no types there
-        self.encoder.pooler = None  # trained by another task, and seen by none of ours
+        self.encoder.pooler = None  # trained for another task, and not used here
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(settings.hidden_size, num_outputs)
         self._padding, self._first = padding_id(settings), pooling == "cls"
@@ -99,7 +98,7 @@ class HFText(nn.Module):
         """Map token ids `[B, L]` to outputs `[B, num_outputs]`."""
         is_token = tokens != 0
         network_ids = torch.where(is_token, torch.where(tokens == self._padding, 0, tokens), self._padding)
-        # The first place is always looked at: a softmax over nothing is NaN.
+        # The first position is always attended to: a softmax over nothing is NaN.
         attention_mask = is_token | (torch.arange(tokens.shape[1], device=tokens.device) == 0)
         ids = tokens if self._padding == 0 else network_ids
         encoded = self.encoder(input_ids=ids, attention_mask=attention_mask.long(), return_dict=True)
@@ -111,7 +110,7 @@ class HFText(nn.Module):
 
     @staticmethod
     def trained_on(config: Any, weights: str) -> dict[str, Any]:
-        """What texts the weights were trained with."""
+        """Return the tokenizer that the weights were trained with."""
         folder = find_weights_folder(weights)
         settings = read_network_settings(weights) if isinstance(config, str) else config
         try:
@@ -127,7 +126,7 @@ class HFText(nn.Module):
 
 
 def padding_id(settings: PreTrainedConfig) -> int:
-    """The network's own id of padding."""
+    """Return the padding id of the network."""
     padding = settings.pad_token_id
     return padding if isinstance(padding, int) else 0
 
@@ -161,11 +160,11 @@ def _check_texts(settings: PreTrainedConfig, vocab_size: int, max_length: int) -
 
 
 def _convert_entries(entries: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The entries by the names that they have here, without the heads of other tasks."""
+    """Rename the entries as in this module, without the heads of other tasks."""
     if "head.weight" in entries and all(name.startswith(("encoder.", "head.")) for name in entries):
         return entries  # of a run
     inside = {name.removeprefix(prefix): value for name, value in entries.items() if name.startswith(prefix)}
-    converted = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}  # of no shape that fits
+    converted = {"head.weight": torch.empty(0), "head.bias": torch.empty(0)}  # of a shape that does not fit
     for name, value in (inside or entries).items():
         if not name.startswith("pooler.") and name != "embeddings.position_ids":
             modern = name.replace("LayerNorm.gamma", "LayerNorm.weight")

@@ -18,10 +18,10 @@ _NORMS: Final[dict[str, Callable[[int], nn.Module]]] = {"batch": nn.BatchNorm1d,
 
 @final
 class PeriodicEmbedding(nn.Module):
-    """Each number beside a few learnt waves of it: float `[B, F]` to `[B, F * (1 + width)]`.
+    """Concatenates each number with a few learnt waves of it: float `[B, F]` to `[B, F * (1 + width)]`.
 
-    A wave is a linear map of `frequencies` cosines, each with a frequency and a phase of its own, so that a
-    network can follow a number in steps and turns. From Holzmüller, Grinsztajn and Steinwart 2024, "Better by
+    A wave is a linear map of `frequencies` cosines, each with its own frequency and phase, so that a network
+    can follow steps and turns of a number. From Holzmüller, Grinsztajn and Steinwart 2024, "Better by
     Default" (there PBLD), after Gorishniy, Rubachev and Babenko 2022.
     """
 
@@ -53,12 +53,11 @@ class MLP(nn.Module):
         num_outputs: Width of the output.
         hidden: Widths of the hidden layers, first to last.
         activation: An activation of `torch.nn`, as `GELU` or `torch.nn.GELU`.
-        dropout: Probability with which a hidden unit is dropped while training.
+        dropout: Probability of dropping a hidden unit in training.
         norm: `batch` (`BatchNorm1d`), `layer` (`LayerNorm`) or none, before each activation.
-        clip: Inputs x become `x / sqrt(1 + (x / clip)²)`, between -clip and clip, so that one far from all
-            others, in standard deviations, moves the outputs no further (RealMLP, Holzmüller, Grinsztajn and
-            Steinwart 2024). None: as they are.
-        waves: Learnt waves of each input that go in beside it, see `PeriodicEmbedding`.
+        clip: Inputs x become `x / sqrt(1 + (x / clip)²)`, between -clip and clip, which limits the influence
+            of outliers (RealMLP, Holzmüller, Grinsztajn and Steinwart 2024). None: unchanged.
+        waves: Learnt waves that are added to each input as features, see `PeriodicEmbedding`.
 
     Raises:
         ValueError: A width below 1, an unknown activation or norm, or a dropout outside [0, 1).

@@ -1,4 +1,4 @@
-"""Weights from a local file, for a network that may end in another head."""
+"""Loads weights from a file into a network, which may have another head."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _console_log = logging.getLogger("assay")
 @final
 @dataclass(frozen=True)
 class Published:
-    """A file of weights on the internet."""
+    """A published file of weights."""
 
     url: str
     name: str
@@ -36,20 +36,20 @@ class Published:
 
     @property
     def path(self) -> Path:
-        """Where it is kept: in the folder `checkpoints` of `torch.hub.get_dir()`."""
+        """Its path in the folder `checkpoints` of `torch.hub.get_dir()`."""
         return Path(torch.hub.get_dir()) / "checkpoints" / self.name
 
     def if_missing(self) -> Published | None:
-        """Itself, if it has to be downloaded."""
+        """Return itself if it has to be downloaded, else None."""
         return None if self.path.is_file() else self
 
     def in_words(self) -> str:
-        """Name, size and address, for messages."""
+        """Describe name, size and address for messages."""
         size = f"{self.megabytes:,.0f} MB" if self.megabytes else "size unknown"
         return f"{self.name} ({size}) from {self.url}"
 
     def fetch(self) -> Path:
-        """The file, downloaded if it is not there yet."""
+        """Return the file, after downloading it if necessary."""
         if not self.path.is_file():
             _console_log.warning("downloading %s to %s", self.in_words(), self.path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,14 +57,14 @@ class Published:
                 torch.hub.download_url_to_file(
                     self.url, str(self.path), hash_prefix=self.digest or None, progress=False
                 )
-            except RuntimeError as error:  # torch's word for another hash
+            except RuntimeError as error:  # raised for another hash
                 raise ValueError(
-                    f"the weights from {self.url} are not what was published: {error}"
+                    f"the weights from {self.url} differ from the published ones: {error}"
                 ) from error
             except OSError as error:
                 raise ValueError(
                     f"the weights {self.in_words()} cannot be downloaded ({error}); on a machine without "
-                    f"network put the file at {self.path}, or give the path of one by model.weights=…"
+                    f"network put the file at {self.path}, or use model.weights=PATH"
                 ) from error
         return self.path
 
@@ -83,9 +83,9 @@ def load_pretrained_weights(
     convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] | None = None,
     within: str = "",
 ) -> tuple[str, ...]:
-    """Copy pretrained weights into a network, in place; return the layers that these do not fill."""
+    """Copy pretrained weights into a network, in place; return the layers that they do not fill."""
     if isinstance(weights, Published):
-        # Nothing is downloaded to be checked.
+        # Checks on the meta device download nothing.
         weights = None if next(network.parameters()).is_meta else weights.fetch()
     if weights is None:
         return ()
@@ -98,7 +98,7 @@ def load_pretrained_weights(
         _fit_channels(entries, state, f"{stem}.weight")
     free = [*(head or [find_head(network)]), *([stem] if stem else [])]
     differing = {key for key in state.keys() & entries.keys() if state[key].shape != entries[key].shape}
-    # A layer goes as a whole: a bias without the weight it was trained with means nothing.
+    # Layers are dropped entirely: a bias is meaningless without its weight.
     dropped = [layer for layer in free if any(key.startswith(f"{layer}.") for key in differing)]
     skipped = {
         key for key in state.keys() | entries.keys() if any(key.startswith(f"{layer}.") for layer in dropped)
@@ -107,7 +107,7 @@ def load_pretrained_weights(
     filled = OrderedDict((key, state[key]) for key in state if key in skipped | counters)
     for key in entries.keys() - skipped:
         filled[key] = entries[key].to(state[key].device) if key in state else entries[key]
-    # Some classes ask in which version of themselves the entries are; their names and shapes fit this one.
+    # Some classes read the version of the entries; names and shapes match this one.
     filled._metadata = getattr(state, "_metadata", {})  # type: ignore[attr-defined]  # as torch itself does
     try:
         network.load_state_dict(filled)
@@ -131,14 +131,14 @@ def load_pretrained_weights(
 
 
 def _fit_channels(entries: dict[str, Tensor], state: Mapping[str, Tensor], key: str) -> None:
-    """Bring a first convolution to other channels, so that its outputs stay of the same size."""
+    """Adapt a first convolution to other channels, keeping the scale of its outputs."""
     source, target = entries.get(key), state.get(key)
     if source is None or target is None or source.ndim != 4 or source.shape[2:] != target.shape[2:]:
         return
     channels, new_channels = source.shape[1], target.shape[1]
     if channels == new_channels or source.shape[0] != target.shape[0]:
         return
-    if new_channels == 1:  # a grey image is one whose channels are equal
+    if new_channels == 1:  # a grey image has equal channels
         entries[key] = source.sum(1, keepdim=True)
         return
     repeated = source.repeat(1, -(-new_channels // channels), 1, 1)[:, :new_channels]
@@ -146,16 +146,16 @@ def _fit_channels(entries: dict[str, Tensor], state: Mapping[str, Tensor], key: 
 
 
 def _find_checkpoint(path: Path) -> Path:
-    """The file itself, or the best checkpoint of a run."""
+    """Return the file itself, or the best checkpoint of a run."""
     if not (path / "checkpoints").is_dir():
         return path
     files = RunRecord.load(path).checkpoints
-    name = Path(files.get("best") or files.get("last") or "last.ckpt").name  # a record may be anybody's
+    name = Path(files.get("best") or files.get("last") or "last.ckpt").name  # a record is not trusted
     return path / "checkpoints" / name
 
 
 def _read_state_dict(path: Path) -> Mapping[str, Any]:
-    """Read the file's state dict without running any code of it."""
+    """Read the state dict of a file without running its code."""
     if not path.is_file():
         raise ValueError(
             f"model.weights={path} is neither a file nor a run; give the path of a .pt, .pth or .safetensors "
@@ -181,7 +181,7 @@ def _read_state_dict(path: Path) -> Mapping[str, Any]:
 
 
 def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
-    """Take the network's own entries out of the wrappers they were saved in; also name the rest."""
+    """Remove wrapper prefixes from the network's entries; also return the names of the others."""
     children = dict(network.named_children())
     left_out: list[str] = []
     wrapped = True
@@ -199,7 +199,7 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
 
 
 def find_head(network: nn.Module) -> str:
-    """Name of a network's last linear layer, or of its last convolution where it has none."""
+    """Return the name of the last linear layer, or of the last convolution if there is none."""
     for kind in (nn.Linear, nn.Conv2d):
         names = [name for name, module in network.named_modules() if isinstance(module, kind)]
         if names:

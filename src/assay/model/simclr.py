@@ -9,11 +9,10 @@ from assay.errors import check_numbers
 
 @final
 class SimCLR(nn.Module):
-    """Features of an encoder, and in training what a small perceptron makes of them.
+    """Features of an encoder; in training, their projection by a small perceptron.
 
-    The loss compares projections `g(f(x))`; what is used afterwards, and judged on the way, are the features
-    `f(x)`. From Chen et al. 2020, "A Simple Framework for Contrastive Learning of Visual Representations",
-    section 2.1.
+    The loss compares projections `g(f(x))`; evaluation and later use take the features `f(x)`. From Chen et
+    al. 2020, "A Simple Framework for Contrastive Learning of Visual Representations", section 2.1.
 
     Inputs `[B, ...]`, float; outputs projections `[B, projection_size]` in training mode, else features
     `[B, num_features]`.
@@ -39,7 +38,7 @@ class SimCLR(nn.Module):
         )
 
     def project(self, features: Tensor) -> Tensor:
-        """Map features `[B, num_features]` to what the loss compares, `[B, projection_size]`."""
+        """Map features `[B, num_features]` to projections `[B, projection_size]`."""
         projected: Tensor = self.projection(features)
         return projected
 

@@ -41,7 +41,7 @@ class SmallCNN(nn.Module):
         for index, width in enumerate(widths):
             block: list[nn.Module] = [] if index == 0 else [nn.MaxPool2d(2)]
             block += [
-                # The norm's shift makes a bias of the convolution idle.
+                # The norm's shift makes a bias redundant.
                 nn.Conv2d(channels, width, kernel_size=3, padding=1, bias=False),
                 nn.BatchNorm2d(width),
                 nn.ReLU(),

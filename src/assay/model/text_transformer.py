@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 @final
 class TextTransformer(nn.Module):
-    """A transformer encoder with normalisation before each layer, and the mean over a text's tokens.
+    """A pre-norm transformer encoder with mean pooling over the tokens of a text.
 
     Vaswani et al., "Attention Is All You Need" (2017), with learned positions; pre-norm as in Xiong et al.,
     "On Layer Normalization in the Transformer Architecture" (2020). Token ids int64 `[B, L]`, padded with 0,
-    to outputs `[B, num_outputs]`, which do not depend on how far a text is padded.
+    to outputs `[B, num_outputs]`, which do not depend on the padding.
 
     Args:
         vocab_size: Token ids go from 0 to below this.
         num_outputs: Values per text.
         max_length: Tokens of the longest text.
-        width: Of a token's vector.
+        width: Of the vector of a token.
         depth: Number of layers.
-        num_heads: Of the attention; the width is a multiple of it.
-        mlp_ratio: Width within a layer's perceptron, in widths.
-        dropout: Share of values that are left out in training.
+        num_heads: Number of attention heads, a divisor of the width.
+        mlp_ratio: Hidden width of the perceptrons, as a multiple of the width.
+        dropout: Share of values that are dropped in training.
 
     Raises:
-        ValueError: The data has no token ids, or a size is not one that goes with the others.
+        ValueError: The data has no token ids, or the sizes do not fit together.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TextTransformer(nn.Module):
         is_token = tokens != 0
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         values = self.dropout(self.embedding(tokens) + self.position(positions))
-        # Nothing looks at padding; the first place is always looked at, as a softmax over nothing is NaN.
+        # Padding is masked, except at the first position: a softmax over nothing is NaN.
         attention_mask = (is_token | (positions == 0))[:, None, None, :]
         for layer in self.layers:
             values = layer(values, attention_mask)

@@ -28,18 +28,18 @@ class Timm(nn.Module):
             `resnet50.a1_in1k`.
         input_shape: Channels, height and width of one image.
         num_outputs: Width of the output.
-        weights: `DEFAULT` for those published under the name (and its tag), which are downloaded once; a file
+        weights: `DEFAULT` for the published ones of the name (and its tag), which are downloaded once; a file
             (`.safetensors`, `.pth`, `.pt`, `.ckpt`) or the directory of a run; null for random ones.
         options: Further arguments of the network, such as `{drop_path_rate: 0.1}`.
 
     Attributes:
-        head_names: What timm calls the classifier.
+        head_names: Name of the classifier in timm.
         new_layers: Layers that the weights did not fill.
 
     Raises:
         ModuleNotFoundError: timm is not installed.
-        ValueError: There is no such network or no such weights, the weights do not fit, or the images are not
-            what the network can take.
+        ValueError: There is no such network or no such weights, the weights do not fit, or the network does
+            not accept the images.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Timm(nn.Module):
 
     @staticmethod
     def trained_on(name: str, weights: str) -> dict[str, Any]:
-        """What inputs the published weights of a network were trained with."""
+        """Return the normalisation and size of the inputs that the published weights were trained with."""
         del weights
         config = _pretrained_config(name)
         return {
@@ -99,16 +99,16 @@ class Timm(nn.Module):
 
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
-        """The file that has to be downloaded before the model can be built; None where there is none."""
+        """Return the file to download before the model can be built; None if there is none."""
         published = _find_published(name, weights)
         return published and published.if_missing()
 
 
 def _pretrained_config(name: str) -> Any:
-    """Timm's description of a network, which also says that there is one."""
+    """Return timm's description of a network, or raise if there is none."""
     import timm
 
-    # A name may also be the address of a repository or folder, from which timm would take code and settings.
+    # Checked first: timm would load code and settings if the name were a repository or folder.
     architecture, _, tag = str(name).partition(".")
     check_network_name(name, timm.list_models(), "network of timm", "resnet50")
     tagged = timm.list_models(f"{architecture}.*", pretrained=True)
@@ -126,7 +126,7 @@ def _find_published(name: str, weights: str | None) -> Published | None:
     config = _pretrained_config(name)
     if not config.hf_hub_id:
         raise ValueError(
-            f"model.weights=DEFAULT: timm publishes no weights of {name}; give the path of a file"
+            f"model.weights=DEFAULT: timm publishes no weights of {name}; use model.weights=PATH"
         )
     repository = str(config.hf_hub_id)
     file = config.hf_hub_filename or "model.safetensors"
@@ -139,7 +139,7 @@ def _as_list(names: Any) -> list[str]:
 
 
 def _convert_entries(network: nn.Module, entries: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The entries by the names and sizes that the network has, as timm's own filter gives them."""
+    """Rename and reshape the entries as in the network, by timm's own filter."""
     convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
     if convert is None:
         return entries

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SMALL_IMAGE: Final = 64
-"""Largest side, in pixels, of what `small_images: auto` holds for a small image."""
+"""Largest side, in pixels, of a small image for `small_images: auto`."""
 
 _WITHOUT_AUXILIARY: Final = {"aux_logits": False, "init_weights": True}
 _OPTIONS: Final = {"googlenet": _WITHOUT_AUXILIARY, "inception_v3": _WITHOUT_AUXILIARY}
@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 class Torchvision(nn.Module):
     """A network of `torchvision.models` for classes or masks, its stem and head fitted to the data.
 
-    The first convolution is built anew where it does not fit, with the initialisation its family uses:
+    The first convolution is replaced if it does not fit, with the initialisation of its family:
 
-    - *channels*: as many as the images have;
+    - *channels*: those of the images;
     - *small images*, ResNet: 3x3 with stride 1 and no max pooling (He et al. 2016, section 4.2, the CIFAR
       networks);
     - *small images*, ConvNeXt: patches of 2x2 pixels instead of 4x4 (1x1 below 16 pixels).
@@ -47,18 +47,18 @@ class Torchvision(nn.Module):
         input_shape: Channels, height and width of one image.
         num_outputs: Width of the output.
         small_images: Whether to build the stem for small images; `auto`: up to 64 pixels in height or width,
-            where the network has such a stem.
+            if the network has such a stem.
         weights: `DEFAULT` or another of the network's published weights (`IMAGENET1K_V1`), which are
             downloaded once and checked by their hash; a file (`.pth`, `.pt`, `.ckpt`, `.safetensors`) or the
             directory of a run; null for random ones.
 
     Attributes:
-        head_names: The last linear layer, or convolution where there is none.
+        head_names: The last linear layer, or convolution if there is none.
         new_layers: Layers that the weights did not fill.
 
     Raises:
-        ValueError: There is no such network or no such weights, the weights do not fit, or the images are not
-            what the network can take.
+        ValueError: There is no such network or no such weights, the weights do not fit, or the network does
+            not accept the images.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class Torchvision(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Map images `[B, C, H, W]` to outputs `[B, num_outputs]`, or of masks `[B, num_outputs, H, W]`."""
         outputs: Tensor | dict[str, Tensor] = self.network(inputs)
-        return outputs["out"] if isinstance(outputs, dict) else outputs  # a dict comes of a network for masks
+        return outputs["out"] if isinstance(outputs, dict) else outputs  # networks for masks return a dict
 
     @staticmethod
     def trained_on(name: str, weights: str) -> dict[str, Any]:
-        """What inputs the published weights of a network were trained with."""
+        """Return the normalisation and size of the inputs that the published weights were trained with."""
         _check_name(name)
         published = models.get_model_weights(name)
         entry = published[weights] if weights in published.__members__ else published.DEFAULT
         transform = entry.transforms()
-        # Given ImageNet's statistics, torchvision's two Inceptions bring their inputs to these by themselves.
+        # torchvision's two Inceptions convert inputs from ImageNet's statistics to these.
         halves = (0.5, 0.5, 0.5) if name in _OPTIONS else None
         return {
             "mean": halves or tuple(transform.mean),
@@ -113,7 +113,7 @@ class Torchvision(nn.Module):
 
     @staticmethod
     def to_download(name: str, weights: str | None) -> Published | None:
-        """The file that has to be downloaded before the model can be built; None where there is none."""
+        """Return the file to download before the model can be built; None if there is none."""
         published = _find_published(name, weights)
         return published and published.if_missing()
 
@@ -133,7 +133,7 @@ def _check_name(name: str) -> None:
 
 
 def _find_published(name: str, weights: str | None) -> Published | None:
-    """Published weights by their name; None for a file."""
+    """Return published weights by name; None for a file."""
     if weights is None or not weights.isupper():
         return None
     published = models.get_model_weights(name)
@@ -156,7 +156,7 @@ def _drop_auxiliary_entries(entries: dict[str, Tensor]) -> dict[str, Tensor]:
 def _fit_to_images(
     network: nn.Module, input_shape: Sequence[int], small_images: bool | Literal["auto"] = "auto"
 ) -> str | None:
-    """Have a network take images of a shape, in place; returns the name of a stem that was built anew."""
+    """Fit a network to images of a shape, in place; return the name of a replaced stem."""
     family = type(network).__name__
     channels, height, width = parse_image_shape(input_shape, f"this model ({family})")
     has_small_stem = isinstance(network, ResNet | ConvNeXt)
@@ -168,7 +168,7 @@ def _fit_to_images(
 
 
 def _adapt_stem(network: nn.Module, channels: int, side: int, small: bool) -> str | None:
-    """Build the first convolution anew if it does not fit; returns its name if so."""
+    """Replace the first convolution if it does not fit; return its name if so."""
     name, old = next(
         ((name, module) for name, module in network.named_modules() if isinstance(module, nn.Conv2d)),
         ("", None),

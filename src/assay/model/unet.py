@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class UNet(nn.Module):
     """A U-Net (Ronneberger et al. 2015) whose convolutions keep the size, each with a batch norm after it.
 
-    Each level halves height and width, and the way back joins the features of the same size. Pictures of any
-    size: they are padded at the right and below, by their last pixels, to what can be halved so often.
+    Each level halves height and width, and the decoder joins the features of the same size. Pictures of any
+    size are padded at the right and bottom by their last pixels, to a size that can be halved so often.
 
     Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs, H, W]`.
 
@@ -53,7 +53,7 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(widths[0], num_outputs, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Map pictures `[B, C, H, W]` to one value a class and pixel, `[B, num_outputs, H, W]`."""
+        """Map pictures `[B, C, H, W]` to one value per class and pixel, `[B, num_outputs, H, W]`."""
         height, width = inputs.shape[2:]
         below, right = -height % self.multiple, -width % self.multiple
         features = F.pad(inputs, (0, right, 0, below), mode="replicate") if below or right else inputs

@@ -1,4 +1,4 @@
-"""Fused kernels take values in the order in which they lie in memory."""
+"""Aligns memory layouts for fused kernels, which read values in memory order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def keep_layout(optimizer: Optimizer) -> None:
-    """Have an optimizer's state lie as its parameters do before the first step, and check its gradients."""
+    """Give an optimizer's state the layout of its parameters before the first step; check its gradients."""
     if any("fused" in group for group in optimizer.param_groups):
         optimizer.register_step_pre_hook(_LayoutHook())
 
 
 @final
 class _LayoutHook:
-    """Before the first step, and before the next one, when there are gradients: closures make them later."""
+    """Runs before the first step, and again once there are gradients, which closures create later."""
 
     any_time = True
     """See `assay.torch_internals.lean_step`."""

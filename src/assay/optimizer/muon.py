@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _MUON_OPTIONS: Final = ("lr", "weight_decay", "momentum", "nesterov", "ns_steps", "adjust_lr_fn")
 _ADAMW_OPTIONS: Final = ("lr", "weight_decay", "betas")
 _MUON_EPS: Final = 1e-7
-"""torch.optim.Muon's default; the two optimizers read their own meaning from the same key."""
+"""torch.optim.Muon's default; the two optimizers give the same key different meanings."""
 
 
 @final
@@ -20,7 +20,8 @@ class Muon(torch.optim.Optimizer):
     Muon (Jordan et al. 2024, *Muon: an optimizer for hidden layers in neural networks*) is defined for
     matrices alone, so `torch.optim.Muon` refuses biases, norms and convolution kernels. Here each parameter
     group is split in two by the number of dimensions: parameters of two go to Muon, the others to AdamW. A
-    group with `use_muon: false` goes to AdamW whole, as the paper asks for embeddings and the output layer.
+    group with `use_muon: false` goes to AdamW entirely, as the paper advises for embeddings and the output
+    layer.
 
     Each half is an ordinary group in `param_groups` with its own `lr`, so learning rate schedulers,
     `state_dict`, gradient clipping and closures work as with any optimizer. A group's `name` gets `/muon` or
@@ -101,7 +102,7 @@ class Muon(torch.optim.Optimizer):
         self._link()
 
     def _link(self) -> None:
-        """Make the inner optimizers over this one's own group dicts: a change to either changes both."""
+        """Build the inner optimizers over the same group dicts, so that changes apply to both."""
         matrices = [group for group in self.param_groups if group["use_muon"]]
         non_matrices = [group for group in self.param_groups if not group["use_muon"]]
         self._inner = []

@@ -26,15 +26,15 @@ class ParameterGroups:
     parameters no rule takes form the last group, `default`, with the optimizer's own options.
 
     *Layer-wise decay* (Bao et al. 2022, *BEiT*): the layer at distance d from the head learns with
-    `lr * layer_decay**d`, the head itself with `lr` (`assay.layer_depth` says which layers there are). A
-    rule's `lr` decays alike.
+    `lr * layer_decay**d`, the head itself with `lr` (`assay.layer_depth` defines layers). The `lr` of a
+    rule decays as well.
 
     Args:
         rules: Each a mapping with `match` (regular expression, searched in the parameter's name), `max_ndim`
             (largest number of dimensions; 1 takes biases and norms) or both, and the options of its group:
             `lr` or `lr_scale` (times the optimizer's lr), `weight_decay`, `momentum`, `nesterov`, `betas`,
             `eps`, `use_muon`, and `name`, under which the group's lr is logged.
-        layer_decay: Factor from one layer to the one before it, in (0, 1]; none for no decay.
+        layer_decay: Factor from one layer to the one before it, in (0, 1]; None: no decay.
 
     Raises:
         ValueError: A rule has an unknown key, no condition, both `lr` and `lr_scale`, a value out of its
@@ -86,7 +86,7 @@ class ParameterGroups:
 
 
 def _parse_rule(rule: dict[str, Any], index: int) -> dict[str, Any]:
-    """Judge one rule; returns it without its nulls and with its regular expression compiled."""
+    """Check a rule; return it without nulls and with its regular expression compiled."""
     key, allowed = f"param_groups.rules[{index}]", _CONDITIONS | _OPTIONS
     if unknown := rule.keys() - allowed:
         raise ValueError(f"{key} has the unknown key {min(unknown)!r}; expected {', '.join(sorted(allowed))}")

@@ -15,14 +15,14 @@ class WarmupCosine:
         (t + 1) / (w + 1)                                                      t < w
         m + (1 - m) * (1 + cos(pi * min(1, (t - w) / (T - w)))) / 2            t >= w
 
-    where m is `min_factor`. The first step learns already, the peak is step w, and m is reached at step T.
-    The cosine is that of Loshchilov, Hutter 2017, *SGDR*, without restarts; the warmup that of Goyal et al.
-    2017, *Accurate, large minibatch SGD*.
+    where m is `min_factor`. The first step has a factor above 0, the peak is step w, and m is reached at step
+    T. The cosine is that of Loshchilov, Hutter 2017, *SGDR*, without restarts; the warmup that of Goyal et
+    al. 2017, *Accurate, large minibatch SGD*.
 
     Args:
         total_steps: Optimizer steps of the whole training.
         warmup_fraction: Part of them that is warmup, in [0, 1).
-        warmup_steps: Number of warmup steps; if given, `warmup_fraction` is not read.
+        warmup_steps: Number of warmup steps; if set, `warmup_fraction` is ignored.
         min_factor: Factor at the end, in [0, 1].
 
     Raises:
