@@ -272,7 +272,7 @@ def test_losses_that_are_not_one_quantity_have_no_best(tmp_path: Path) -> None:
             )
     page = sweep_page(read_contents([tmp_path]), tmp_path)
     assert "loss.pos_weight=[19], null" in next(_notes(page))
-    assert "which cannot tell here which is best" in render(page)
+    assert "which cannot rank these runs" in render(page)
     assert not any(cell.tone == "best" for row in table(page, "leaderboard").cells for cell in row)
     assert "ahead of the second" not in render(page)
 

@@ -54,9 +54,7 @@ def test_each_end_is_one_line_with_what_is_the_jobs_own() -> None:
         [mark, str(number), f"seed={number + 1}"] for number, mark in enumerate("✓✗✂⏸")
     ]
     assert "val/accuracy 91" in found[0]
-    assert found[1].endswith(
-        "out of memory: CUDA out of memory  tried again: goes on from its last checkpoint"
-    )
+    assert found[1].endswith("out of memory: CUDA out of memory  retrying from its last checkpoint")
     assert "below the median" in found[2]
     assert "interrupted" in found[3]
 

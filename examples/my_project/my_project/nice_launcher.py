@@ -1,4 +1,4 @@
-"""A launcher of our own: each job in a fresh process that leaves the machine to whoever sits at it."""
+"""A custom launcher: each job runs in a fresh process with a low priority."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class NiceLauncher(Launcher):
 
     def __init__(self, niceness: int = 10, jobs_at_once: int = 1) -> None:
         if not 0 <= niceness <= 19:
-            raise ValueError(f"niceness={niceness}: 0 to 19 was expected")
+            raise ValueError(f"expected niceness from 0 to 19, got {niceness}")
         if jobs_at_once < 1:
-            raise ValueError(f"jobs_at_once={jobs_at_once}: at least 1 was expected")
+            raise ValueError(f"expected jobs_at_once >= 1, got {jobs_at_once}")
         self._niceness, self._jobs_at_once = niceness, jobs_at_once
         self._running: dict[int, _Running] = {}
 

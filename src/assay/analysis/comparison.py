@@ -98,7 +98,7 @@ class Row:
 
     @cached_property
     def label(self) -> str:
-        """What it has of its own, on one line."""
+        """Its values on one line."""
         return format_values(self.values) or (self.runs[0].path.name if len(self.runs) == 1 else "all")
 
     @property
@@ -115,7 +115,7 @@ class Row:
 
 
 def make_row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
-    """Put runs together; of each seed the last one counts, but one that has finished before any other."""
+    """Make a row of runs; of each seed the last one counts, finished ones first."""
     by_job: dict[str | Path, Run] = {}
     for run in runs:
         job = run.fingerprint or run.path
@@ -159,7 +159,7 @@ class Ranking:
 
 
 def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
-    """What to order runs by."""
+    """Choose the metric and direction to rank runs by."""
     there = _list_metrics(runs)
     configs = configs or ConfigValues()
     metric, colon, stated = asked.rpartition(":")
@@ -184,7 +184,7 @@ def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | N
 
 
 def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
-    """What the sweep was after, where one sweep alone is looked at; empty where that is not known."""
+    """The objective of a single sweep, as `METRIC:DIRECTION`; empty if unknown."""
     if len(paths) != 1 or not (paths[0] / JOURNAL).is_file():
         return ""
     try:
@@ -197,7 +197,7 @@ def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
 
 
 def unknown_metric_error(metric: str, there: Iterable[str], option: str = "") -> ConfigError:
-    """What is said where no run has a metric."""
+    """The error for a metric that no run has."""
     names = sorted(map(in_a_line, there))
     near = did_you_mean(metric, names, "; ")
     return ConfigError(
@@ -225,11 +225,11 @@ def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
         return next(iter(said)), []
     if said:
         return "", [
-            f"runs do not agree on whether {metric} is better high or low; --sort {metric}:max says it"
+            f"runs do not agree on whether {metric} is better high or low; set it with --sort {metric}:max"
         ]
     if is_better_low(metric):
         return "min", []
-    return "", [f"whether {metric} is better high or low is not known; --sort {metric}:max says it"]
+    return "", [f"whether {metric} is better high or low is not known; set it with --sort {metric}:max"]
 
 
 def _unlike_losses(metric: str, runs: Sequence[Run], configs: ConfigValues) -> dict[str, tuple[str, ...]]:
@@ -268,7 +268,7 @@ def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigV
 
 
 def unknown_key_error(key: str, runs: Sequence[Run], option: str) -> ConfigError:
-    """What is said where no run has a key."""
+    """The error for a key that no run has."""
     known = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
     near = did_you_mean(key, dict.fromkeys((*known, *OF_THE_RECORD)))
     return ConfigError(

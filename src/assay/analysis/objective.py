@@ -1,4 +1,4 @@
-"""What a sweep is after: a score, whether more of it is better, and the baseline beside it."""
+"""The objectives of a sweep, and how scores and baselines are written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def scores_of(outcome: Outcome, aims: Sequence[Objective]) -> list[float] | None
 
 
 def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[Objective]:
-    """What a sweep is after, as its sweeper says it, or as its jobs choose their best checkpoint."""
+    """The objectives of a sweep: those of its sweeper, else what its jobs choose the best checkpoint by."""
     monitored = _monitored_directions(job)
     names = _as_list(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
     given = [_SHORT.get(word, word) for word in _as_list(sweeper.get("direction"))]
@@ -101,7 +101,7 @@ def _guess(name: str) -> Direction:
 
 
 def is_better_low(name: str) -> bool:
-    """Whether a metric is better the lower it is, as far as its name alone says it.
+    """Whether a metric is better the lower it is, judging by its name.
 
     >>> is_better_low("val/loss"), is_better_low("val/accuracy")
     (True, False)
@@ -138,7 +138,7 @@ def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_scores_exist(known: Sequence[str], asked: Mapping[str, str]) -> None:
-    """Refuse a score that a sweep is to compare its jobs by, and that they will not have."""
+    """Refuse an objective that the jobs will not log."""
     there = {name.replace("val/", "test/") for name in known} | set(known)
     for name, key in asked.items():
         if known and name not in there:
@@ -207,7 +207,7 @@ BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", 
 
 
 def describe_baseline(baseline: Mapping[str, Any]) -> str:
-    """A record's baseline as a person says it.
+    """Describe a record's baseline in words.
 
     >>> baseline_in_words({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
     ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})

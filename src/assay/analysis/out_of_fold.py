@@ -44,7 +44,7 @@ class OutOfFold:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is missing or doubtful, and what a task of the user's own fails to say, a sentence each."""
+        """What is missing or doubtful, and what a custom task fails to compute, a sentence each."""
         problems = list(self.found)
         for ask in () if self.predictions.task in TASKS else (self.scores, self._prediction_columns):
             try:
@@ -78,7 +78,7 @@ class OutOfFold:
 
     def _prediction_columns(self) -> Mapping[str, Any]:
         one = self.predictions
-        task = find_task(one.task)  # None: somebody's own, which is not trusted here
+        task = find_task(one.task)  # None: a custom task, which is not trusted here
         if task is None or one.kind == task.kept_kind:
             return self._output_columns()
         return task.typed(one.outputs, one.kind, one.class_names).columns(1)
@@ -155,7 +155,7 @@ def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path])
         )
     keys = tuple(key for one in alike.values() for key in one.keys)
     if len(set(keys)) < len(keys):
-        problems.append("some samples are in several folds: the data or its division has changed in between")
+        problems.append("some samples are in several folds: the data or its split has changed in between")
     targets = [one.targets for one in alike.values() if one.targets is not None]
     whole = replace(
         first,

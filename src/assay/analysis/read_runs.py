@@ -211,7 +211,7 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     for metric in dict.fromkeys(
         name for run in found for name in (*run.metrics, run.best.get("monitor")) if name
     ):
-        # A module of somebody's own may log a `loss`, which is a group as well.
+        # A custom module may log a `loss`, which is a group as well.
         name = f"{metric} (metric)" if metric in (*columns, *_FIRST_COLUMNS) else metric
         columns[name] = pd.array([run.score(metric) for run in found], dtype="float64")
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)

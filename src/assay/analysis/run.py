@@ -118,7 +118,7 @@ def _unquote(value: str) -> str:
 
 
 _LONG: Final = 8
-"""Characters of a number that nobody has typed."""
+"""Characters of a number that was probably drawn, not typed."""
 
 
 def varying_overrides(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
@@ -149,7 +149,7 @@ def format_values(values: Mapping[str, str | None]) -> str:
 
 
 _MOST: Final = 6
-"""Columns for what nobody has typed."""
+"""Columns for keys that were not typed, at most."""
 _FINGERPRINT: Final = "config"
 Values = list[dict[str, str | None]]
 
@@ -374,7 +374,7 @@ def flatten(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def value(run: Run, key: str, configs: ConfigValues) -> Any:
-    """What a run says under a key: a number, text, or None where it says nothing."""
+    """The value of a run under a key: a number, text, or None if absent."""
     if key in OF_THE_RECORD:
         return getattr(run, key)
     if key in run.choices:
@@ -384,7 +384,7 @@ def value(run: Run, key: str, configs: ConfigValues) -> Any:
 
 
 def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
-    """A value of a run's config as it was typed, else as its config has it; None where there is none."""
+    """A value of a run's config as it was typed, else as its config has it; None if absent."""
     typed = run.typed.get(key)
     if typed is not None and "$" not in typed:
         return typed

@@ -17,7 +17,7 @@ LEVEL: Final = 0.95
 """Of the intervals; differences with p < 1 - LEVEL are called more than noise."""
 WELCH: Final = "Welch's t-test"
 PAIRED_TEST: Final = "corrected resampled t-test"
-"""Names of the tests in what is said."""
+"""Names of the tests in messages."""
 
 
 @final

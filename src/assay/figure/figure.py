@@ -155,9 +155,7 @@ class Figure:
     def __post_init__(self) -> None:
         # Files are called by it.
         if not self.name.isidentifier() or self.name != self.name.lower():
-            raise ValueError(
-                f"figure {self.name!r}: lower case letters, digits and underscores were expected"
-            )
+            raise ValueError(f"figure {self.name!r}: expected lower case letters, digits and underscores")
 
 
 def to_frame(figure: Figure) -> pd.DataFrame:

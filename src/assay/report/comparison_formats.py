@@ -74,7 +74,7 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _remarks(comparison: Comparison) -> list[str]:
-    """What is to be said below the table."""
+    """Remarks below the table."""
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
     said = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
     return [one for one in said if one]
@@ -97,7 +97,7 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def to_markdown(comparison: Comparison) -> str:
-    """A table, and below it what is to be said of it."""
+    """A table, and remarks below it."""
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     rule = ["---"] * names + ["---:"] * (len(header) - names)
@@ -127,7 +127,7 @@ _SPECIAL: Final = {
 
 
 def to_latex(comparison: Comparison) -> str:
-    """A `table` with a `tabular`, its caption what is to be said of it; the best score is bold."""
+    """A `table` with a `tabular`, with remarks in its caption; the best score is bold."""
     header, rows = columns_of(comparison)
     names = len(comparison.columns)
     cells = [[escape(cell) for cell in row] for row in (header, *rows)]
@@ -288,7 +288,7 @@ class Compared:
 
     Attributes:
         metric: What rows are sorted by; null where by none.
-        direction: `min` or `max`, which is better; null where nobody knows.
+        direction: `min` or `max`, which is better; null where unknown.
         columns: Keys that differ.
         metrics: Scores that are shown.
         shared: What all have and is not a default, by key.

@@ -91,8 +91,8 @@ class SubsetSurvey:
         targets: Of each real-valued target.
         values: Of the inputs of up to 2,000 samples, before they are transformed; of token ids, how many a
             sample has.
-        num_equal: Samples whose inputs an earlier one of the subset has, too; null where nobody knows.
-        in_training: Samples whose inputs are in training, too; null where nobody knows.
+        num_equal: Samples whose inputs an earlier one of the subset has, too; null where unknown.
+        in_training: Samples whose inputs are in training, too; null where unknown.
         unreadable: Samples that cannot be read, each with the reason.
     """
 
@@ -339,14 +339,14 @@ _TEACHER: Final = "assay.augment.teacher.Teacher"
 
 
 def survey_job(job: Job, out: Path | None = None) -> Survey:
-    """Read the data of a job and say what is in it."""
+    """Read the data of a job and survey it."""
     if out is not None:
         check_overwrite(out)
     config = job.to_config()
     datamodule: Any = open_data(config)
     if not isinstance(datamodule, DataModule):
         raise AssayError(
-            "data: a datamodule of your own is not looked into: only assay's says what its subsets hold",
+            "data: a custom datamodule cannot be surveyed: only assay's DataModule describes its subsets",
             hint="give it as a source: data=custom",
         )
     name = str(job.choices.get("data") or type(datamodule.source).__name__)

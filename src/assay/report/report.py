@@ -98,7 +98,7 @@ def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Fi
 
 
 def check_overwrite(file: Path) -> None:
-    """Refuse to replace a file that is no report: it may be data, or the run's own record."""
+    """Refuse to replace a file that is not a report: it may be data, or the run's own record."""
     try:
         is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
         if not is_other:
@@ -114,7 +114,7 @@ def check_overwrite(file: Path) -> None:
 
 
 def write_or_explain(path: Path, write_it: Callable[[], None], option: str) -> None:
-    """Write a file, or say which one cannot be."""
+    """Call `write_it`, and raise an error that names the file if it cannot be written."""
     try:
         write_it()
     except OSError as error:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 TONES: Final[dict[str, Tone]] = {"finished": "good", "failed": "bad", "interrupted": "warn", "pruned": "dim"}
 """Of each status."""
 _ENDED: Final = {"failed": "failed", "interrupted": "been interrupted", "pruned": "been pruned"}
-_HOW_SAID: Final = "With what the model said, and what is right where the two differ."
+_HOW_SAID: Final = "With the model's prediction, and the target where the two differ."
 _MOST_COLOURS: Final = 60
 _LARGEST_PICTURES: Final = 600_000
 """Bytes of all pictures on a page."""
@@ -64,7 +64,7 @@ _TITLES: Final = {"worst": "The most wrong", "random": "At random", "generated":
 
 
 def run_page(run_dir: Path) -> Page:
-    """Look at a run."""
+    """Make the page of a run."""
     record = RunRecord.load(run_dir)
     status = "running" if record.status == "running" and is_written(run_dir) else record.outcome.status
     values, config_note = read_values(run_dir)
@@ -119,7 +119,7 @@ def run_page(run_dir: Path) -> Page:
 
 def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
     if status == "running":
-        return [Note("This run is still going on: what is shown is what it has written so far.", "warn")]
+        return [Note("This run is still going on: the page shows what it has written so far.", "warn")]
     outcome = record.outcome
     if status == "finished":
         return [Note(told, "warn") for told in (outcome.reason, *outcome.warnings) if told]
@@ -192,8 +192,8 @@ def _score_cards(predictions: StoredPredictions) -> list[Block]:
     some = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
     caption = (
         f"On {num_samples:,} {predictions.subset} samples{some}. Below each score its {100 * LEVEL:.0f} % "
-        f"interval, by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): what "
-        "another test set of this size could have said, not what another seed would."
+        f"interval, by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): how "
+        "it would vary with another test set of this size, not with another seed."
     )
     return [Cards(cards, caption)]
 
@@ -206,7 +206,7 @@ def _interval(score: Score) -> str:
 def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Block]:
     task = task_of(predictions.task)
     if predictions.targets is None and not task.learns_from_inputs:
-        unknown = "What is right of these samples is not known: there is nothing to compare with."
+        unknown = "These samples have no targets: there is nothing to compare with."
         return [Note(unknown, "warn")]
     figures = task.figures(predictions)
     if target:  # as the user calls it
@@ -220,11 +220,11 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Blo
 
 
 def _try_blocks(make: Callable[[], list[Block]]) -> list[Block]:
-    """Blocks, or a box that says why they could not be made: a report comes out of anything."""
+    """Blocks, or a note on why they could not be made, so that there is always a report."""
     try:
         return make()
     except Exception as error:
-        return [Note(f"These predictions cannot be judged: {reason_of(error)}", "bad")]
+        return [Note(f"These predictions cannot be evaluated: {reason_of(error)}", "bad")]
 
 
 def _read_predictions(run_dir: Path) -> tuple[StoredPredictions | None, str]:
@@ -363,12 +363,14 @@ _PACKAGES: Final = ("assay", "torch", "torchvision", "lightning", "torchmetrics"
 
 
 def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
-    """Values as they stand in the file: an interpolation in somebody's config is not resolved here."""
+    """Values as they stand in the file: interpolations are not resolved, as the config may not be trusted."""
     path = run_dir / "config.yaml"
     try:
         check_inside(path, run_dir)
         whole = is_yaml_intact(read_whole(path))
-        return config_values(load_mapping(path)), "" if whole else f"{path} is not as the run has written it"
+        return config_values(
+            load_mapping(path)
+        ), "" if whole else f"{path} has changed since the run wrote it"
     except OSError as error:
         return {}, f"{path} cannot be read: {error.strerror}"
     except AssayError as error:
@@ -376,7 +378,7 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
 
 
 def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> list[Block]:
-    """What was typed, and every value of the config."""
+    """The overrides, and every value of the config."""
     typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
     warnings = [Note(problem, "warn")] if problem else []
     if not values:
@@ -419,7 +421,7 @@ def environment_blocks(record: RunRecord) -> list[Block]:
 
 
 def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
-    """What to type to do it again."""
+    """Commands to repeat the run."""
     kept = [word for word in record.overrides if not word.startswith("hydra.run.dir=")]
     seeds = [*(word for word in kept if not word.startswith("seed=")), "seed=1,2,3"]
     lines = [

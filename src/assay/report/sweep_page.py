@@ -185,7 +185,7 @@ _NAMED: Final = 12
 
 
 def sweep_page(contents: Contents, folder: Path) -> Page:
-    """Make the page."""
+    """Make the page of a sweep."""
     comparison, aims = contents.comparison, contents.objectives
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
@@ -251,7 +251,7 @@ def _summary(contents: Contents, thing: str) -> Cards:
 def _describe_order(contents: Contents, *, repeated: bool) -> str:
     first, ranking = contents.objectives[0], contents.comparison.ranking
     if ranking is not None and not ranking.decides:
-        return f"By {first.name}, which cannot tell here which is best."
+        return f"By {first.name}, which cannot rank these runs."
     way = "highest" if first.direction == "maximize" else "lowest"
     seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)." if repeated else ""
     return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
@@ -283,7 +283,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
 
 
 def failure_blocks(contents: Contents, thing: str) -> list[Block]:
-    """What did not come to its end, most runs first; reasons that differ in numbers alone are one."""
+    """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
     together: dict[tuple[str, str, str], list[Run]] = {}
     for run, _ in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):

@@ -1,4 +1,4 @@
-"""What the config says of a sweep: its launcher, its search, what its jobs are compared by."""
+"""The definition of a sweep in its config: launcher, search and objectives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_part(
     others: Sequence[str] = (),
     **given: Any,
 ) -> Any:
-    """Call a class with the values of a node, each of which is looked at before, but for some others."""
+    """Call a class with the values of a node after checking each, apart from `others`."""
     values = {name: value for name, value in node.items() if name not in (*_UNUSED, *others)}
     parameters = inspect.signature(kind).parameters
     names = [name for name in parameters if name not in given]
@@ -79,7 +79,7 @@ def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence
 @final
 @dataclass(frozen=True)
 class Policy:
-    """What happens after a job has failed; keys of `hydra.launcher` beside those of the launcher itself."""
+    """What to do after a job failed; keys of `hydra.launcher` beside those of the launcher itself."""
 
     on_failure: Literal["continue", "stop", "retry"] = "continue"
     max_retries: int = 2
@@ -87,7 +87,7 @@ class Policy:
     memory_gb: float | None = None
 
     def should_retry(self, outcome: Outcome, failures: int) -> bool:
-        """Whether a failed job is tried again."""
+        """Whether to retry a failed job."""
         return self.on_failure == "retry" and outcome.transient and failures < self.max_retries
 
 
@@ -119,7 +119,7 @@ class SweepDefinition:
         return launcher
 
     def check_scores(self, report: Report) -> None:
-        """Refuse a job without a score that is asked for, and a direction that its metric contradicts."""
+        """Refuse a job that lacks a requested score, and a direction that contradicts its metric."""
         check_scores_exist(report.scores, self.needed)
         for aim in self.objectives:
             aim.check(report.directions)
@@ -173,7 +173,7 @@ def _make_search(
 
 
 def check_same_loss(sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Mapping[int, Report]) -> None:
-    """Refuse to compare jobs by losses that are not the same quantity."""
+    """Refuse to compare jobs by losses that measure different quantities."""
     name = next((aim.name for aim in sweep.objectives if aim.name.endswith("loss")), "")
     of_data: dict[str, list[tuple[Any, Mapping[str, str]]]] = {}
     for job in jobs.values():

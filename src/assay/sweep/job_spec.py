@@ -1,4 +1,4 @@
-"""What a launcher is given to run, as plain data, and what is known of its end."""
+"""A job for a launcher as plain data, and how its process ended."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ _CLOCK = 1.0
 @final
 @dataclass(frozen=True)
 class ExitStatus:
-    """What is known once a process has ended.
+    """How a process ended.
 
     Attributes:
         exit_code: Of the process; the negative number of the signal that killed it.
-        outcome: That it left, as JSON; empty if it could not.
+        outcome: Its outcome as JSON; empty if it could not leave one.
         memory_ran_out: Whether the kernel has killed a process to get memory while this one lived.
         seconds: It lived.
     """
@@ -120,7 +120,7 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     if recorded is not None:
         return recorded
     if exit_status.exit_code >= 0:
-        reason = f"its process ended with exit code {exit_status.exit_code} and did not say why"
+        reason = f"its process ended with exit code {exit_status.exit_code} and gave no reason"
         return Outcome("failed", "exception", reason, seconds=exit_status.seconds)
     name = signal_name(-exit_status.exit_code)
     if name == signal_sent or (signal_sent, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
@@ -133,14 +133,14 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
 
 
 def timeout_outcome(job_spec: JobSpec, seconds: float) -> Outcome:
-    """How an attempt ended that took longer than it may."""
+    """The outcome of an attempt that exceeded its time limit."""
     return Outcome("failed", "timed_out", f"took longer than {job_spec.timeout_min:g} min", seconds=seconds)
 
 
 def outcome_of_lost_job(
     job_spec: JobSpec, seconds: float, signal_sent: str, cause: Cause, reason: str
 ) -> Outcome:
-    """How an attempt ended whose machine is out of reach; the cause and reason where it has not said so."""
+    """The outcome of an attempt whose machine is out of reach; `cause` and `reason` if it recorded none."""
     outcome = outcome_after(job_spec, ExitStatus(-9, seconds=seconds), signal_sent="SIGKILL")
     if outcome.status != "interrupted" or signal_sent:
         return outcome

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TAIL: Final = 4096
 """Bytes at the end of metrics.csv that the last scores stand in."""
 _IN_THE_REASON: Final = ("", "exception", "machine")
-"""Causes that the reason itself tells."""
+"""Causes that the reason states already."""
 
 
 @final
@@ -74,14 +74,14 @@ class SweepProgress:
             self._live.stop()
 
     def show_start(self, job: JobRecord, run_dir: Path, epochs: Any) -> None:
-        """An attempt begins."""
+        """Show that an attempt starts."""
         task = self._live.add_task(f"● {job.number}  {self._label(job)}", state="starting")
         self._running[job.number] = task, run_dir, epochs if isinstance(epochs, int) else 0
         if self._live.disable and self._slots == 1:
             self._print(Text(f"job {job.number}  {self._label(job)}", style="dim"))
 
     def show_end(self, job: JobRecord, outcome: Outcome, *, again: bool = False) -> None:
-        """An attempt has ended."""
+        """Show how an attempt ended."""
         if job.number in self._running:  # else it could not even be started
             self._live.remove_task(self._running.pop(job.number)[0])
         if outcome.status == "finished":
@@ -89,11 +89,11 @@ class SweepProgress:
         self._print(self._line(job, outcome, again=again))
 
     def print_message(self, text: str) -> None:
-        """Something is to be known."""
+        """Print a message."""
         self._print(Text(text))
 
     def refresh(self, jobs: Mapping[int, JobRecord], total: int) -> None:
-        """A moment has passed: draw what is running."""
+        """Redraw the running jobs."""
         if self._live.disable:
             return
         counted = jobs if self.only is None else self.only
@@ -138,7 +138,7 @@ class SweepProgress:
         if outcome.status == "failed":
             line.append(failure_text(outcome), style="red")
             if again:
-                line.append("  tried again: goes on from its last checkpoint", style="yellow")
+                line.append("  retrying from its last checkpoint", style="yellow")
         else:
             if outcome.status == "pruned":
                 line.append(outcome.reason)
@@ -153,7 +153,7 @@ class SweepProgress:
 
 @contextmanager
 def ignore_closed_output(console: Console) -> Iterator[None]:
-    """Print in this block, which a terminal or reader that is gone does not end: the jobs matter more."""
+    """Ignore a closed terminal or pipe while printing in this block: the jobs go on."""
     try:
         yield
     # rich leaves the program where a pipe is closed, unless it is told not to.
@@ -161,7 +161,7 @@ def ignore_closed_output(console: Console) -> Iterator[None]:
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise
         console.quiet = True
-        with suppress(OSError, ValueError):  # a stream of somebody's own has no descriptor
+        with suppress(OSError, ValueError):  # a custom stream may have no descriptor
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, console.file.fileno())
             os.close(nowhere)

@@ -1,4 +1,4 @@
-"""The loop of a sweep: starts jobs, writes down how they end, and decides what follows."""
+"""The loop of a sweep: it starts jobs, records how they end, and decides what follows."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Scheduler:
 
     @contextmanager
     def _failing_alone(self, job_record: JobRecord) -> Iterator[None]:
-        """What keeps a job from being started in this block fails that job; the others go on."""
+        """Let an error in this block fail this job alone."""
         try:
             yield
         except (AssayError, OSError) as error:
@@ -137,7 +137,7 @@ class Scheduler:
             self._end(number, Outcome("failed", "exception", reason_of(error)))
 
     def _new(self, proposal: Proposal) -> tuple[JobRecord, Job] | None:
-        """A job that the search has just thought of; None where it turns out that it cannot run."""
+        """Compose and check a proposed job; return None if it cannot run."""
         number = max(self._journal.jobs, default=-1) + 1
         try:
             job = self._compose(proposal.overrides, number)
@@ -186,7 +186,7 @@ class Scheduler:
             self._pending.append((self._journal.jobs[number], job))
 
     def _end(self, number: int, outcome: Outcome, *, again: bool = False) -> None:
-        """Note how an attempt ended, and tell everyone concerned."""
+        """Record how an attempt ended, and report it to the search and the progress display."""
         self._journal.end(number, outcome, final=not again)
         job_record = self._journal.jobs[number]
         if not again and outcome.status != "interrupted":
@@ -199,21 +199,21 @@ class Scheduler:
             )
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome:
-        """A job that a stop has ended has not failed, whatever it says: it goes on when the sweep does."""
+        """Turn a failure into an interruption if the sweep is stopping: the job resumes with the sweep."""
         if outcome.cause == "cannot_write":  # nor could any other job
             self._no_room = self._no_room or first_line(outcome.reason)
         if self._signals or self._no_room:
             if outcome.status != "failed":
                 return outcome
             return Outcome("interrupted", reason=outcome.reason, seconds=outcome.seconds)
-        if outcome.status == "interrupted":  # somebody else told this job alone to stop
+        if outcome.status == "interrupted":  # another process stopped this job alone
             return replace(outcome, status="failed", cause="killed")
         return outcome
 
     # -- stopping ----------------------------------------------------------------------------------------
 
     def _stop_running(self) -> None:
-        """Have the running jobs save and end where the sweep was told to stop; told again, end at once."""
+        """Have the running jobs save and end on the first signal to stop, and end at once on the second."""
         why = self._signals[0].name if self._signals else self._no_room
         at_once = signal.SIGINT in self._signals[1:]
         wanted = "SIGKILL" if at_once else "SIGTERM" if why else ""
@@ -227,17 +227,17 @@ class Scheduler:
 
 
 def make_job_record(number: int, job: Job, token: str) -> JobRecord:
-    """A new job as the journal has it."""
+    """Make the journal's record of a new job."""
     return JobRecord(number, job.fingerprint, job.overrides, token, int(job.config.get("seed") or 0))
 
 
 def _reusable_spec(report: Report) -> dict[str, Any]:
-    """What the run need not find out again."""
+    """The data's spec for the run to reuse; empty if the check had to read the data."""
     return {} if report.data_read else dict(report.spec)
 
 
 def num_gpus(trainer: Mapping[str, Any], *, there: bool) -> int:
-    """GPUs that a job needs; one where "all devices" are asked for: a job gets its own."""
+    """The number of GPUs that a job needs; one if it asks for all devices."""
     accelerator = str(trainer.get("accelerator"))
     wanted = accelerator in ("gpu", "cuda") or (accelerator == "auto" and there)
     return num_devices(trainer, 1) if wanted else 0

@@ -1,4 +1,4 @@
-"""A sweep from what was typed to its tables: a new one, or one that goes on."""
+"""Run a sweep from its command line to its tables, new or resumed."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def resume_sweep(
             stack.enter_context(chdir(cwd))
         stack.enter_context(_lock_sweep(directory))
         journal = Journal.open(directory)
-        # Whom it trusts is said anew each time.
+        # Trusted packages have to be named again on each resume.
         before = ([word for word in words if KEY not in _override_keys([word])] for words in journal.commands)
         typed = merge_commands([*before, overrides])
         place = [f"hydra.sweep.dir={quoted(str(directory))}"]
@@ -254,7 +254,7 @@ def _match_jobs(
 
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
-    """Note the jobs that ended while nobody listened, once the processes of the sweep before are gone."""
+    """Record jobs that ended while no driver ran, once the processes of the previous driver are gone."""
     left = [one.number for one in unfinished(journal) if one.number in jobs and one.attempts]
     places = {number: journal.path.parent / str(number) for number in left}
     wait_for_runs(places.values())
@@ -266,7 +266,7 @@ def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
 
 
 def wait_for_runs(run_dirs: Iterable[Path]) -> None:
-    """Wait until nobody writes any of these runs."""
+    """Wait until no process writes to any of these runs."""
     deadline = time.monotonic() + _PATIENCE
     for run_dir in run_dirs:
         while is_written(run_dir):
@@ -326,7 +326,7 @@ def _run_jobs(
 
 @contextmanager
 def _lock_sweep(directory: Path) -> Iterator[None]:
-    """Be the one who writes a sweep; tell in a line what cannot be written, and how the sweep goes on."""
+    """Lock a sweep for writing; report in one line what cannot be written, and how to resume."""
     try:
         with writing(directory):
             yield
@@ -338,7 +338,7 @@ def _lock_sweep(directory: Path) -> Iterator[None]:
 
 
 def _objectives_for_journal(aims: Sequence[Objective]) -> dict[str, list[str]]:
-    """As the journal says it to those who read it later."""
+    """Names and directions of the objectives, as the journal stores them."""
     return {"objectives": [aim.name for aim in aims], "directions": [str(aim.direction) for aim in aims]}
 
 

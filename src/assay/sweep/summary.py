@@ -1,4 +1,4 @@
-"""The end of a sweep: its tables, its best config, and a few lines on what came out and what is next."""
+"""The end of a sweep: its tables, its best config, and a printed summary."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep has come to."""
+    """The result of a sweep."""
 
     directory: Path
     jobs: tuple[JobRecord, ...]
@@ -70,7 +70,7 @@ def gather_folds(result: SweepResult) -> list[OutOfFold]:
 
 
 def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
-    """Write what the sweep has come to."""
+    """Write the result files of a sweep."""
     write_text(result.directory / RESULTS, results_csv(result.jobs))
     if any(len(row.runs) > 1 for row in job_rows(result.jobs, ())):
         write_text(result.directory / GROUPS, groups_csv(result.jobs, result.objectives))
@@ -87,7 +87,7 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
 
 
 def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
-    """The best jobs, those that failed, where everything is, and what to type next."""
+    """Print the best jobs, the failed ones, where the results are, and what to type next."""
     jobs, first = result.jobs, result.objectives[0]
     if not jobs:
         return

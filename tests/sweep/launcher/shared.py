@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 POISON = {
     "exception": ("exception", "ValueError: this is poison"),
     "connection": ("machine", "ConnectionResetError: the other side is gone"),
-    "exit": ("exception", "its process ended with exit code 3 and did not say why"),
+    "exit": ("exception", "its process ended with exit code 3 and gave no reason"),
     "nan": ("non_finite", "the loss became nan in batch 2"),
     "segfault": ("killed", "its process was killed by SIGSEGV"),
     "sigkill": ("killed", "its process was killed by SIGKILL"),

@@ -78,7 +78,7 @@ class Launcher(ABC):
     def stop(self, number: int, *, now: bool) -> None:
         """Ask a job to save and end (SIGTERM), or end it at once with all its processes (SIGKILL).
 
-        It is still told by `wait`; a job that is not running is left alone.
+        `wait` still reports it; a job that is not running is ignored.
 
         Args:
             number: Of its job.

@@ -211,7 +211,7 @@ class RayLauncher(Launcher):
         return outcome
 
     def _lost(self, place: _Place, error: Exception) -> Outcome:
-        """How a job ended whose cluster worker died, once nobody writes its run any more."""
+        """The outcome of a job whose cluster worker died, once no process writes to its run."""
         job_spec = place.job_spec
         deadline = time.monotonic() + LEAVE
         while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
@@ -240,7 +240,7 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str) -> None:
     host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
     try:
-        if port:  # where nobody listens, Ray itself would wait for minutes
+        if port:  # if nothing listens there, Ray itself would wait for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
         with handlers_kept(_OF_RAY):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)

@@ -133,7 +133,7 @@ _ATTEMPT: Final = re.compile(r"\d+-\d+", re.ASCII)
 
 
 def query_states() -> dict[str, str] | None:
-    """Slurm's word for each job of assay's that it knows; None where it does not answer."""
+    """Slurm's state of each job of assay that it knows; None if it does not answer."""
     answer = _run_slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%j")
     if answer is None:
         return None
@@ -142,7 +142,7 @@ def query_states() -> dict[str, str] | None:
 
 
 def _run_slurm(*command: str) -> str | None:
-    """What one of Slurm's programs says; None where it fails, as for a job that it has forgotten."""
+    """Output of one of Slurm's programs; None if it fails, as for a job that it has forgotten."""
     try:
         done = subprocess.run(  # noqa: S603 - Slurm's own programs, and job ids that it gave
             command, capture_output=True, text=True, timeout=60, check=True
@@ -364,7 +364,7 @@ class SlurmLauncher(Launcher):
         return outcome_of_lost_job(submitted.job_spec, seconds, submitted.signal_sent, cause, reason)
 
     def _noted(self, pattern: str) -> dict[str, str]:
-        """Attempts that a driver before has queued, and their job ids; the files may be anybody's."""
+        """Attempts that an earlier driver queued, and their job ids; the files are not trusted."""
         contents = {path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)}
         return {
             name: job_id

@@ -1,4 +1,4 @@
-"""What a sweep asks of whatever chooses its jobs, and Hydra's sweep grammar as a space to search.
+"""The interface of searches, and Hydra's sweep grammar as a search space.
 
 The grammar: `choice(a,b)`, `range(1,9)`, `tag(log, interval(1e-4, 0.1))`.
 """
@@ -49,7 +49,7 @@ class Proposal:
 
 
 class Search(ABC):
-    """Proposes jobs, hears how they ended, and may propose others for it.
+    """Proposes jobs, is told how they ended, and may propose others in response.
 
     What is not required stands for a search that knows all its jobs from the start and learns from none.
 
@@ -82,7 +82,7 @@ class Search(ABC):
         return []
 
     def tell(self, token: str, outcome: Outcome, scores: Sequence[float] | None) -> None:
-        """Say how a job has ended for good; telling it twice changes nothing.
+        """Report the final outcome of a job; reporting it twice changes nothing.
 
         Args:
             token: Of its proposal.
@@ -143,7 +143,7 @@ Dimension = Choice | Numbers
 @final
 @dataclass(frozen=True)
 class Space:
-    """What a command line and `hydra.sweeper.params` leave open, and what they fix."""
+    """The search space of a command line and `hydra.sweeper.params`, and the overrides that are fixed."""
 
     entries: tuple[str | Dimension, ...]
 
@@ -288,7 +288,7 @@ def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
 
 
 def _check_sweep(key: str, override: Override) -> None:
-    """Refuse what Hydra would let pass or say something obscure about."""
+    """Refuse sweeps that Hydra would accept, or reject with an obscure message."""
     sweep: Any = override.value()
     if not override.is_sweep_override():
         return

@@ -167,7 +167,7 @@ class ForkServer:
         return key, ours
 
     def _hear(self) -> None:
-        """Take what the fork server has said: that it is ready, or gone."""
+        """Read messages of the fork server: that it is ready, or gone."""
         while self._process is not None and self._control.poll():
             self._listen()
 
@@ -179,7 +179,7 @@ class ForkServer:
             self._lose()
 
     def _receive(self, key: int) -> ExitStatus | None:
-        """Take what a process says of its outcome, or the fork server of its end."""
+        """Receive the outcome from a process, or its exit status from the fork server."""
         running = self._running[key]
         try:
             message: str | ExitStatus = running.connection.recv()

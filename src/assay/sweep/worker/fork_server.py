@@ -52,7 +52,7 @@ _MODULES: Final = (
 
 
 def preload() -> None:
-    """Import what jobs are made of, and look up what is the same for all of them."""
+    """Import what jobs need, and compute what is the same for all of them."""
     for name in _MODULES:
         importlib.import_module(name)
     for group in _GROUPS:
@@ -124,7 +124,7 @@ class Server:
             self._reap()
 
     def _serve(self) -> bool:
-        """Do what the driver asks for; False where it is gone."""
+        """Serve one request of the driver; return False if it is gone."""
         try:
             if not self._driver.poll(_TICK):
                 return True
@@ -188,7 +188,7 @@ class Server:
 
 
 def handle_request(connection: Connection) -> None:
-    """Do what the driver asks this process for: run a job and leave its outcome, or check jobs."""
+    """Handle the driver's request: run a job and send its outcome, or check jobs."""
     from assay.sweep.worker.run_job import run_job_spec
 
     try:
@@ -207,7 +207,7 @@ def handle_request(connection: Connection) -> None:
 
 
 _OF_USE: Final = ("spec", "data_read", "scores", "directions", "devices", "warnings")
-"""What of a report a sweep needs."""
+"""Fields of a report that a sweep needs."""
 
 
 def check_jobs(driver: Connection) -> None:
@@ -239,7 +239,7 @@ def check_jobs(driver: Connection) -> None:
 
 
 def run_and_exit(body: Callable[[], None]) -> NoReturn:
-    """Do something and end as a program does, without going back to the frames of the fork server."""
+    """Call `body` and exit as a program does, without returning to the frames of the fork server."""
     import atexit
     import threading
     import weakref
@@ -261,7 +261,7 @@ def main() -> None:
     driver = Connection(int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
-        # A job that dies has said what it has said.
+        # What a job printed before it died is kept.
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
     adopt()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # which Slurm sends to all processes of a job

@@ -1,4 +1,4 @@
-"""What the process of a job does, whichever launcher has started it."""
+"""The main function of a job's process, for every launcher."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INTERRUPTED: Final = Outcome("interrupted", reason=stopped_by("SIGINT"), signal
 
 
 def run_job_spec(job_spec: JobSpec) -> Outcome:
-    """Run a job in this process, which is no longer good for anything else, and say how it ended.
+    """Run a job in this process, which cannot be used for anything else afterwards, and return its outcome.
 
     It never raises; what the job prints goes to `job_spec.output`.
     """
@@ -62,7 +62,7 @@ def _end_after(minutes: float, late: threading.Event) -> None:
 
 
 def run_here(job_spec: JobSpec) -> Outcome:
-    """Run a job in this process, which goes on afterwards, and say how it ended; what it prints is shown."""
+    """Run a job in this process, which goes on afterwards, and return its outcome; its output is shown."""
     from assay.record.run_record import RunRecord
 
     start, run_dir = time.perf_counter(), Path(job_spec.run_dir)
@@ -85,7 +85,7 @@ def run_here(job_spec: JobSpec) -> Outcome:
 
 
 def redirect_output(job_spec: JobSpec) -> None:
-    """Have all that this process prints appended to the job's file, after a line that says whose it is."""
+    """Append all output of this process to the job's file, after a line that names the job."""
     path = Path(job_spec.cwd, job_spec.output)
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -101,7 +101,7 @@ def redirect_output(job_spec: JobSpec) -> None:
 
 
 def limit_memory(gigabytes: float) -> None:
-    """Let this process take so much memory beside what it holds already, and have every further call fail.
+    """Limit the memory that this process may allocate beside what it holds already.
 
     Counted from here, because a forked process shares what it starts with.
     """
@@ -167,7 +167,7 @@ def _use_threads(number: int) -> None:
 
 
 def _report_error(error: BaseException) -> Outcome:
-    """The outcome of an error, which is printed."""
+    """Print an error, and return its outcome."""
     with suppress(OSError):  # a full disk: the outcome says so
         if isinstance(error, AssayError):
             sys.stderr.write(f"error: {error}\n")
