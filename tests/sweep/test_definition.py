@@ -116,7 +116,7 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
 )
 def test_a_value_that_does_not_fit(values: dict[str, Any], key: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
-        make_part(Small, values, LAUNCHER, others=["retries"], given=None)
+        make_part(Small, values, LAUNCHER, ignored=["retries"], given=None)
     assert error.value.key == key
 
 

@@ -240,4 +240,4 @@ def test_a_process_that_all_jobs_need_ends_the_sweep(tmp_path: Path) -> None:
     ],
 )
 def test_gpus(accelerator: str, devices: Any, there: bool, expected: int) -> None:
-    assert num_gpus({"accelerator": accelerator, "devices": devices}, there=there) == expected
+    assert num_gpus({"accelerator": accelerator, "devices": devices}, has_gpus=there) == expected

@@ -111,7 +111,7 @@ class Row:
         sign = -1 if direction.startswith("max") else 1
         scores = [(run.score(metric), run) for run in self.counted if self.finished]
         scored = [(sign * score, run) for score, run in scores if score is not None and math.isfinite(score)]
-        return min(scored, key=lambda one: one[0])[1] if scored else None
+        return min(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
 def make_row(runs: Sequence[Run], values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
@@ -160,17 +160,17 @@ class Ranking:
 
 def make_ranking(runs: Sequence[Run], asked: str = "", configs: ConfigValues | None = None) -> Ranking | None:
     """Choose the metric and direction to rank runs by."""
-    there = _list_metrics(runs)
+    metrics = _list_metrics(runs)
     configs = configs or ConfigValues()
     metric, colon, stated = asked.rpartition(":")
-    if not colon or stated not in ("min", "max") or asked in there:
+    if not colon or stated not in ("min", "max") or asked in metrics:
         metric, stated = asked, ""
     if not metric:
-        metric = _choose_metric(runs, there, configs)
-    if metric not in there:
+        metric = _choose_metric(runs, metrics, configs)
+    if metric not in metrics:
         if not runs or not metric:
             return None
-        raise unknown_metric_error(metric, there)
+        raise unknown_metric_error(metric, metrics)
     direction, notes = (stated, []) if stated else _direction(metric, runs)
     losses, data = _unlike_losses(metric, runs, configs), tuple(find_unlike_data(runs, configs))
     if losses:
@@ -192,38 +192,38 @@ def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
     except AssayError:  # a damaged journal; the runs are what they are
         return ""
     name, direction = aims[0] if aims else ("", "")
-    known = any(run.score(name) is not None for run in runs)
-    return f"{name}:{direction[:3]}" if known else ""
+    is_logged = any(run.score(name) is not None for run in runs)
+    return f"{name}:{direction[:3]}" if is_logged else ""
 
 
-def unknown_metric_error(metric: str, there: Iterable[str], option: str = "") -> ConfigError:
+def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") -> ConfigError:
     """The error for a metric that no run has."""
-    names = sorted(map(in_a_line, there))
-    near = did_you_mean(metric, names, "; ")
+    names = sorted(map(in_a_line, metrics))
+    suggestion = did_you_mean(metric, names, "; ")
     return ConfigError(
-        f"no run has a metric {metric!r}{near}",
+        f"no run has a metric {metric!r}{suggestion}",
         key=option,
         hint=f"there is: {list_names(names, metric)}" if names else "",
     )
 
 
-def _choose_metric(runs: Sequence[Run], there: Iterable[str], configs: ConfigValues) -> str:
-    kept_by = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
-    metric = kept_by[0][0] if kept_by else ""
+def _choose_metric(runs: Sequence[Run], metrics: Iterable[str], configs: ConfigValues) -> str:
+    monitors = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
+    metric = monitors[0][0] if monitors else ""
     if metric and not _unlike_losses(metric, runs, configs):
         return metric
-    scores = [name for name in there if name.startswith("val/") and not name.endswith("loss")]
-    known = [name for name in scores if any(name in run.directions for run in runs)]
-    common = [name for name in known if all(name in run.metrics for run in runs if run.status == "finished")]
-    rest = [name for name in there if name.startswith(("val/", "test/"))]
-    return next(filter(None, (*common, metric, *rest, *there)), "")
+    scores = [name for name in metrics if name.startswith("val/") and not name.endswith("loss")]
+    named = [name for name in scores if any(name in run.directions for run in runs)]
+    common = [name for name in named if all(name in run.metrics for run in runs if run.status == "finished")]
+    scored = [name for name in metrics if name.startswith(("val/", "test/"))]
+    return next(filter(None, (*common, metric, *scored, *metrics)), "")
 
 
 def _direction(metric: str, runs: Sequence[Run]) -> tuple[str, list[str]]:
-    said = Counter(run.directions[metric] for run in runs if metric in run.directions)
-    if len(said) == 1:
-        return next(iter(said)), []
-    if said:
+    directions = Counter(run.directions[metric] for run in runs if metric in run.directions)
+    if len(directions) == 1:
+        return next(iter(directions)), []
+    if directions:
         return "", [
             f"runs do not agree on whether {metric} is better high or low; set it with --sort {metric}:max"
         ]
@@ -250,7 +250,7 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigValues) -> list[Run]:
     """The runs that meet every condition; of those that cannot be read, none unless it is asked for them."""
-    kept = list(runs)
+    matching = list(runs)
     for condition in conditions:
         parts = _WRITTEN.fullmatch(condition)
         if parts is None:
@@ -261,32 +261,32 @@ def filter_runs(runs: Sequence[Run], conditions: Sequence[str], configs: ConfigV
             )
         key, sign, text = parts[1], parts[2], parts[3].strip().strip("'\"")
         values = {run.path: value(run, key, configs) for run in runs}
-        if all(one is None for one in values.values()):
+        if all(found_value is None for found_value in values.values()):
             raise unknown_key_error(key, runs, "--where")
-        kept = [run for run in kept if _matches(values[run.path], sign, text)]
-    return kept
+        matching = [run for run in matching if _matches(values[run.path], sign, text)]
+    return matching
 
 
 def unknown_key_error(key: str, runs: Sequence[Run], option: str) -> ConfigError:
     """The error for a key that no run has."""
-    known = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
-    near = did_you_mean(key, dict.fromkeys((*known, *OF_THE_RECORD)))
+    names = [name for run in runs for name in (*run.choices, *run.typed, *run.metrics)]
+    suggestion = did_you_mean(key, dict.fromkeys((*names, *OF_THE_RECORD)))
     return ConfigError(
-        f"no run has {key!r}", key=option, hint=near or "a group, a full key of the config, or a metric"
+        f"no run has {key!r}", key=option, hint=suggestion or "a group, a full key of the config, or a metric"
     )
 
 
-def _matches(found: Any, sign: str, text: str) -> bool:
+def _matches(actual: Any, sign: str, text: str) -> bool:
     if sign in ("=", "!="):
-        same = found is not None and (is_same_value(found, text) or str(found) == text)
+        same = actual is not None and (is_same_value(actual, text) or str(actual) == text)
         return same == (sign == "=")
-    number, bound = plain_value(found), plain_value(text)
-    both = (number, bound)
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in both):
-        both = (str(found), text)
-        if found is None or not isinstance(bound, str):
+    number, bound = plain_value(actual), plain_value(text)
+    operands = (number, bound)
+    if any(isinstance(operand, bool) or not isinstance(operand, int | float) for operand in operands):
+        operands = (str(actual), text)
+        if actual is None or not isinstance(bound, str):
             return False
-    return _ORDERS[sign](*both)
+    return _ORDERS[sign](*operands)
 
 
 @final
@@ -332,22 +332,22 @@ def compare(
 ) -> Comparison:
     """Compare runs."""
     configs = ConfigValues()
-    kept = filter_runs(runs, where, configs)
-    if runs and not kept:
+    selected = filter_runs(runs, where, configs)
+    if runs and not selected:
         raise AssayError(f"--where: none of {counted(len(runs), 'run')} meets {' and '.join(where)}")
-    broken = tuple(run for run in kept if run.status == "broken")
-    read = [run for run in kept if run.status != "broken"]
-    in_order = sorted(read, key=lambda run: (run.started, str(run.path)))
+    broken = tuple(run for run in selected if run.status == "broken")
+    readable = [run for run in selected if run.status != "broken"]
+    in_order = sorted(readable, key=lambda run: (run.started, str(run.path)))
     grouped = [[run] for run in in_order] if each else _group_runs(in_order, group_by, configs)
     columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
     shared = {
         key: text
-        for key, text in (read[0].typed if read else {}).items()
-        if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in read)
+        for key, text in (readable[0].typed if readable else {}).items()
+        if key not in columns and is_config(key) and all(run.typed.get(key) == text for run in readable)
     }
-    ranking = make_ranking(read, sort, configs)
-    shown = _metrics_shown(read, metrics, ranking)
-    rows = [make_row(group, own, shown) for group, own in zip(grouped, values, strict=True)]
+    ranking = make_ranking(readable, sort, configs)
+    shown_metrics = _metrics_shown(readable, metrics, ranking)
+    rows = [make_row(group, texts, shown_metrics) for group, texts in zip(grouped, values, strict=True)]
     best, test = None, BestTest()
     if ranking is not None:
         ordered = rank(rows, ranking.metric, ranking.direction)
@@ -358,7 +358,7 @@ def compare(
             rows = ordered
     return Comparison(
         tuple(columns),
-        tuple(shown),
+        tuple(shown_metrics),
         tuple(rows),
         shared,
         broken,
@@ -370,17 +370,17 @@ def compare(
 
 
 def _group_runs(runs: Sequence[Run], keys: Sequence[str], configs: ConfigValues) -> list[list[Run]]:
-    together: dict[Any, list[Run]] = {}
+    groups: dict[Any, list[Run]] = {}
     for run in runs:
         if keys:
-            mark: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
+            identity: Any = tuple(plain_value(value(run, key, configs)) for key in keys)
         else:
-            mark = run.config_fingerprint
-        together.setdefault(mark, []).append(run)
+            identity = run.config_fingerprint
+        groups.setdefault(identity, []).append(run)
     for number, key in enumerate(keys):
-        if runs and all(mark[number] is None for mark in together):
+        if runs and all(identity[number] is None for identity in groups):
             raise unknown_key_error(key, runs, "--group-by")
-    return list(together.values())
+    return list(groups.values())
 
 
 def _list_metrics(runs: Sequence[Run]) -> list[str]:
@@ -388,41 +388,41 @@ def _list_metrics(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
 
 
-def _metrics_shown(runs: Sequence[Run], asked: Sequence[str], ranking: Ranking | None) -> list[str]:
-    there = _list_metrics(runs)
-    for name in asked:
-        if name not in there and runs:
-            raise unknown_metric_error(name, there, "--metric")
-    first = [ranking.metric] if ranking is not None else []
-    if not asked:
-        stages = ([name for name in there if name.startswith(stage)] for stage in ("test/", "val/"))
-        asked = sorted(
+def _metrics_shown(runs: Sequence[Run], requested: Sequence[str], ranking: Ranking | None) -> list[str]:
+    metrics = _list_metrics(runs)
+    for name in requested:
+        if name not in metrics and runs:
+            raise unknown_metric_error(name, metrics, "--metric")
+    ranked_by = [ranking.metric] if ranking is not None else []
+    if not requested:
+        stages = ([name for name in metrics if name.startswith(stage)] for stage in ("test/", "val/"))
+        requested = sorted(
             next((names for names in stages if names), ()), key=lambda name: name.endswith("/loss")
         )
-        asked += [name for name in there if name.startswith("baseline/")]
-    return list(dict.fromkeys([*first, *asked]))
+        requested += [name for name in metrics if name.startswith("baseline/")]
+    return list(dict.fromkeys([*ranked_by, *requested]))
 
 
 def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     """Whether the gap between the first two scores is more than noise."""
     if len(ranked) < 2:
         return BestTest()
-    first, second = (row.scores[ranking.metric] for row in ranked[:2])
-    ahead = second.mean - first.mean if ranking.direction == "min" else first.mean - second.mean
+    best, second = (row.scores[ranking.metric] for row in ranked[:2])
+    ahead = second.mean - best.mean if ranking.direction == "min" else best.mean - second.mean
     # Behind: where some repetitions of the second have not finished.
     side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
     gap = f"the best is {side} by {number_text(abs(ahead))} in {ranking.metric}"
-    paired = have_same_folds(first, second)
-    p = paired_test(first, second) if paired else welch_test(first.values, second.values)
-    name, numbers = PAIRED_TEST if paired else WELCH, f"n = {first.n} and {second.n}"
+    paired = have_same_folds(best, second)
+    p = paired_test(best, second) if paired else welch_test(best.values, second.values)
+    name, numbers = PAIRED_TEST if paired else WELCH, f"n = {best.n} and {second.n}"
     if p is not None:
-        word = "more than noise" if p < 1 - LEVEL else "not more than noise"
-        said = f": {word} ({name}, p = {p:.2g}, {numbers})"
-    elif min(first.n, second.n) < 2:
-        said = f"; n too small to say whether that is more than noise ({numbers})"
+        judgement = "more than noise" if p < 1 - LEVEL else "not more than noise"
+        verdict = f": {judgement} ({name}, p = {p:.2g}, {numbers})"
+    elif min(best.n, second.n) < 2:
+        verdict = f"; n too small to say whether that is more than noise ({numbers})"
     else:
-        said = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
-    return BestTest(name, p, gap + said)
+        verdict = f"; the scores do not vary between repetitions, so no test can be made ({numbers})"
+    return BestTest(name, p, gap + verdict)
 
 
 def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]) -> list[str]:
@@ -452,8 +452,8 @@ def _notes(rows: Sequence[Row], ranking: Ranking | None, group_by: Sequence[str]
 
 
 def _has_other_data(row: Row) -> bool:
-    known: dict[str, str] = {}
-    return any(known.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
+    digests: dict[str, str] = {}
+    return any(digests.setdefault(run.fingerprint, run.data_sha256) != run.data_sha256 for run in row.runs)
 
 
 def run_from_job(job: JobRecord, run_dir: Path) -> Run:
@@ -482,11 +482,11 @@ def job_rows(
 ) -> list[Row]:
     """Jobs that differ in seed and fold alone are one row."""
     metrics = list(metrics)
-    together: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for job, typed in zip(jobs, varying_overrides(jobs), strict=True):
         values = tuple((key, value) for key, value in typed.items() if key not in REPETITIONS)
-        together.setdefault(values, []).append(run_from_job(job, run_dir(job)))
-    return [make_row(runs, dict(values), metrics) for values, runs in together.items()]
+        groups.setdefault(values, []).append(run_from_job(job, run_dir(job)))
+    return [make_row(runs, dict(values), metrics) for values, runs in groups.items()]
 
 
 def best_job(records: Sequence[JobRecord], aim: Objective) -> JobRecord | None:
@@ -509,12 +509,12 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
             row |= dict(sorted(job.outcome.metrics.items()))
         rows.append(row)
     typed = dict.fromkeys(key for values in varying_overrides(jobs) for key in values)
-    first = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
-    scores = {key: None for row in rows for key in row if key not in first}
+    first_columns = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
+    scores = {key: None for row in rows for key in row if key not in first_columns}
     filled = {key for row in rows for key, value in row.items() if value != ""}
-    columns = [*first, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
-    shown = [name for name in columns if name in filled]
-    return csv_text(shown, ([row.get(name) for name in shown] for row in rows))
+    columns = [*first_columns, *sorted(scores, key=lambda name: (not name.startswith("best "), name))]
+    shown_columns = [name for name in columns if name in filled]
+    return csv_text(shown_columns, ([row.get(name) for name in shown_columns] for row in rows))
 
 
 def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> str:
@@ -526,7 +526,7 @@ def groups_csv(jobs: Sequence[JobRecord], objectives: Sequence[Objective]) -> st
         row: dict[str, Any] = {**group.values, "finished": group.finished, "of": len(group.runs)}
         for name in metrics:
             score = group.scores.get(name) if group.finished else None
-            row |= {f"{name} {what}": getattr(score, what, None) for what in ("mean", "std", "low", "high")}
+            row |= {f"{name} {stat}": getattr(score, stat, None) for stat in ("mean", "std", "low", "high")}
             row[f"{name} n"] = score.n if score else 0
         rows.append(row)
     columns = list(dict.fromkeys(key for row in rows for key in row))

@@ -69,31 +69,31 @@ def read_objectives(sweeper: Mapping[str, Any], job: Mapping[str, Any]) -> list[
     """The objectives of a sweep: those of its sweeper, else what its jobs choose the best checkpoint by."""
     monitored = _monitored_directions(job)
     names = _as_list(sweeper.get("objective")) or [next(iter(monitored), "val/loss")]
-    given = [_SHORT.get(word, word) for word in _as_list(sweeper.get("direction"))]
-    if len(given) == 1:
-        given *= len(names)  # one stands for all
-    if given and len(given) != len(names):
+    texts = [_SHORT.get(word, word) for word in _as_list(sweeper.get("direction"))]
+    if len(texts) == 1:
+        texts *= len(names)  # one stands for all
+    if texts and len(texts) != len(names):
         raise ConfigError(
-            f"{len(given)} of them for {len(names)} objectives",
+            f"{len(texts)} of them for {len(names)} objectives",
             key="hydra.sweeper.direction",
             hint=f"hydra.sweeper.direction=[{','.join(_guess(name) for name in names)}]",
         )
     return [
-        _make_objective(name, said)
-        for name, said in zip(names, given or [monitored.get(name, "") for name in names], strict=True)
+        _make_objective(name, text)
+        for name, text in zip(names, texts or [monitored.get(name, "") for name in names], strict=True)
     ]
 
 
-def _make_objective(name: str, said: str) -> Objective:
-    plain = said.removeprefix(_FORCE)
+def _make_objective(name: str, text: str) -> Objective:
+    plain = text.removeprefix(_FORCE)
     if plain not in ("minimize", "maximize", ""):
         raise ConfigError(
-            f"{said!r} is neither minimize nor maximize",
+            f"{text!r} is neither minimize nor maximize",
             key="hydra.sweeper.direction",
             hint="hydra.sweeper.direction=maximize",
         )
     direction: Any = plain or _guess(name)
-    return Objective(name, direction, stated=bool(plain), forced=said.startswith(_FORCE))
+    return Objective(name, direction, stated=bool(plain), forced=text.startswith(_FORCE))
 
 
 def _guess(name: str) -> Direction:
@@ -137,15 +137,15 @@ def _monitored_directions(job: Mapping[str, Any]) -> dict[str, str]:
     return directions
 
 
-def check_scores_exist(known: Sequence[str], asked: Mapping[str, str]) -> None:
+def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> None:
     """Refuse an objective that the jobs will not log."""
-    there = {name.replace("val/", "test/") for name in known} | set(known)
-    for name, key in asked.items():
-        if known and name not in there:
+    available = {name.replace("val/", "test/") for name in scores} | set(scores)
+    for name, key in requested.items():
+        if scores and name not in available:
             raise ConfigError(
-                f"there is no metric {name!r}{did_you_mean(name, sorted(there), '; ')}",
+                f"there is no metric {name!r}{did_you_mean(name, sorted(available), '; ')}",
                 key=key,
-                hint=f"there is: {', '.join(sorted(known))}",
+                hint=f"there is: {', '.join(sorted(scores))}",
             )
 
 
@@ -189,11 +189,11 @@ def score_text(name: str, score: Mean) -> str:
 
 
 def _plus_minus(mean: float, half: float) -> str:
-    first = math.floor(math.log10(half)) if half > 0 and math.isfinite(half) else 1 << 10
-    if not -7 < first < 1 << 10 or (mean and abs(mean) < 1e-4):
+    exponent = math.floor(math.log10(half)) if half > 0 and math.isfinite(half) else 1 << 10
+    if not -7 < exponent < 1 << 10 or (mean and abs(mean) < 1e-4):
         return f"{number_text(mean)} ± {half:.2g}"
-    digits = max(0, 1 - first)
-    return f"{mean:,.{digits}f} ± {round(half, 1 - first):,.{digits}f}"
+    digits = max(0, 1 - exponent)
+    return f"{mean:,.{digits}f} ± {round(half, 1 - exponent):,.{digits}f}"
 
 
 def is_share(name: str) -> bool:

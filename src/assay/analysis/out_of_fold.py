@@ -64,8 +64,8 @@ class OutOfFold:
         """A row per sample: key, target, what was predicted, and by which run."""
         import pandas as pd
 
-        one = self.predictions
-        columns: dict[str, Any] = {"key": list(one.keys), **_target_columns(one)}
+        stored = self.predictions
+        columns: dict[str, Any] = {"key": list(stored.keys), **_target_columns(stored)}
         try:
             columns |= self._prediction_columns()
         except Exception:  # which is one of the problems
@@ -77,52 +77,52 @@ class OutOfFold:
         return pd.DataFrame(columns)
 
     def _prediction_columns(self) -> Mapping[str, Any]:
-        one = self.predictions
-        task = find_task(one.task)  # None: a custom task, which is not trusted here
-        if task is None or one.kind == task.kept_kind:
+        stored = self.predictions
+        task = find_task(stored.task)  # None: a custom task, which is not trusted here
+        if task is None or stored.kind == task.kept_kind:
             return self._output_columns()
-        return task.typed(one.outputs, one.kind, one.class_names).columns(1)
+        return task.typed(stored.outputs, stored.kind, stored.class_names).columns(1)
 
     def _output_columns(self) -> Mapping[str, Any]:
-        return {f"output_{place}": values for place, values in enumerate(self.predictions.outputs.T)}
+        return {f"output_{index}": values for index, values in enumerate(self.predictions.outputs.T)}
 
 
 def gather_folds(rows: Iterable[Row]) -> list[OutOfFold]:
     """Put the tests of folds together, a configuration and seed each, in the order of the runs."""
-    found = []
+    gathered = []
     for row in rows:
         seeds: dict[int, dict[int, Path]] = {}
         for run in row.runs:
             if run.status == "finished" and run.fold is not None:
                 seeds.setdefault(run.seed, {})[run.fold] = run.path
         values = {key: value for key, value in row.values.items() if value is not None}
-        found += [_merge_folds(values, seed, folds) for seed, folds in seeds.items()]
-    return [one for one in found if one is not None]
+        gathered += [_merge_folds(values, seed, folds) for seed, folds in seeds.items()]
+    return [seed_folds for seed_folds in gathered if seed_folds is not None]
 
 
-def group_by_configuration(gathered: Sequence[OutOfFold]) -> list[list[OutOfFold]]:
+def group_by_configuration(folds: Sequence[OutOfFold]) -> list[list[OutOfFold]]:
     """The seeds of each configuration together."""
-    return [list(seeds) for _, seeds in itertools.groupby(gathered, lambda one: one.values)]
+    return [list(seeds) for _, seeds in itertools.groupby(folds, lambda fold: fold.values)]
 
 
-def write(path: Path, gathered: Sequence[OutOfFold]) -> None:
+def write(path: Path, folds: Sequence[OutOfFold]) -> None:
     """Write all of them as one table, whole or not at all; take away an earlier one where there are none."""
-    if not gathered:
+    if not folds:
         path.unlink(missing_ok=True)
         return
     import pandas as pd
 
-    frames = [one.to_frame().assign(**one.values) for one in gathered]
+    frames = [fold.to_frame().assign(**fold.values) for fold in folds]
     table = pd.concat(frames, ignore_index=True)
     write_bytes(path, table.to_parquet(index=False, compression="zstd"))
 
 
-def mean_scores(several: Sequence[OutOfFold]) -> dict[str, float]:
+def mean_scores(folds: Sequence[OutOfFold]) -> dict[str, float]:
     """Scores of one configuration over all samples, each the mean of its seeds, as far as a task has them."""
     values: dict[str, list[float]] = {}
-    for one in several:
+    for fold in folds:
         with suppress(Exception):  # which is one of the problems
-            for score in one.scores():
+            for score in fold.scores():
                 values.setdefault(score.name, []).append(score.value)
     means = {name: mean_of(scores) for name, scores in values.items()}
     return {name: mean.mean for name, mean in means.items() if mean is not None}
@@ -145,41 +145,43 @@ def _merge_folds(values: Mapping[str, str], seed: int, runs: Mapping[int, Path])
     if not parts:
         return None
     first = next(iter(parts.values()))
-    alike = {fold: one for fold, one in parts.items() if _output_format(one) == _output_format(first)}
+    alike = {fold: part for fold, part in parts.items() if _output_format(part) == _output_format(first)}
     if len(alike) < len(parts):
         problems.append("not all runs predict the same: those that differ from the first are left out")
-    if thinned := [one for one in alike.values() if one.num_evaluated]:
-        kept, total = sum(len(one.keys) for one in thinned), sum(one.num_evaluated for one in thinned)
+    if thinned := [part for part in alike.values() if part.num_evaluated]:
+        saved, total = sum(len(part.keys) for part in thinned), sum(part.num_evaluated for part in thinned)
         problems.append(
-            f"only {kept:,} of {total:,} predictions were kept, drawn at random: predictions.max_megabytes"
+            f"only {saved:,} of {total:,} predictions were kept, drawn at random: predictions.max_megabytes"
         )
-    keys = tuple(key for one in alike.values() for key in one.keys)
+    keys = tuple(key for part in alike.values() for key in part.keys)
     if len(set(keys)) < len(keys):
         problems.append("some samples are in several folds: the data or its split has changed in between")
-    targets = [one.targets for one in alike.values() if one.targets is not None]
-    whole = replace(
+    targets = [part.targets for part in alike.values() if part.targets is not None]
+    merged = replace(
         first,
         keys=keys,
-        outputs=np.concatenate([one.outputs for one in alike.values()]),
+        outputs=np.concatenate([part.outputs for part in alike.values()]),
         targets=np.concatenate(targets) if len(targets) == len(alike) else None,
         num_evaluated=0,
     )
     names = {fold: runs[fold].name for fold in alike}
-    rows = {fold: len(one.keys) for fold, one in alike.items()}
-    return OutOfFold(values, seed, names, whole, rows, tuple(problems))
+    rows = {fold: len(part.keys) for fold, part in alike.items()}
+    return OutOfFold(values, seed, names, merged, rows, tuple(problems))
 
 
-def _output_format(one: StoredPredictions) -> tuple[object, ...]:
-    return one.task, one.kind, one.class_names, one.outputs.shape[1:], one.targets is None
+def _output_format(fold: StoredPredictions) -> tuple[object, ...]:
+    return (fold.task, fold.kind, fold.class_names, fold.outputs.shape[1:], fold.targets is None)
 
 
-def _target_columns(one: StoredPredictions) -> dict[str, Any]:
-    if one.targets is None:
+def _target_columns(fold: StoredPredictions) -> dict[str, Any]:
+    if fold.targets is None:
         return {}
-    if one.targets.ndim == 1:
-        named = one.class_names and one.targets.dtype.kind == "i"
-        return {"target": np.asarray(one.class_names, dtype=object)[one.targets] if named else one.targets}
-    if one.targets.shape[1] == 1:
-        return {"target": one.targets[:, 0]}
-    names = one.class_names if len(one.class_names) == one.targets.shape[1] else range(one.targets.shape[1])
-    return {f"target_{name}": column for name, column in zip(names, one.targets.T, strict=True)}
+    if fold.targets.ndim == 1:
+        named = fold.class_names and fold.targets.dtype.kind == "i"
+        return {"target": np.asarray(fold.class_names, dtype=object)[fold.targets] if named else fold.targets}
+    if fold.targets.shape[1] == 1:
+        return {"target": fold.targets[:, 0]}
+    names = (
+        fold.class_names if len(fold.class_names) == fold.targets.shape[1] else range(fold.targets.shape[1])
+    )
+    return {f"target_{name}": column for name, column in zip(names, fold.targets.T, strict=True)}

@@ -77,15 +77,15 @@ def read_runs(paths: Iterable[str | Path], *, lost: bool = False) -> list[Run]:
         lost: Also jobs of sweeps that failed before they had a directory.
     """
     folders = [Path(path) for path in paths]
-    found: dict[str, Path] = {}
+    run_dirs: dict[str, Path] = {}
     sweeps: list[Path] | None = [] if lost else None
     identity = os.path.realpath if len(folders) > 1 else str  # below one folder every run is found once
     for folder in folders:
-        own = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
-        if not own and not sweeps:
+        in_folder = {identity(path): path for path in find_runs(folder, broken=True, sweeps=sweeps)}
+        if not in_folder and not sweeps:
             raise _no_run_error(folder)
-        found |= {real: path for real, path in own.items() if real not in found}
-    runs = [_read_run(path) for path in found.values()]
+        run_dirs |= {real: path for real, path in in_folder.items() if real not in run_dirs}
+    runs = [_read_run(path) for path in run_dirs.values()]
     for sweep in dict.fromkeys(sweeps or ()):
         runs += read_lost_jobs(sweep, [run for run in runs if run.path.is_relative_to(sweep)])
     if not runs:
@@ -107,7 +107,7 @@ def _read_run(path: Path) -> Run:
             outcome = record.outcome
             status, cause, reason = outcome.status, outcome.cause, outcome.reason
         metrics = metrics or _last_values(path)
-    resumed = (word for entry in record.resumed for word in entry.get("overrides", ()))
+    resumed = (override for entry in record.resumed for override in entry.get("overrides", ()))
     return Run(
         path,
         status,
@@ -151,21 +151,21 @@ def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
     def config(run: Run) -> list[tuple[str, str]]:
         return sorted((key, text) for key, text in run.typed.items() if is_config(key))
 
-    known = {found for run in runs for found in (run.fingerprint, run.path)}
+    existing = {found for run in runs for found in (run.fingerprint, run.path)}
     choices, name = (dict(runs[0].choices), runs[0].name) if runs else ({}, "")
     twins = {repr(config(run)): run.config_fingerprint for run in runs}
     found = []
     for number, job in sorted(jobs.items()):
         lost = run_from_job(job, sweep / str(number))
-        if lost.status == "failed" and not known & {lost.fingerprint, lost.path}:
-            mark = repr(config(lost))
+        if lost.status == "failed" and not existing & {lost.fingerprint, lost.path}:
+            identity = repr(config(lost))
             options = {key: lost.typed.get(key, option) for key, option in choices.items()}
-            own: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "name": lost.typed.get("name", name),
                 "started": job.started,
                 "choices": options,
             }
-            found.append(replace(lost, config_fingerprint=twins.get(mark, mark), **own))
+            found.append(replace(lost, config_fingerprint=twins.get(identity, identity), **fields))
     return found
 
 
@@ -195,25 +195,25 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = read_runs(_as_list(path))
+    table = read_runs(_as_list(path))
     configs = ConfigValues()
-    frame = pd.DataFrame({name: [_field(run, name) for run in found] for name in _FIRST_COLUMNS})
+    frame = pd.DataFrame({name: [_field(run, name) for run in table] for name in _FIRST_COLUMNS})
     frame["seed"] = frame["seed"].astype("Int64")
     frame["started"] = pd.to_datetime(frame["started"], utc=True, errors="coerce")
     columns: dict[str, Any] = {}
-    groups = dict.fromkeys(key for run in found for key in run.choices if is_config(key))
+    groups = dict.fromkeys(key for run in table for key in run.choices if is_config(key))
     for key in groups:
-        columns[key] = [plain_value(run.choices.get(key)) for run in found]
-    typed = dict.fromkeys(key for run in found for key in run.typed if is_config(key) and key not in groups)
+        columns[key] = [plain_value(run.choices.get(key)) for run in table]
+    typed = dict.fromkeys(key for run in table for key in run.typed if is_config(key) and key not in groups)
     for key in typed:
-        columns[key] = [plain_value(value_of(run, key, configs)) for run in found]
-    columns["best_epoch"] = pd.array([run.best.get("epoch") for run in found], dtype="Int64")
+        columns[key] = [plain_value(value_of(run, key, configs)) for run in table]
+    columns["best_epoch"] = pd.array([run.best.get("epoch") for run in table], dtype="Int64")
     for metric in dict.fromkeys(
-        name for run in found for name in (*run.metrics, run.best.get("monitor")) if name
+        name for run in table for name in (*run.metrics, run.best.get("monitor")) if name
     ):
         # A custom module may log a `loss`, which is a group as well.
         name = f"{metric} (metric)" if metric in (*columns, *_FIRST_COLUMNS) else metric
-        columns[name] = pd.array([run.score(metric) for run in found], dtype="float64")
+        columns[name] = pd.array([run.score(metric) for run in table], dtype="float64")
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
 

@@ -90,25 +90,25 @@ class Run:
 
 def typed_values(overrides: Iterable[str]) -> dict[str, str]:
     """Overrides by key, without what says where a run writes to or how a sweep goes."""
-    found = {}
+    values = {}
     for override in overrides:
-        key, given, value = override.partition("=")
+        key, sign, value = override.partition("=")
         name = key.lstrip("+~")
         if name.partition(".")[0] != "hydra" and not name.startswith("hydra/"):
             left_out = key.startswith("~")
-            found[name] = "~" if left_out or not given else _unquote(value)
-    return found
+            values[name] = "~" if left_out or not sign else _unquote(value)
+    return values
 
 
 def is_config(key: str) -> bool:
     """Whether a key is one in which configurations differ, not where or how often they run."""
-    first = key.partition(".")[0]
-    return first not in (*NOT_IDENTITY, *REPETITIONS) and key != "sweep" and not key.startswith("hydra/")
+    group = key.partition(".")[0]
+    return group not in (*NOT_IDENTITY, *REPETITIONS) and key != "sweep" and not key.startswith("hydra/")
 
 
-def is_same_value(one: Any, other: Any) -> bool:
+def is_same_value(value: Any, other: Any) -> bool:
     """Whether two values are the same, however they were typed."""
-    first, second = plain_value(one), plain_value(other)
+    first, second = plain_value(value), plain_value(other)
     return first == second and isinstance(first, bool) == isinstance(second, bool)
 
 
@@ -155,18 +155,18 @@ Values = list[dict[str, str | None]]
 
 
 def config_columns(
-    runs: Sequence[Run], asked: Sequence[str], configs: ConfigValues
+    runs: Sequence[Run], requested: Sequence[str], configs: ConfigValues
 ) -> tuple[list[str], Values, list[str]]:
     """Keys in which configurations differ, the values of each, and what there is to say about them."""
 
     def texts(keys: Sequence[str]) -> Values:
-        found = [{key: value(run, key, configs) for key in keys} for run in runs]
+        rows = [{key: value(run, key, configs) for key in keys} for run in runs]
         return [
-            {key: None if one is None else format_value(one) for key, one in own.items()} for own in found
+            {key: None if cell is None else format_value(cell) for key, cell in row.items()} for row in rows
         ]
 
-    if asked:
-        return list(asked), texts(asked), []
+    if requested:
+        return list(requested), texts(requested), []
     keys = [key for key in _candidates(runs) if _differs(key, runs, configs)]
     if len(runs) == 1:
         keys = [key for key in runs[0].typed if is_config(key)]
@@ -178,13 +178,13 @@ def config_columns(
     notes: list[str] = []
     for alike in _group_alike(values, runs):
         different = {runs[number].config_fingerprint: runs[number] for number in alike}
-        more, left_out = _find_untyped(list(different.values()), configs)
+        untyped, left_out = _find_untyped(list(different.values()), configs)
         for number in alike:
-            values[number] |= {key: more[key][runs[number].config_fingerprint] for key in more}
-        keys += [key for key in more if key not in keys]
+            values[number] |= {key: untyped[key][runs[number].config_fingerprint] for key in untyped}
+        keys += [key for key in untyped if key not in keys]
         if left_out:
             notes.append(f"rows that were typed alike differ in {left_out} more keys; `assay diff` names all")
-    return keys, [{key: own.get(key) for key in keys} for own in values], notes
+    return keys, [{key: row.get(key) for key in keys} for row in values], notes
 
 
 def _candidates(runs: Sequence[Run]) -> list[str]:
@@ -201,19 +201,19 @@ def _candidates(runs: Sequence[Run]) -> list[str]:
 
 def _differs(key: str, runs: Sequence[Run], configs: ConfigValues) -> bool:
     """Whether runs differ in a key; configs are read up to the first that does."""
-    first = value(runs[0], key, configs) if runs else None
+    reference = value(runs[0], key, configs) if runs else None
     others = (value(run, key, configs) for run in runs)
-    return any(other != first and plain_value(other) != plain_value(first) for other in others)
+    return any(other != reference and plain_value(other) != plain_value(reference) for other in others)
 
 
 def _group_alike(values: Values, runs: Sequence[Run]) -> list[list[int]]:
     """Rows of different configurations that cannot be told apart by their columns."""
-    together: dict[Any, list[int]] = {}
-    for number, own in enumerate(values):
-        together.setdefault(tuple(map(plain_value, own.values())), []).append(number)
+    groups: dict[Any, list[int]] = {}
+    for number, row in enumerate(values):
+        groups.setdefault(tuple(map(plain_value, row.values())), []).append(number)
     return [
         numbers
-        for numbers in together.values()
+        for numbers in groups.values()
         if len({runs[number].config_fingerprint for number in numbers}) > 1
     ]
 
@@ -225,17 +225,17 @@ def _find_untyped(runs: Sequence[Run], configs: ConfigValues) -> tuple[dict[str,
         follow = set.intersection(*(set(run.interpolations) for run in runs))
     except AssayError:
         return {_FINGERPRINT: {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}}, 0
-    keys = dict.fromkeys(key for own in all_values.values() for key in own)
+    keys = dict.fromkeys(key for row in all_values.values() for key in row)
     differ = [
         key
         for key in keys
-        if is_config(key) and key not in follow and len({own.get(key) for own in all_values.values()}) > 1
+        if is_config(key) and key not in follow and len({row.get(key) for row in all_values.values()}) > 1
     ]
-    found = {key: {mark: own.get(key) for mark, own in all_values.items()} for key in differ[:_MOST]}
-    apart = {tuple(own.get(key) for key in found) for own in all_values.values()}
-    if len(apart) < len(runs):
-        found[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
-    return found, max(0, len(differ) - _MOST)
+    cells = {key: {identity: row.get(key) for identity, row in all_values.items()} for key in differ[:_MOST]}
+    distinct = {tuple(row.get(key) for key in cells) for row in all_values.values()}
+    if len(distinct) < len(runs):
+        cells[_FINGERPRINT] = {run.config_fingerprint: run.config_fingerprint[:8] for run in runs}
+    return cells, max(0, len(differ) - _MOST)
 
 
 FILE: Final = "config.yaml"
@@ -256,9 +256,9 @@ class ConfigValues:
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it."""
-        first, *rest = key.split(".")
-        node = self._node(run, first)
-        for name in rest:
+        group, *names = key.split(".")
+        node = self._node(run, group)
+        for name in names:
             if not isinstance(node, dict) or name not in node:
                 return None
             node = node[name]
@@ -275,37 +275,37 @@ class ConfigValues:
             nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
         except AssayError:
             return {"loss": format_value(run.choices.get("loss"))}
-        follows = [key for key, text in run.interpolations.items() if "${spec." in text]
-        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, follows)
+        derived = [key for key, text in run.interpolations.items() if "${spec." in text]
+        return loss_terms({name: node for name, node in nodes.items() if node is not _ABSENT}, derived)
 
-    def _node(self, run: Run, first: str) -> Any:
-        at = (str(run.path), first)
-        if at not in self._read:
-            self._read[at] = self._block(run, first)
-        return self._read[at]
+    def _node(self, run: Run, group: str) -> Any:
+        position = (str(run.path), group)
+        if position not in self._read:
+            self._read[position] = self._block(run, group)
+        return self._read[position]
 
-    def _block(self, run: Run, first: str) -> Any:
+    def _block(self, run: Run, group: str) -> Any:
         """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
         content = _read_config(run)
         if is_yaml_intact(content):
             text = content.decode("utf-8", "surrogateescape")
-            found = re.search(rf"^{re.escape(first)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
-            if found is None:
+            match = re.search(rf"^{re.escape(group)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
+            if match is None:
                 return _ABSENT
             try:
                 # The configs of a sweep have most of their nodes in common.
-                if found[0] not in self._nodes:
-                    self._nodes[found[0]] = _parse_yaml(found[0])[first]
-                return self._nodes[found[0]]
+                if match[0] not in self._nodes:
+                    self._nodes[match[0]] = _parse_yaml(match[0])[group]
+                return self._nodes[match[0]]
             except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
                 pass  # an anchor elsewhere, a key in quotes
-        return _load_config(run).get(first, _ABSENT)
+        return _load_config(run).get(group, _ABSENT)
 
 
 _ABSENT: Final = object()
 
 
-def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[str, str]:
+def loss_terms(config: Mapping[str, Any], derived_keys: Iterable[str] = ()) -> dict[str, str]:
     """What makes a loss the quantity it is, by key: its class and arguments, and the targets it sees."""
     module, data = (node if isinstance(node := config.get(name), dict) else {} for name in ("module", "data"))
     source = data.get("source")
@@ -322,18 +322,18 @@ def loss_terms(config: Mapping[str, Any], follows: Iterable[str] = ()) -> dict[s
     if isinstance(source, dict) and str(source.get("_target_")).endswith(".TextFiles"):
         parts |= {f"data.source.{name}": source.get(name) for name in ("tokens", "vocab_size")}
     terms = {key: format_value(value) for top, node in parts.items() for key, value in flatten(node, top)}
-    derived = set(follows)
+    derived = set(derived_keys)
     return {key: text for key, text in terms.items() if key not in derived and "${spec." not in text}
 
 
 def find_unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[str, tuple[str, ...]]:
     """In what losses are not the same quantity, each key with its values; empty where they are."""
-    found = list(losses)
-    keys = dict.fromkeys(key for _, terms in found for key in terms)
-    values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in found} for key in keys}
-    unlike = {key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1}
-    options = sorted({str(option) for option, _ in found})
-    return {"loss": tuple(options)} if unlike and len(options) > 1 else unlike
+    pairs = list(losses)
+    keys = dict.fromkeys(key for _, terms in pairs for key in terms)
+    values = {key: {plain_value(terms.get(key)): terms.get(key, "–") for _, terms in pairs} for key in keys}
+    differing = {key: tuple(sorted(texts.values())) for key, texts in values.items() if len(texts) > 1}
+    options = sorted({str(option) for option, _ in pairs})
+    return {"loss": tuple(options)} if differing and len(options) > 1 else differing
 
 
 def _load_config(run: Run) -> dict[Any, Any]:
@@ -396,14 +396,14 @@ def value_of(run: Run, key: str, configs: ConfigValues) -> str | None:
 
 def find_unlike_data(runs: Iterable[Run], configs: ConfigValues) -> list[str]:
     """Kinds of data, in words, where there are several: another option, or another file or target of one."""
-    each = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
-    digests = {run.data_sha256 for run in each}
+    distinct = list({(run.config_fingerprint, run.data_sha256): run for run in runs}.values())
+    digests = {run.data_sha256 for run in distinct}
     if len(digests) < 2 and "" not in digests:
         return []
-    options = sorted({str(run.choices.get("data")) for run in each})
+    options = sorted({str(run.choices.get("data")) for run in distinct})
     if len(options) > 1:
         return options
-    kinds = sorted({_source(run, configs) or "as in its option" for run in each})
+    kinds = sorted({_source(run, configs) or "as in its option" for run in distinct})
     return kinds if len(kinds) > 1 else []
 
 

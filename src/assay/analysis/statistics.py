@@ -63,7 +63,7 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
             of_fold.setdefault(fold, []).append(score)
     values = next(iter(of_fold.values()), [])
     if len(of_fold) > 1:
-        values = [math.fsum(own) / len(own) for own in of_fold.values()]
+        values = [math.fsum(scores_of_fold) / len(scores_of_fold) for scores_of_fold in of_fold.values()]
     if not values:
         return None
     mean = math.fsum(values) / len(values)
@@ -75,35 +75,35 @@ def mean_of(scores: Iterable[float | None], folds: Iterable[int | None] = ()) ->
     return Mean(tuple(values), mean, len(values), std, mean - half, mean + half, folds_of)
 
 
-def have_same_folds(one: Mean, other: Mean) -> bool:
+def have_same_folds(first: Mean, second: Mean) -> bool:
     """Whether both are means over the same folds, so that their values go together in pairs."""
-    return len(one.folds) > 1 and set(one.folds) == set(other.folds)
+    return len(first.folds) > 1 and set(first.folds) == set(second.folds)
 
 
-def paired_test(one: Mean, other: Mean) -> float | None:
+def paired_test(first: Mean, baseline: Mean) -> float | None:
     """P-value of the corrected resampled t-test (Nadeau and Bengio 2003), two-sided, over the same folds.
 
     A t-test of the differences by fold, whose variance is multiplied by 1/k + 1/(k - 1) in place of 1/k, as
     any two of k folds have most of their training samples in common.
     """
-    second = dict(zip(other.folds, other.values, strict=True))
-    differences = [value - second[fold] for fold, value in zip(one.folds, one.values, strict=True)]
+    by_fold = dict(zip(baseline.folds, baseline.values, strict=True))
+    differences = [value - by_fold[fold] for fold, value in zip(first.folds, first.values, strict=True)]
     k, variance = len(differences), statistics.variance(differences)
     if variance == 0.0:
         return None
     return p_value(statistics.fmean(differences) / math.sqrt(variance * (1 / k + 1 / (k - 1))), k - 1)
 
 
-def welch_test(one: Sequence[float], other: Sequence[float]) -> float | None:
+def welch_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     """The p-value of Welch's t-test, two-sided, as `scipy.stats.ttest_ind(equal_var=False)` gives it."""
-    if min(len(one), len(other)) < 2:
+    if min(len(a), len(b)) < 2:
         return None
-    errors = [statistics.variance(values) / len(values) for values in (one, other)]
+    errors = [statistics.variance(values) / len(values) for values in (a, b)]
     total = sum(errors)
     if total == 0.0:
         return None
-    t = (statistics.fmean(one) - statistics.fmean(other)) / math.sqrt(total)
-    shares = ((error / total) ** 2 / (len(own) - 1) for error, own in zip(errors, (one, other), strict=True))
+    t = (statistics.fmean(a) - statistics.fmean(b)) / math.sqrt(total)
+    shares = ((error / total) ** 2 / (len(group) - 1) for error, group in zip(errors, (a, b), strict=True))
     return p_value(t, 1 / sum(shares))
 
 

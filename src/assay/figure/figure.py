@@ -171,7 +171,7 @@ def to_frame(figure: Figure) -> pd.DataFrame:
         columns = ("labels", "x", "y", "values", "low", "high", "texts")
         values = {name: getattr(mark, name, None) for name in columns}
         tables.append(
-            pd.DataFrame({name: one for name, one in values.items() if one is not None and len(one)})
+            pd.DataFrame({name: data for name, data in values.items() if data is not None and len(data)})
         )
         tables[-1].insert(0, "series", mark.name)
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
@@ -282,13 +282,13 @@ def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> di
     layout["bargap"] = 0.2 if len(mark.labels) >= 6 else 0.5
     trace = _xy(mark.name, range(len(mark.labels)), mark.values, type="bar", marker={"color": colour})
     if mark.low is not None and mark.high is not None:
-        values, low, high = (np.asarray(one, dtype=float) for one in (mark.values, mark.low, mark.high))
+        values, low, high = (np.asarray(edge, dtype=float) for edge in (mark.values, mark.low, mark.high))
         ends = {"array": floats(high - values), "arrayminus": floats(values - low), "symmetric": False}
         trace["error_y"] = ends | {"type": "data", "color": REFERENCE, "thickness": 1.2, "width": 3}
-    of = f" ({mark.name})" if mark.name else ""
+    suffix = f" ({mark.name})" if mark.name else ""
     pairs = zip(mark.labels, mark.values, strict=True)
     return trace | _hover(
-        mark.texts or [f"{name}: {number_text(value)}{of}" for name, value in pairs], figure
+        mark.texts or [f"{name}: {number_text(value)}{suffix}" for name, value in pairs], figure
     )
 
 
@@ -320,9 +320,9 @@ def _heatmap(mark: Heatmap, figure: Figure, layout: dict[str, Any]) -> dict[str,
     return trace | {"hovertext": texts, "hoverinfo": "text"}
 
 
-def _xy(name: str, x: Numbers, y: Numbers, **more: Any) -> dict[str, Any]:
+def _xy(name: str, x: Numbers, y: Numbers, **fields: Any) -> dict[str, Any]:
     trace = {"type": "scatter", "name": escape(name, _LONGEST), "x": floats(x), "y": floats(y)}
-    return trace | {"showlegend": bool(name)} | more
+    return trace | {"showlegend": bool(name)} | fields
 
 
 def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
     if any(texts):
         return {"hovertext": [escape(text).replace("\n", "<br>") for text in texts], "hoverinfo": "text"}
     # A label with a percent sign and a brace would be read as a template of its own.
-    labels = (escape(one).translate({123: "(", 125: ")"}) for one in (figure.x_label, figure.y_label))
+    labels = (escape(name).translate({123: "(", 125: ")"}) for name in (figure.x_label, figure.y_label))
     parts = (
         f"{label or axis} %{{{axis}{':.2%}' if axis in figure.shares else ':,.6~r}'}"
         for axis, label in zip("xy", labels, strict=True)
@@ -340,9 +340,9 @@ def _hover(texts: Sequence[str], figure: Figure) -> dict[str, Any]:
 
 def _ticks(names: Sequence[str]) -> dict[str, Any]:
     """Names at whole numbers, for two may be alike; of many only some, the pointer tells the others."""
-    each = max(1, math.ceil(len(names) / 60))
-    shown = range(0, len(names), each)
-    return {"tickvals": list(shown), "ticktext": [escape(names[at], _LONGEST) for at in shown]}
+    step = max(1, math.ceil(len(names) / 60))
+    shown = range(0, len(names), step)
+    return {"tickvals": list(shown), "ticktext": [escape(names[index], _LONGEST) for index in shown]}
 
 
 def _axis(figure: Figure, which: str, label: str, shown: tuple[float, float] | None) -> dict[str, Any]:
@@ -423,9 +423,11 @@ def _draw(mark: Mark, axes: Axes, bars: list[Bars]) -> Any:
             values, errors = np.asarray(mark.values, dtype=float), None
             if mark.low is not None and mark.high is not None:
                 errors = np.stack([values - np.asarray(mark.low), np.asarray(mark.high) - values])
-            at = np.arange(len(values)) + (bars.index(mark) - (len(bars) - 1) / 2) * width
+            x_bar = np.arange(len(values)) + (bars.index(mark) - (len(bars) - 1) / 2) * width
             _set_ticks(axes, "x", mark.labels)
-            return axes.bar(at, values, width, yerr=errors, error_kw={"ecolor": REFERENCE, "elinewidth": 1})
+            return axes.bar(
+                x_bar, values, width, yerr=errors, error_kw={"ecolor": REFERENCE, "elinewidth": 1}
+            )
         case Heatmap():
             return _draw_matrix(mark, axes)
 
@@ -445,9 +447,9 @@ def _draw_matrix(mark: Heatmap, axes: Axes) -> None:
 
 def _set_ticks(axes: Axes, which: str, names: Any) -> None:
     """Names at whole numbers; of many only some."""
-    at = list(range(0, len(names), max(1, -(-len(names) // _MOST_NAMES))))
-    labels = [_shorten(names[index]) for index in at]
-    getattr(axes, f"{which}axis").set_ticks(at, labels=labels, fontsize=8)
+    positions = list(range(0, len(names), max(1, -(-len(names) // _MOST_NAMES))))
+    labels = [_shorten(names[index]) for index in positions]
+    getattr(axes, f"{which}axis").set_ticks(positions, labels=labels, fontsize=8)
     if which == "x" and sum(map(len, labels)) > 60:
         axes.tick_params(axis="x", rotation=60)
 

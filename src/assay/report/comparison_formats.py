@@ -31,14 +31,14 @@ BEST: Final = "*"
 
 def short_names(keys: tuple[str, ...]) -> dict[str, str]:
     """Keys as the end of each that no other one ends with."""
-    found = {}
+    shortened = {}
     for key in keys:
         parts = key.split(".")
         ends = (".".join(parts[-n:]) for n in range(1, len(parts) + 1))
-        others = [f".{other}" for other in keys if other != key]
-        unique = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
-        found[key] = next(unique, key)
-    return found
+        suffixes = [f".{other}" for other in keys if other != key]
+        unique = (end for end in ends if not any(other.endswith(f".{end}") for other in suffixes))
+        shortened[key] = next(unique, key)
+    return shortened
 
 
 def count_text(row: Row) -> str:
@@ -64,8 +64,8 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     header = [*names.values(), *comparison.metrics, "n", *(["status"] if with_state else [])]
     rows = []
     for number, row in enumerate(comparison.rows):
-        found = [(name, row.scores.get(name)) for name in comparison.metrics]
-        scores = [ABSENT if score is None else score_text(name, score) for name, score in found]
+        row_scores = [(name, row.scores.get(name)) for name in comparison.metrics]
+        scores = [ABSENT if score is None else score_text(name, score) for name, score in row_scores]
         if number == comparison.best and scores:
             scores[0] += f" {BEST}"
         values = [ABSENT if (text := row.values.get(key)) is None else text for key in comparison.columns]
@@ -76,8 +76,8 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 def _remarks(comparison: Comparison) -> list[str]:
     """Remarks below the table."""
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
-    said = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
-    return [one for one in said if one]
+    remarks = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
+    return [remark for remark in remarks if remark]
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -103,7 +103,7 @@ def to_markdown(comparison: Comparison) -> str:
     rule = ["---"] * names + ["---:"] * (len(header) - names)
     lines = [[*map(escape_markdown, header)], rule, *([*map(escape_markdown, row)] for row in rows)]
     text = [f"| {' | '.join(cells)} |" for cells in lines]
-    text += [f"\n{escape_markdown(one)}" for one in _remarks(comparison)]
+    text += [f"\n{escape_markdown(remark)}" for remark in _remarks(comparison)]
     return "\n".join(text) + "\n"
 
 
@@ -133,10 +133,10 @@ def to_latex(comparison: Comparison) -> str:
     cells = [[escape(cell) for cell in row] for row in (header, *rows)]
     if (best := comparison.best) is not None:
         cells[best + 1][names] = rf"\textbf{{{escape(rows[best][names].removesuffix(f' {BEST}'))}}}"
-    first, *others = (f"{' & '.join(row)} \\\\" for row in cells)
+    head, *body = (f"{' & '.join(row)} \\\\" for row in cells)
     alignment = "l" * names + "r" * (len(header) - names)
-    caption = " ".join(f"{escape(one[:1].upper() + one[1:])}." for one in _remarks(comparison))
-    tabular = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", first, r"\hline", *others, r"\hline"]
+    caption = " ".join(f"{escape(remark[:1].upper() + remark[1:])}." for remark in _remarks(comparison))
+    tabular = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", head, r"\hline", *body, r"\hline"]
     end = [r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]
     return "\n".join([r"\begin{table}", r"\centering", *tabular, *end]) + "\n"
 
@@ -186,11 +186,11 @@ def best_run(comparison: Comparison) -> Path | None:
     return best.path if best is not None else None
 
 
-def _print_line(console: Console, what: str, text: str) -> None:
+def _print_line(console: Console, label: str, text: str) -> None:
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
     line.add_column(overflow="fold")
-    line.add_row(Text(what, style="bold" if what != "broken" else "red"), Text(in_a_line(text)))
+    line.add_row(Text(label, style="bold" if label != "broken" else "red"), Text(in_a_line(text)))
     console.print(line)
 
 
@@ -207,24 +207,24 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
     columns = list(zip(*cells, strict=True))
     widths = [max(map(cell_len, column)) + _GAP for column in columns]
 
-    def dispensable(at: int) -> tuple[bool, int, int]:
+    def dispensable(index: int) -> tuple[bool, int, int]:
         """Metrics before keys, what many rows lack before others, the last one first."""
-        return at < keys, -columns[at].count(ABSENT), -at
+        return index < keys, -columns[index].count(ABSENT), -index
 
-    shown, left_out = list(range(len(columns))), []
+    shown_columns, left_out = list(range(len(columns))), []
     for at in sorted({*range(len(names))} - {keys}, key=dispensable):
-        if sum(widths[column] for column in shown) - _GAP <= width:
+        if sum(widths[column] for column in shown_columns) - _GAP <= width:
             break
-        shown.remove(at)
+        shown_columns.remove(at)
         left_out.append(names[at])
-    fits = sum(widths[column] for column in shown) - _GAP <= width
+    fits = sum(widths[column] for column in shown_columns) - _GAP <= width
     numbers = range(keys, len(names) + (not each))
     lines = []  # a table of rich's takes a millisecond per row
     for number, line in enumerate(cells, -1):
-        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown]
+        spaces = [" " * (widths[column] - _GAP - cell_len(line[column])) for column in shown_columns]
         padded = (
             f"{space}{line[column]}" if column in numbers else f"{line[column]}{space}"
-            for column, space in zip(shown, spaces, strict=True)
+            for column, space in zip(shown_columns, spaces, strict=True)
         )
         style = "bold" if number in (-1, comparison.best) else ""
         if number >= 0:

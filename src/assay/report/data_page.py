@@ -171,29 +171,29 @@ def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataF
     for subset_name, subset in subsets.items():
         if not len(subset.rows):
             continue
-        targets, own, of_training = subset.data.targets[subset.rows], hashes[subset_name], hashes["train"]
+        targets, hashed, training = (subset.data.targets[subset.rows], hashes[subset_name], hashes["train"])
         inputs, unreadable = _read_inputs(subset)
         if getattr(subset.data, "vocab_size", 0):
-            inputs = [(one != 0).sum() for one in inputs]
+            inputs = [(tensor != 0).sum() for tensor in inputs]
         real = targets.double().reshape(len(targets), -1).numpy().T if task.has_real_targets else ()
         in_training = None
-        if own is not None and of_training is not None and subset is not train:
-            in_training = int(np.isin(own, of_training).sum())
+        if hashed is not None and training is not None and subset is not train:
+            in_training = int(np.isin(hashed, training).sum())
         surveys.append(
             SubsetSurvey(
                 subset_name,
                 len(subset.rows),
                 tuple(task.sizes(targets, spec.class_names).get("class_counts") or ()),
                 tuple(map(summarize_values, real)),
-                summarize_values(torch.cat([one.double().flatten() for one in inputs]).numpy())
+                summarize_values(torch.cat([tensor.double().flatten() for tensor in inputs]).numpy())
                 if inputs
                 else None,
-                None if own is None else len(own) - len(np.unique(own)),
+                None if hashed is None else len(hashed) - len(np.unique(hashed)),
                 in_training,
                 unreadable,
             )
         )
-    found = Survey(
+    result = Survey(
         name,
         task.name,
         task.in_words(spec.as_config()),
@@ -205,12 +205,12 @@ def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataF
         [note for note in datamodule.notes if _COPIES not in note],
         [note for note in datamodule.notes if _COPIES in note],
     )
-    return replace(found, warnings=[*found.warnings, *_warnings(found, train, hashes["train"])])
+    return replace(result, warnings=[*result.warnings, *_warnings(result, train, hashes["train"])])
 
 
 def _hashes(subset: Subset) -> NDArray[np.int64] | None:
-    known = hash_samples(subset.data)
-    return None if known is None else known[subset.rows.numpy()]
+    hashes = hash_samples(subset.data)
+    return None if hashes is None else hashes[subset.rows.numpy()]
 
 
 def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
@@ -246,77 +246,77 @@ def summarize_values(numbers: NDArray[Any]) -> Values:
 def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
     data = train.data
     if frame is None and isinstance(data, Samples) and data.inputs.ndim == 2 and not data.vocab_size:
-        names = list(data.columns) or [f"feature {at}" for at in range(data.inputs.shape[1])]
+        names = list(data.columns) or [f"feature {index}" for index in range(data.inputs.shape[1])]
         frame = pd.DataFrame(data.inputs[train.rows].numpy(), columns=names)
     if frame is None or len(frame.columns) > _MOST_COLUMNS:
         return []
     learned = {column.name: column.kind for column in getattr(datamodule.encoder, "columns", ())}
-    found = []
+    surveys = []
     for name, column in frame.items():
         kind = learned.get(str(name), "number" if is_number(column) else "category")
         counts = column.value_counts()
-        shown: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if kind == "number":
-            shown["values"] = summarize_values(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            extra["values"] = summarize_values(column.to_numpy(dtype=np.float64, na_value=np.nan))
         elif kind == "date":
-            shown["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
+            extra["span"] = tuple(str(end).removesuffix(" 00:00:00") for end in (column.min(), column.max()))
         else:
-            shown["frequent"] = {str(value)[:40]: int(count) for value, count in counts[:3].items()}
-        found.append(ColumnSurvey(str(name), kind, int(column.isna().sum()), len(counts), **shown))
-    return found
+            extra["frequent"] = {str(value)[:40]: int(count) for value, count in counts[:3].items()}
+        surveys.append(ColumnSurvey(str(name), kind, int(column.isna().sum()), len(counts), **extra))
+    return surveys
 
 
 def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
     """The rows of each subset as they stand in their table; none where the data is none."""
     if datamodule.encoder is None:
         return {}
-    given = datamodule.source.read()
+    tables_read = datamodule.source.read()
     tables = {}
     for subset in SUBSETS:
-        whole: Any = given.get(subset, given.get("all", given.get("train")))
-        if isinstance(whole, Unfitted) and isinstance(whole.raw, pd.DataFrame):
-            tables[subset] = whole.raw.iloc[datamodule.subset(subset).rows.numpy()]
+        samples: Any = tables_read.get(subset, tables_read.get("all", tables_read.get("train")))
+        if isinstance(samples, Unfitted) and isinstance(samples.raw, pd.DataFrame):
+            tables[subset] = samples.raw.iloc[datamodule.subset(subset).rows.numpy()]
     return tables
 
 
-def _warnings(found: Survey, train: Subset, hashes: NDArray[np.int64] | None) -> list[str]:
-    told, first = [], found.subsets[0]
-    for subset in found.subsets:
-        if subset.in_training and not found.warnings:
-            told.append(
+def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -> list[str]:
+    warnings, base = [], survey.subsets[0]
+    for subset in survey.subsets:
+        if subset.in_training and not survey.warnings:
+            warnings.append(
                 f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {_COPIES}: "
                 "scores on them say little about new data"
             )
         if subset.unreadable:
             number = counted(len(subset.unreadable), "sample")
-            told.append(f"{number} of {subset.name} cannot be read: {subset.unreadable[0]}")
-        sizes = zip(found.class_names, subset.class_counts, strict=False)
+            warnings.append(f"{number} of {subset.name} cannot be read: {subset.unreadable[0]}")
+        sizes = zip(survey.class_names, subset.class_counts, strict=False)
         lacking = [name for name, count in sizes if not count]
-        if lacking and subset is not first:
-            told.append(
+        if lacking and subset is not base:
+            warnings.append(
                 f"{subset.name} has no sample of {_join_names(lacking)}: its scores say nothing about it"
             )
-    if first.num_equal and first.num_equal * _RARE >= first.num_samples:
-        told.append(f"{first.num_equal:,} of {first.num_samples:,} training samples are copies of others")
-    if hashes is not None and task_of(found.task).by_class:
+    if base.num_equal and base.num_equal * _RARE >= base.num_samples:
+        warnings.append(f"{base.num_equal:,} of {base.num_samples:,} training samples are copies of others")
+    if hashes is not None and task_of(survey.task).by_class:
         frame = pd.DataFrame({"inputs": hashes, "target": hash_rows(train.data.targets[train.rows])})
         conflicting = frame.groupby("inputs")["target"].transform("nunique") > 1
         if conflicting.any():
-            told.append(f"{conflicting.sum():,} training samples have equal inputs and different classes")
-    counts = first.class_counts
-    few = [name for name, count in zip(found.class_names, counts, strict=False) if count < _FEW]
+            warnings.append(f"{conflicting.sum():,} training samples have equal inputs and different classes")
+    counts = base.class_counts
+    few = [name for name, count in zip(survey.class_names, counts, strict=False) if count < _FEW]
     if few:
-        told.append(f"fewer than {_FEW} training samples: {_join_names(few)}")
+        warnings.append(f"fewer than {_FEW} training samples: {_join_names(few)}")
     if counts and min(counts) and max(counts) >= _UNEVEN * min(counts):
         times = max(counts) / min(counts)
-        told.append(f"the largest class has {times:,.0f} times the samples of the smallest")
+        warnings.append(f"the largest class has {times:,.0f} times the samples of the smallest")
     named = {
-        "a single value in all training rows": [one.name for one in found.columns if one.num_different <= 1],
+        "a single value in all training rows": [col.name for col in survey.columns if col.num_different <= 1],
         "more than half of the training rows have no value": [
-            one.name for one in found.columns if 2 * one.num_missing > first.num_samples
+            col.name for col in survey.columns if 2 * col.num_missing > base.num_samples
         ],
     }
-    return told + [f"{problem}: {_join_names(names)}" for problem, names in named.items() if names]
+    return warnings + [f"{problem}: {_join_names(names)}" for problem, names in named.items() if names]
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -351,23 +351,23 @@ def survey_job(job: Job, out: Path | None = None) -> Survey:
         )
     name = str(job.choices.get("data") or type(datamodule.source).__name__)
     tables = raw_tables(datamodule)
-    found = survey_data(datamodule, name, tables)
+    survey = survey_data(datamodule, name, tables)
     if out is None:
-        return found
+        return survey
     add_spec(config, datamodule.spec)
     target = OmegaConf.select(config, "augment._target_")
     # A teacher needs another run's model.
     augment = None if target in (None, _TEACHER) else build(config, "augment")
     samples = _look_at_samples(datamodule, tables, augment)
-    write_or_explain(out, lambda: write(data_page(found, samples, job.overrides), out), "--out FILE")
-    return replace(found, page=out)
+    write_or_explain(out, lambda: write(data_page(survey, samples, job.overrides), out), "--out FILE")
+    return replace(survey, page=out)
 
 
 def _look_at_samples(
     datamodule: DataModule, tables: Mapping[str, pd.DataFrame], augment: Any
 ) -> dict[str, _Samples]:
     """Some of each subset as they are, and of training as the model sees them, where that differs."""
-    shown: dict[str, _Samples] = {}
+    samples_by_title: dict[str, _Samples] = {}
     for name in SUBSETS:
         subset = datamodule.subset(name)
         if not len(subset.rows):
@@ -376,14 +376,14 @@ def _look_at_samples(
         rows = subset.rows[spread].tolist()
         keys = [subset.data.names[row] if subset.data.names else str(row) for row in rows]
         targets = [_format_target(datamodule, subset.data.targets[row]) for row in rows]
-        given = _render_samples(datamodule, subset, spread, tables.get(name))
-        shown[f"{name}, as they are"] = list(zip(keys, targets, given, strict=True))
-        if name == "train" and any(sample.picture for sample in given):
-            seen = _render_samples(datamodule, datamodule.subset(name, "train"), spread, None, augment)
-            if [sample.picture for sample in seen] != [sample.picture for sample in given]:
+        raw_samples = _render_samples(datamodule, subset, spread, tables.get(name))
+        samples_by_title[f"{name}, as they are"] = list(zip(keys, targets, raw_samples, strict=True))
+        if name == "train" and any(sample.picture for sample in raw_samples):
+            augmented = _render_samples(datamodule, datamodule.subset(name, "train"), spread, None, augment)
+            if [sample.picture for sample in augmented] != [sample.picture for sample in raw_samples]:
                 title = "train, after data.transform.train" + (" and augment" if augment else "")
-                shown[title] = list(zip(keys, targets, seen, strict=True))
-    return shown
+                samples_by_title[title] = list(zip(keys, targets, augmented, strict=True))
+    return samples_by_title
 
 
 def _render_samples(
@@ -425,7 +425,7 @@ def data_page(
     survey: Survey, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]], overrides: Sequence[str]
 ) -> Page:
     """The page of a survey."""
-    notes = [*(Note(one, "warn") for one in survey.warnings), *map(Note, survey.notes)]
+    notes = [*(Note(warning, "warn") for warning in survey.warnings), *map(Note, survey.notes)]
     sections = [
         Section("warnings", "What to look at", notes or [Note("Nothing stands out.", "good")]),
         *(
@@ -455,17 +455,17 @@ def _facts(survey: Survey) -> list[str]:
 
 def _print(console: Console, table: Table) -> None:
     rows = [[in_a_line(cell.text) for cell in row] for row in table.cells]
-    shown = rich.table.Table(
+    printed = rich.table.Table(
         box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
-    used = [at for at in range(len(table.columns)) if any(row[at] for row in rows)]
-    for name in (table.columns[at] for at in used):
+    used = [index for index in range(len(table.columns)) if any(row[index] for row in rows)]
+    for name in (table.columns[index] for index in used):
         is_number = name in table.numeric
         fits = is_number or name == "distribution"
-        shown.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=fits)
+        printed.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=fits)
     for row in rows[:_MOST_PRINTED]:
-        shown.add_row(*(escape(row[at]) for at in used))
-    console.print(shown)
+        printed.add_row(*(escape(row[index]) for index in used))
+    console.print(printed)
     if len(rows) > _MOST_PRINTED:
         console.print(f"{len(rows) - _MOST_PRINTED} more")
 
@@ -476,22 +476,22 @@ _VALUES: Final = ("values", "distribution")
 def _tables(survey: Survey) -> dict[str, Table]:
     subsets = [
         [
-            one.name,
-            f"{one.num_samples:,}",
-            _count(one.num_equal),
-            "" if one.name == "train" else _count(one.in_training),
-            str(len(one.unreadable) or ""),
-            *_values(one.values),
+            subset.name,
+            f"{subset.num_samples:,}",
+            _count(subset.num_equal),
+            "" if subset.name == "train" else _count(subset.in_training),
+            str(len(subset.unreadable) or ""),
+            *_values(subset.values),
         ]
-        for one in survey.subsets
+        for subset in survey.subsets
     ]
     names = dict(enumerate(survey.target_names))
     targets = [
-        [names.get(at, f"target {at}"), one.name, *_values(values)]
-        for one in survey.subsets
-        for at, values in enumerate(one.targets)
+        [names.get(index, f"target {index}"), subset.name, *_values(values)]
+        for subset in survey.subsets
+        for index, values in enumerate(subset.targets)
     ]
-    columns = [_column(one) for one in survey.columns]
+    columns = [_column(subset) for subset in survey.columns]
     counts = ("samples", "copies", "in training", "not readable")
     return {
         "subsets": Table(
@@ -520,24 +520,24 @@ def _count(number: int | None) -> str:
 def _values(values: Values | None) -> list[str]:
     if values is None:
         return ["", ""]
-    low, mean, high = (number_text(one) for one in (values.low, values.mean, values.high))
+    low, mean, high = (number_text(number) for number in (values.low, values.mean, values.high))
     return [f"{low} to {high}, mean {mean}", histogram(values.histogram)]
 
 
 def _classes(survey: Survey) -> Table:
     subsets = survey.subsets
-    names, counts = [one.name for one in subsets], subsets[0].class_counts
+    names, counts = [subset.name for subset in subsets], subsets[0].class_counts
     classes = survey.class_names[:_MOST_CLASSES] if counts else ()
     rows: list[list[Cell | str]] = [
         [
             in_a_line(name),
-            *(Cell(f"{one.class_counts[at]:,}", one.class_counts[at]) for one in subsets),
-            "█" * round(20 * counts[at] / (max(counts) or 1)),
+            *(Cell(f"{subset.class_counts[index]:,}", subset.class_counts[index]) for subset in subsets),
+            "█" * round(20 * counts[index] / (max(counts) or 1)),
         ]
-        for at, name in enumerate(classes)
+        for index, name in enumerate(classes)
     ]
-    more = len(survey.class_names) - len(rows)
-    caption = f"{more:,} more classes are not shown." if more else ""
+    num_hidden = len(survey.class_names) - len(rows)
+    caption = f"{num_hidden:,} more classes are not shown." if num_hidden else ""
     columns = ("class", *names, "in training")
     return Table(columns, rows, caption, numeric=frozenset(names), filtered=len(rows) > 20)
 
@@ -557,8 +557,8 @@ def _column(column: ColumnSurvey) -> list[Cell | str]:
 
 
 def _samples(title: str, samples: Mapping[str, Sequence[tuple[str, str, RenderedSample]]]) -> list[Block]:
-    shown = samples[title]
-    pictures = [Picture(one.picture, target, key) for key, target, one in shown if one.picture is not None]
+    group = samples[title]
+    pictures = [Picture(item.picture, target, key) for key, target, item in group if item.picture is not None]
     blocks = picture_blocks(title, pictures, _LARGEST_PICTURES // len(samples))
-    rows = [([key, target], one.row) for key, target, one in shown if one.picture is None and one.row]
+    rows = [([key, target], item.row) for key, target, item in group if item.picture is None and item.row]
     return blocks + sample_table(title, ("sample", "target"), rows)

@@ -132,7 +132,7 @@ def picture_blocks(
     title: str, pictures: Sequence[Picture], most: int, caption: str = "", *, are_wide: bool = False
 ) -> list[Block]:
     """Those of some pictures that a page has room for, in so many bytes."""
-    small = [one for one in pictures if len(one.png) <= most // len(pictures)]
+    small = [picture for picture in pictures if len(picture.png) <= most // len(pictures)]
     if not small:
         return [Note(f"{title}: the pictures are too large for a page.")] if pictures else []
     left_out = len(pictures) - len(small)
@@ -208,18 +208,18 @@ def write(page: Page, path: Path) -> None:
 def render(page: Page) -> str:
     """A page as HTML that needs nothing else: script, style, pictures and numbers are in it."""
     environment = _environment()
-    shown = [thin_figure(figure) for figure in page.figures]
-    drawn = {figure.name: to_plotly(figure) for figure in shown}
-    if len(drawn) < len(shown):
-        raise ValueError(f"two figures of one name: {sorted(figure.name for figure in shown)}")
+    figures = [thin_figure(figure) for figure in page.figures]
+    drawn = {figure.name: to_plotly(figure) for figure in figures}
+    if len(drawn) < len(figures):
+        raise ValueError(f"two figures of one name: {sorted(figure.name for figure in figures)}")
     library, script = _library() if drawn else "", _source(environment, "page.js")
     return environment.get_template("base.html").render(
         page=page,
         sections=[section for section in page.sections if section.blocks],
-        shown={figure.name: figure for figure in shown},
+        shown={figure.name: figure for figure in figures},
         figures=to_script_json(drawn),
         # Nothing moves while it draws.
-        heights={name: one["layout"]["height"] for name, one in drawn.items()},
+        heights={name: plot["layout"]["height"] for name, plot in drawn.items()},
         style=_source(environment, "page.css"),
         library=library,
         script=script,
@@ -288,20 +288,20 @@ def thin_figure(figure: Figure) -> Figure:
     marks: list[Mark] = []
     captions = [figure.caption] if figure.caption else []
     for mark in figure.marks:
-        kept: Any = None
+        indices: Any = None
         if isinstance(mark, Line) and len(mark.x) > _LINE:
             y = np.nan_to_num(np.asarray(mark.y, dtype=float), posinf=0, neginf=0)
             stretches = np.array_split(np.arange(len(y)), _LINE // 2)
-            ends = [(at[0], at[y[at].argmin()], at[y[at].argmax()]) for at in stretches]
-            kept = np.unique([*ends[0], *(end for _, *both in ends for end in both), len(y) - 1])
+            ends = [(part[0], part[y[part].argmin()], part[y[part].argmax()]) for part in stretches]
+            indices = np.unique([*ends[0], *(end for _, *extremes in ends for end in extremes), len(y) - 1])
             captions.append("Long curves are drawn through the lowest and highest point of each stretch.")
         elif isinstance(mark, Points) and len(mark.x) > _SCATTER:
-            kept = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
+            indices = np.sort(np.random.default_rng(0).choice(len(mark.x), _SCATTER, replace=False))
             captions.append(f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random.")
-        if kept is not None:
+        if indices is not None:
             values = {name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")}
-            present = {name: of for name, of in values.items() if of is not None and len(of)}
-            few: Any = {name: np.asarray(of)[kept].tolist() for name, of in present.items()}
+            present = {name: column for name, column in values.items() if column is not None and len(column)}
+            few: Any = {name: np.asarray(column)[indices].tolist() for name, column in present.items()}
             mark = replace(mark, **few)  # noqa: PLW2901 - the same mark, with fewer points
         marks.append(mark)
     return replace(figure, marks=tuple(marks), caption=" ".join(dict.fromkeys(captions)))

@@ -71,9 +71,9 @@ def report(
     for option, folder in (("--png", png), ("--csv", csv)):
         if folder is not None and folder.exists() and not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder", key=option, hint=f"{option} {folder.parent}")
-    first = paths[0]
-    if len(paths) == 1 and (first / FILE).exists() and not is_sweep(first):
-        page = run_page(first)
+    run_dir = paths[0]
+    if len(paths) == 1 and (run_dir / FILE).exists() and not is_sweep(run_dir):
+        page = run_page(run_dir)
     else:
         page = sweep_page(read_contents(paths), file.absolute().parent)
     pictures = _write_each(page, png, ".png", to_png)
@@ -90,7 +90,7 @@ def _csv(figure: Figure) -> bytes:
 
 def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]) -> list[Path]:
     """Write a file per figure."""
-    files = {folder / f"{one.name}{suffix}": one for one in page.figures} if folder is not None else {}
+    files = {folder / f"{fig.name}{suffix}": fig for fig in page.figures} if folder is not None else {}
     for path, figure in files.items():
         option = f"--{suffix.removeprefix('.')} DIR"
         write_or_explain(path, functools.partial(write_bytes, path, draw(figure)), option)
@@ -102,8 +102,8 @@ def check_overwrite(file: Path) -> None:
     try:
         is_other = not stat.S_ISREG(file.stat().st_mode)  # a pipe would never end
         if not is_other:
-            with file.open("rb") as there:
-                is_other = there.read(len(_START)) not in (b"", _START)
+            with file.open("rb") as opened:
+                is_other = opened.read(len(_START)) not in (b"", _START)
     except OSError:  # nothing is there, or the error is reported when it is written
         return
     if is_other:

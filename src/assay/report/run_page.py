@@ -77,7 +77,7 @@ def run_page(run_dir: Path) -> Page:
         no_curves = f"There are no learning curves: {error.message}"
     at_best = at_best_epoch(curves, record.best)
     tested = "tested" if any(name.startswith("test/") for name in record.metrics) else "best"
-    kept = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
+    checkpoint = None if at_best is None else (f"epoch {record.best['epoch']}, {tested}", at_best[0])
     names = predictions.class_names if predictions is not None else ()
 
     def in_words(metric: str) -> str:
@@ -85,8 +85,8 @@ def run_page(run_dir: Path) -> Page:
         target, average = values.get(f"{node}._target_", ""), values.get(f"{node}.average", "")
         return describe_metric(metric, target, average, names[1] if len(names) == 2 else "class 1")
 
-    drawn = curve_figures(curves, in_words, kept)
-    about = [
+    drawn = curve_figures(curves, in_words, checkpoint)
+    facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
         duration(record.seconds) if record.finished else "",
         f"seed {record.seed}",
@@ -114,7 +114,7 @@ def run_page(run_dir: Path) -> Page:
         Section("reproduce", "Reproduce", reproduce_blocks(run_dir, record)),
     ]
     title = record.name if record.name == record.run_id else f"{record.name} / {record.run_id}"
-    return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in about if fact])
+    return Page("Run", title, sections, (status, TONES.get(status, "")), [fact for fact in facts if fact])
 
 
 def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
@@ -122,7 +122,7 @@ def _outcome_notes(record: RunRecord, status: str) -> list[Block]:
         return [Note("This run is still going on: the page shows what it has written so far.", "warn")]
     outcome = record.outcome
     if status == "finished":
-        return [Note(told, "warn") for told in (outcome.reason, *outcome.warnings) if told]
+        return [Note(warning, "warn") for warning in (outcome.reason, *outcome.warnings) if warning]
     cause = f" ({outcome.cause.replace('_', ' ')})" if outcome.cause else ""
     reason = outcome.reason or "no reason is known"
     return [Note(f"The run has {_ENDED.get(status, status)}{cause}: {reason}", "bad")]
@@ -136,8 +136,8 @@ def _score_blocks(
 ) -> list[Block]:
     blocks: list[Block] = []
     if record.baseline:
-        told = f"Baseline: {describe_baseline(record.baseline)}."
-        blocks.append(Note(told, "good" if record.baseline["ahead"] == "run" else "warn"))
+        baseline = f"Baseline: {describe_baseline(record.baseline)}."
+        blocks.append(Note(baseline, "good" if record.baseline["ahead"] == "run" else "warn"))
     if predictions is not None:
         blocks += _try_blocks(lambda: _score_cards(predictions))
     blocks += _logged_scores(record, at_best, title)
@@ -159,13 +159,15 @@ def _logged_scores(
             rows.setdefault(metric, {})[subset] = Cell(format_score(metric, value), value, title=repr(value))
     if not rows:
         return []
-    there = dict.fromkeys(subset for cells in rows.values() for subset in cells)
-    subsets = sorted(there, key=lambda one: (_SUBSETS.index(one) if one in _SUBSETS else len(_SUBSETS), one))
+    logged = dict.fromkeys(subset for cells in rows.values() for subset in cells)
+    subsets = sorted(
+        logged, key=lambda part: (_SUBSETS.index(part) if part in _SUBSETS else len(_SUBSETS), part)
+    )
     names = {subset: subset or "value" for subset in subsets}
     table: list[list[Cell | str]] = [
-        [title(metric), *(cells.get(one, Cell("")) for one in subsets)] for metric, cells in rows.items()
+        [title(metric), *(cells.get(part, Cell("")) for part in subsets)] for metric, cells in rows.items()
     ]
-    tested = "was tested" if "test" in there else "is kept"
+    tested = "was tested" if "test" in logged else "is kept"
     caption = "The last value of each."
     if {"epoch", "monitor"} <= record.best.keys():
         best = f"the best by {record.best['monitor']}, whose checkpoint {tested}"
@@ -183,15 +185,15 @@ def _score_cards(predictions: StoredPredictions) -> list[Block]:
     num_samples = len(predictions.keys)
     cards = [
         (
-            one.name,
-            format_score(one.name, one.value) if math.isfinite(one.value) else "undefined",
-            _interval(one) if math.isfinite(one.low) else "no interval",
+            score.name,
+            format_score(score.name, score.value) if math.isfinite(score.value) else "undefined",
+            _interval(score) if math.isfinite(score.low) else "no interval",
         )
-        for one in scores
+        for score in scores
     ]
-    some = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
+    total = f", of {predictions.num_evaluated:,}" if predictions.num_evaluated else ""
     caption = (
-        f"On {num_samples:,} {predictions.subset} samples{some}. Below each score its {100 * LEVEL:.0f} % "
+        f"On {num_samples:,} {predictions.subset} samples{total}. Below each score its {100 * LEVEL:.0f} % "
         f"interval, by the percentile bootstrap over the samples ({num_draws(num_samples):,} draws): how "
         "it would vary with another test set of this size, not with another seed."
     )
@@ -212,8 +214,8 @@ def _prediction_figures(predictions: StoredPredictions, target: str) -> list[Blo
     if target:  # as the user calls it
         predicted, true = f"predicted {target}", f"true {target}"
         figures = [
-            replace(one, x_label=predicted, y_label=true) if one.y_label == TRUE_CLASS else one
-            for one in figures
+            replace(figure, x_label=predicted, y_label=true) if figure.y_label == TRUE_CLASS else figure
+            for figure in figures
         ]
     none = "These outputs are neither probabilities nor values, or too few: there is nothing to draw."
     return [Figures(figures)] if figures else [Note(none, "warn")]
@@ -253,27 +255,29 @@ def _sample_blocks(run_dir: Path, predictions: StoredPredictions | None) -> list
 
 def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredictions | None) -> list[Block]:
     is_worst, task = samples[0].reason == "worst", None
-    said: dict[str, tuple[str, str, Tone]] = {one.key: ("", one.key, "") for one in samples}
+    labels: dict[str, tuple[str, str, Tone]] = {item.key: ("", item.key, "") for item in samples}
     if predictions is not None:
         task = task_of(predictions.task)
-        right = task.is_right(predictions) if predictions.targets is not None else None
-        for at, key in enumerate(predictions.keys):
-            if key in said:
-                tone: Tone = "" if right is None or right[at] else "bad"
-                said[key] = task.predicted_label(predictions, at), key, tone
+        is_right = task.is_right(predictions) if predictions.targets is not None else None
+        for index, key in enumerate(predictions.keys):
+            if key in labels:
+                tone: Tone = "" if is_right is None or is_right[index] else "bad"
+                labels[key] = task.predicted_label(predictions, index), key, tone
     order = task.hardest_caption(predictions) if is_worst and task and predictions else ""
     legend = task.legend(predictions) if task and predictions else []
-    pictures = [Picture(one.picture, *said[one.key]) for one in samples if one.picture is not None]
+    pictures = [Picture(item.picture, *labels[item.key]) for item in samples if item.picture is not None]
     blocks: list[Block] = []
     if pictures and legend and is_worst:
         blocks.append(Pictures("Colours", [Picture(png, name, name) for name, png in legend[:_MOST_COLOURS]]))
     blocks += picture_blocks(title, pictures, _LARGEST_PICTURES, order, are_wide=bool(legend))
-    rows = [(one, _join_tokens(one.row)) for one in samples if one.picture is None and one.row is not None]
-    blocks += [Code(str(row["text"]), title) for one, row in rows if one.reason == "generated"]
+    rows = [
+        (item, _join_tokens(item.row)) for item in samples if item.picture is None and item.row is not None
+    ]
+    blocks += [Code(str(row["text"]), title) for item, row in rows if item.reason == "generated"]
     plain: list[tuple[list[Cell | str], Mapping[str, Any]]] = [
-        ([one.key, Cell(said[one.key][0], tone=said[one.key][2])], row)
-        for one, row in rows
-        if one.reason != "generated"
+        ([item.key, Cell(labels[item.key][0], tone=labels[item.key][2])], row)
+        for item, row in rows
+        if item.reason != "generated"
     ]
     return blocks + sample_table(title, ("sample", "the model said"), plain, order)
 
@@ -300,9 +304,7 @@ def subset_and_metric(name: str) -> tuple[str, str]:
 
 
 def curve_figures(
-    curves: Mapping[str, Curve],
-    titles: Callable[[str], str] = str,
-    kept: tuple[str, int] | None = None,
+    curves: Mapping[str, Curve], titles: Callable[[str], str] = str, checkpoint: tuple[str, int] | None = None
 ) -> list[Figure]:
     """One figure per metric with a line per subset, those of the loss and the accuracy first."""
     metrics: dict[str, list[Line]] = {}
@@ -321,9 +323,9 @@ def curve_figures(
         finite = values[np.isfinite(values)]
         gaps = f"{len(values) - len(finite):,} of {len(values):,} values are not finite: gaps."
         caption = gaps if len(finite) < len(values) else ""
-        if kept is not None and len(finite):  # where the checkpoint that was tested stands
+        if checkpoint is not None and len(finite):  # where the checkpoint that was tested stands
             ends = [finite.min(), finite.max()]
-            lines.append(Line(kept[0], [kept[1]] * 2, ends, is_reference=True))
+            lines.append(Line(checkpoint[0], [checkpoint[1]] * 2, ends, is_reference=True))
         share = "y" * is_share(metric)
         name = f"curve_{index}"
         figures.append(Figure(name, title, tuple(lines), "step", title, shares=share, caption=caption))
@@ -341,18 +343,18 @@ def at_best_epoch(
 ) -> tuple[int, dict[str, float]] | None:
     """The step of the best checkpoint, and each metric as it stood there; None where that was not logged."""
     monitor, value = curves.get(str(best.get("monitor")), Curve()), best.get("value")
-    places = [at for at, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
-    if not places or not isinstance(value, int | float):
+    candidates = [index for index, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")]
+    if not candidates or not isinstance(value, int | float):
         return None
-    step = monitor.steps[min(places, key=lambda at: abs(monitor.values[at] - value))]
-    found: dict[str, float] = {}
+    step = monitor.steps[min(candidates, key=lambda index: abs(monitor.values[index] - value))]
+    values: dict[str, float] = {}
     for name, curve in curves.items():
         rows = zip(curve.epochs, curve.steps, curve.values, strict=True)
-        logged = [(at_step, one) for epoch, at_step, one in rows if epoch == best["epoch"]]
-        before = [one for at_step, one in logged if at_step <= step]
+        logged = [(at_step, logged_value) for epoch, at_step, logged_value in rows if epoch == best["epoch"]]
+        before = [logged_value for at_step, logged_value in logged if at_step <= step]
         if logged:  # of training after it, where validation came within the epoch
-            found[name] = before[-1] if before else logged[0][1]
-    return step, found
+            values[name] = before[-1] if before else logged[0][1]
+    return step, values
 
 
 def _line(name: str, curve: Curve) -> Line:
@@ -367,10 +369,10 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
     path = run_dir / "config.yaml"
     try:
         check_inside(path, run_dir)
-        whole = is_yaml_intact(read_whole(path))
+        is_unchanged = is_yaml_intact(read_whole(path))
         return config_values(
             load_mapping(path)
-        ), "" if whole else f"{path} has changed since the run wrote it"
+        ), "" if is_unchanged else f"{path} has changed since the run wrote it"
     except OSError as error:
         return {}, f"{path} cannot be read: {error.strerror}"
     except AssayError as error:
@@ -383,12 +385,12 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
     warnings = [Note(problem, "warn")] if problem else []
     if not values:
         return [*warnings, typed]
-    words = [*record.overrides, *(word for entry in record.resumed for word in entry.get("overrides", ()))]
-    given = {str(word).partition("=")[0].lstrip("+~").partition("@")[0] for word in words}
+    words = [*record.overrides, *(text for entry in record.resumed for text in entry.get("overrides", ()))]
+    typed_keys = {str(text).partition("=")[0].lstrip("+~").partition("@")[0] for text in words}
     rows: list[list[Cell | str]] = []
     for key, value in values.items():
         parts = key.partition("[")[0].split(".")
-        is_typed = not given.isdisjoint(".".join(parts[:end]) for end in range(1, len(parts) + 1))
+        is_typed = not typed_keys.isdisjoint(".".join(parts[:end]) for end in range(1, len(parts) + 1))
         if parts[0] != "hydra":
             rows.append([Cell(key, tone="best" if is_typed else ""), Cell(shortened(value), title=value)])
     caption = "What was typed, as a value or as an option of its group, stands out."
@@ -422,20 +424,20 @@ def environment_blocks(record: RunRecord) -> list[Block]:
 
 def reproduce_blocks(run_dir: Path, record: RunRecord) -> list[Block]:
     """Commands to repeat the run."""
-    kept = [word for word in record.overrides if not word.startswith("hydra.run.dir=")]
-    seeds = [*(word for word in kept if not word.startswith("seed=")), "seed=1,2,3"]
+    overrides = [override for override in record.overrides if not override.startswith("hydra.run.dir=")]
+    seeds = [*(override for override in overrides if not override.startswith("seed=")), "seed=1,2,3"]
     lines = [
         "# the same run again, bit for bit where the machine allows it",
         f"assay reproduce {shlex.quote(str(run_dir))}",
         "",
         "# a new run with the same words, and with other seeds",
-        shlex.join(["assay", "train", *kept]),
+        shlex.join(["assay", "train", *overrides]),
         shlex.join(["assay", "train", "-m", *seeds]),
     ]
     git, note = record.git or {}, ""
     if not git.get("commit"):
         note = "The code was not in a git repository: only the config says what ran."
     elif git.get("dirty"):
-        whole = "as a whole" if git.get("patch_complete") else "in part"
-        note = f"The code had changes; code.patch has them {whole}."
+        extent = "as a whole" if git.get("patch_complete") else "in part"
+        note = f"The code had changes; code.patch has them {extent}."
     return [Code("\n".join(lines)), *([Note(note)] if note else [])]

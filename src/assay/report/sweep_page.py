@@ -65,7 +65,7 @@ class Contents:
         rows = self.comparison.rows
         runs = [(run, row.values) for row in rows for run in row.runs]
         broken = [(run, dict[str, str | None]()) for run in self.comparison.broken]
-        return sorted([*runs, *broken], key=lambda one: _natural_key(self.name(one[0])))
+        return sorted([*runs, *broken], key=lambda pair: _natural_key(self.name(pair[0])))
 
     def name(self, run: Run) -> str:
         """The path of a run, below the folder that was named or that all have in common."""
@@ -86,14 +86,14 @@ def is_sweep(directory: Path) -> bool:
 
 def read_contents(paths: Sequence[Path]) -> Contents:
     """Read any runs, and of a sweep its journal, also while it still runs or after it was killed."""
-    runs, first = read_runs(paths, lost=True), paths[0]
+    runs, folder = read_runs(paths, lost=True), paths[0]
     notices: list[str] = []
     journal, logs = None, None
-    if len(paths) == 1 and is_sweep(first):
+    if len(paths) == 1 and is_sweep(folder):
         try:
-            journal = Journal.open(first, repair=False)
-            logs = first / "logs"
-            check_inside(logs, first)
+            journal = Journal.open(folder, repair=False)
+            logs = folder / "logs"
+            check_inside(logs, folder)
         except AssayError as error:
             logs = None
             notices.append(f"{error.message}. What follows is from the run directories alone.")
@@ -109,9 +109,9 @@ def read_contents(paths: Sequence[Path]) -> Contents:
         is_max = ranking is not None and ranking.direction == "max"
         aims = [Objective(name, "maximize" if is_max else "minimize")]
     jobs = journal.jobs.values() if journal else ()
-    if left := sum(not job.ended for job in jobs):
-        goes_on = "it is still running" if is_written(first) else f"assay resume {shlex.quote(str(first))}"
-        notices.append(f"{left} of {len(jobs)} jobs are not done: {goes_on}.")
+    if num_open := sum(not job.ended for job in jobs):
+        goes_on = "it is still running" if is_written(folder) else f"assay resume {shlex.quote(str(folder))}"
+        notices.append(f"{num_open} of {len(jobs)} jobs are not done: {goes_on}.")
     return Contents(
         paths,
         comparison,
@@ -145,9 +145,9 @@ def log_tail(path: Path) -> str:
     text = _ESCAPES.sub("", content.decode(errors="replace")).replace("\r\n", "\n").rstrip()
     # A progress bar overwrites its line; the last state of it counts.
     lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-    whole = lines[1:] if len(content) == _BYTES else lines
-    kept = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in whole[-_LINES:]]
-    return printable(redact("\n".join(kept)))
+    full_lines = lines[1:] if len(content) == _BYTES else lines
+    cut = [line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…" for line in full_lines[-_LINES:]]
+    return printable(redact("\n".join(cut)))
 
 
 FOLDS: Final = "Each sample is tested once, by the run that has not trained on it. Scores are of all at once."
@@ -155,20 +155,20 @@ FOLDS: Final = "Each sample is tested once, by the run that has not trained on i
 
 def fold_blocks(contents: Contents) -> list[Block]:
     """Scores over the samples of all folds; nothing where no run has tested one."""
-    every = gather_folds(contents.comparison.rows)
-    if not every:
+    folds = gather_folds(contents.comparison.rows)
+    if not folds:
         return []
-    import_trusted_tasks(one.predictions.task for one in every)
-    labels = {id(one): f"{format_values(one.values)}: " if one.values else "" for one in every}
-    problems = dict.fromkeys(f"{labels[id(one)]}{problem}" for one in every for problem in one.problems)
+    import_trusted_tasks(fold.predictions.task for fold in folds)
+    labels = {id(fold): f"{format_values(fold.values)}: " if fold.values else "" for fold in folds}
+    problems = dict.fromkeys(f"{labels[id(fold)]}{problem}" for fold in folds for problem in fold.problems)
     notes = [Note(f"{problem[:1].upper()}{problem[1:]}.", "warn") for problem in problems]
-    together = group_by_configuration(every)
-    scores = [mean_scores(several) for several in together]
-    names, keys = dict.fromkeys(name for of in scores for name in of), contents.comparison.columns
+    configurations = group_by_configuration(folds)
+    scores = [mean_scores(several) for several in configurations]
+    names, keys = dict.fromkeys(name for row in scores for name in row), contents.comparison.columns
     rows: list[list[Cell | str]] = []
-    for several, of in zip(together, scores, strict=True):
+    for several, row in zip(configurations, scores, strict=True):
         samples = len(several[0].predictions.keys)
-        cells = [Cell(format_score(name, of[name]), of[name]) if name in of else "" for name in names]
+        cells = [Cell(format_score(name, row[name]), row[name]) if name in row else "" for name in names]
         rows.append([*_values(several[0].values, keys), Cell(f"{samples:,}", samples), *cells])
     columns, numeric = [*keys, "samples", *names], frozenset(("samples", *names))
     caption = "Each prediction is in out_of_fold.parquet." if contents.is_sweep else ""
@@ -194,12 +194,12 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     repeated = any(len(row.runs) > 1 for row in rows)
     thing = "job" if contents.is_sweep else "run"
     title = thing.capitalize()
-    warned = ((contents.name(run), one) for run, _ in contents.runs for one in run.warnings)
+    warned = ((contents.name(run), text) for run, _ in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
-    said = comparison.test.verdict
+    verdict = comparison.test.verdict
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
     board: list[Block] = [_table(contents, comparison, folder, thing)]
-    board += [Note(f"{said[:1].upper()}{said[1:]}.")] if said else []
+    board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")] if verdict else []
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
         Section("leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)),
@@ -237,11 +237,11 @@ def _summary(contents: Contents, thing: str) -> Cards:
         for aim in contents.objectives:
             if score := best.scores.get(aim.name):
                 over = f"{score_text(aim.name, score)} over {score.n} {repeated}, " if score.n > 1 else ""
-                shown = format_score(aim.name, score.mean)
-                cards.append((f"{aim.name} of the best", shown, f"{over}{best.label}"))
+                text = format_score(aim.name, score.mean)
+                cards.append((f"{aim.name} of the best", text, f"{over}{best.label}"))
     runs = [run for run, _ in contents.runs]
-    words = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
-    cards.append((f"{thing}s", str(contents.total), words))
+    counts = ", ".join(f"{count} {status}" for status, count in Counter(run.status for run in runs).items())
+    cards.append((f"{thing}s", str(contents.total), counts))
     cards.append(("configurations", str(len(comparison.rows)), "that differ in more than seed and fold"))
     if took := sum(run.seconds for run in runs):
         cards.append(("time", duration(took), f"of all {thing}s together"))
@@ -249,12 +249,12 @@ def _summary(contents: Contents, thing: str) -> Cards:
 
 
 def _describe_order(contents: Contents, *, repeated: bool) -> str:
-    first, ranking = contents.objectives[0], contents.comparison.ranking
+    objective, ranking = contents.objectives[0], contents.comparison.ranking
     if ranking is not None and not ranking.decides:
-        return f"By {first.name}, which cannot rank these runs."
-    way = "highest" if first.direction == "maximize" else "lowest"
+        return f"By {objective.name}, which cannot rank these runs."
+    side = "highest" if objective.direction == "maximize" else "lowest"
     seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)." if repeated else ""
-    return f"By {first.name}, the {way} first; what has not finished comes last.{seeds}"
+    return f"By {objective.name}, the {side} first; what has not finished comes last.{seeds}"
 
 
 def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str) -> Table:
@@ -262,17 +262,20 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     keys, names = comparison.columns, comparison.metrics
     repeated = any(len(row.runs) > 1 for row in comparison.rows)
     rows: list[list[Cell | str]] = []
-    for place, row in enumerate(comparison.rows):
-        tone: Tone = "best" if place == comparison.best else ""
+    for index, row in enumerate(comparison.rows):
+        tone: Tone = "best" if index == comparison.best else ""
         scores = [(name, row.scores.get(name) if row.finished else None) for name in names]
-        of, counted_first = f"{row.finished} of {row.repetitions}", row.counted[0]
+        finished, counted_first = f"{row.finished} of {row.repetitions}", row.counted[0]
         state_tone = _TONES.get(counted_first.status, "")
         rows.append(
             [
-                Cell(str(place + 1), place + 1),
-                of if repeated else _link(contents, row.runs[0], folder),
+                Cell(str(index + 1), index + 1),
+                finished if repeated else _link(contents, row.runs[0], folder),
                 *_values(row.values, keys),
-                *(Cell(score_text(name, one), one.mean, tone) if one else Cell("") for name, one in scores),
+                *(
+                    Cell(score_text(name, mean), mean.mean, tone) if mean else Cell("")
+                    for name, mean in scores
+                ),
                 Cell(row.state or "finished", tone=state_tone, title=counted_first.reason),
                 Cell("" if row.seconds is None else duration(row.seconds), row.seconds),
             ]
@@ -284,30 +287,30 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
 
 def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
-    together: dict[tuple[str, str, str], list[Run]] = {}
+    groups: dict[tuple[str, str, str], list[Run]] = {}
     for run, _ in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):
-            together.setdefault((run.status, run.cause, _NUMBER.sub("0", run.reason)), []).append(run)
+            groups.setdefault((run.status, run.cause, _NUMBER.sub("0", run.reason)), []).append(run)
     blocks: list[Block] = []
-    for place, runs in enumerate(sorted(together.values(), key=len, reverse=True)):
-        first = runs[0]
+    for index, runs in enumerate(sorted(groups.values(), key=len, reverse=True)):
+        example = runs[0]
         names = ", ".join(contents.name(run) for run in runs[:_NAMED])
-        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
-        cause = f" ({first.cause.replace('_', ' ')})" if first.cause else ""
-        which = f"{counted(len(runs), thing)} {first.status}{cause}: {names}{more}."
-        blocks.append(Note(f"{which} {printable(first.reason)}".strip(), _TONES.get(first.status, "")))
-        own = None if first.path.is_symlink() else first.path / LOG
-        printed = contents.logs / f"{first.path.name}.txt" if contents.logs is not None else None
+        hidden = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+        cause = f" ({example.cause.replace('_', ' ')})" if example.cause else ""
+        heading = f"{counted(len(runs), thing)} {example.status}{cause}: {names}{hidden}."
+        blocks.append(Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, "")))
+        log_path = None if example.path.is_symlink() else example.path / LOG
+        printed = contents.logs / f"{example.path.name}.txt" if contents.logs is not None else None
         # What its process printed counts where it died or has no log of its own.
-        logs = logs_of(own, printed, died=first.cause == "killed") if place < _TAILS else []
+        logs = logs_of(log_path, printed, died=example.cause == "killed") if index < _TAILS else []
         tails = ((log, log_tail(log)) for log in logs)
-        blocks += [Code(tail, f"The end of {log}", folded=place > 0) for log, tail in tails if tail][:1]
+        blocks += [Code(tail, f"The end of {log}", folded=index > 0) for log, tail in tails if tail][:1]
     return blocks
 
 
 def _note_blocks(texts: Sequence[str], tone: Tone = "") -> list[Block]:
-    more = [f"and {len(texts) - 10} more of these"] if len(texts) > 10 else []
-    return [Note(text, tone) for text in (*texts[:10], *more)]
+    hidden = [f"and {len(texts) - 10} more of these"] if len(texts) > 10 else []
+    return [Note(text, tone) for text in (*texts[:10], *hidden)]
 
 
 def _figures(figures: Sequence[Figure]) -> list[Block]:
@@ -331,7 +334,7 @@ def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]
 
 def _make_distinct(names: Sequence[str]) -> list[str]:
     """A key may be called as a column of the page's own."""
-    return [name + " " * names[:at].count(name) for at, name in enumerate(names)]
+    return [name + " " * names[:index].count(name) for index, name in enumerate(names)]
 
 
 MISSING: Final = "–"
@@ -372,15 +375,15 @@ def tradeoff_figure(rows: Sequence[Row], objectives: Sequence[Objective]) -> Fig
     """The first two objectives against each other, with their Pareto front."""
     aims = objectives[:2]
     names = [aim.name for aim in aims]
-    both = [row for row in rows if row.finished and all(name in row.scores for name in names)]
-    if len(aims) < 2 or len(both) < 2:
+    scored = [row for row in rows if row.finished and all(name in row.scores for name in names)]
+    if len(aims) < 2 or len(scored) < 2:
         return None
-    x, y = np.array([[row.scores[name].mean for name in names] for row in both]).T
+    x, y = np.array([[row.scores[name].mean for name in names] for row in scored]).T
     front = pareto_front(x, y, aims[0].direction, aims[1].direction)
-    ways = ("higher" if aim.direction == "maximize" else "lower" for aim in aims)
-    label_x, label_y = (f"{name} ({word} is better)" for name, word in zip(names, ways, strict=True))
+    sides = ("higher" if aim.direction == "maximize" else "lower" for aim in aims)
+    label_x, label_y = (f"{name} ({word} is better)" for name, word in zip(names, sides, strict=True))
     line = Line("Pareto front", x[front], y[front], is_reference=True)
-    points = Points("", x, y, [row.label for row in both])
+    points = Points("", x, y, [row.label for row in scored])
     shares = "".join(axis * is_share(name) for axis, name in zip("xy", names, strict=True))
     title = " against ".join(names)
     return Figure("tradeoff", title, (line, points), label_x, label_y, shares=shares, is_wide=True)
@@ -449,27 +452,29 @@ def curve_figures(rows: Sequence[Row], aims: Sequence[Objective]) -> tuple[list[
         if any(curves):
             read[f"{rank}: {row.short_label}"] = curves
     names = [aim.name for aim in aims]
-    wanted = [*names, *(f"train/{name.rpartition('/')[2]}" for name in names), "train/loss", "val/loss"]
-    runs = [one for curves in read.values() for one in curves]
-    logged = {name for one in runs for name, curve in one.items() if len(curve.steps) > 1}
-    shown = [name for name in dict.fromkeys(wanted) if name in logged][:_METRICS]
-    return [_curve_figure(name, read, len(rows)) for name in shown], problems
+    candidates = [*names, *(f"train/{name.rpartition('/')[2]}" for name in names), "train/loss", "val/loss"]
+    runs = [run_curves for curves in read.values() for run_curves in curves]
+    logged = {name for run_curves in runs for name, curve in run_curves.items() if len(curve.steps) > 1}
+    names_shown = [name for name in dict.fromkeys(candidates) if name in logged][:_METRICS]
+    return [_curve_figure(name, read, len(rows)) for name in names_shown], problems
 
 
-def _curve_figure(name: str, read: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:
-    found = [mean_line(label, [one[name] for one in curves if name in one]) for label, curves in read.items()]
-    lines = [line for line in found if line is not None]
+def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], total: int) -> Figure:
+    drawn = [
+        mean_line(label, [run[name] for run in curves if name in run]) for label, curves in curves_of.items()
+    ]
+    lines = [line for line in drawn if line is not None]
     caption = [f"Of {total} configurations the best {len(lines)} with a curve."] if len(lines) < total else []
     if any(line.low is not None for line in lines):
         caption.append("Mean of the seeds; the band reaches from the lowest to the highest.")
     values = np.concatenate([np.zeros(0), *(np.asarray(line.y, dtype=float) for line in lines)])
-    shown, (first, third) = None, np.quantile(values, (0.25, 0.75)) if len(values) else (0.0, 0.0)
-    off = np.maximum(first - values, values - third)
-    spread = third - first
+    y_range, (lower, upper) = None, np.quantile(values, (0.25, 0.75)) if len(values) else (0.0, 0.0)
+    off = np.maximum(lower - values, values - upper)
+    spread = upper - lower
     if 0 < spread < np.inf and (off > _FAR * spread).any():  # all others would be one flat line
         near = values[off <= _NEAR * spread]
         room = np.ptp(near) / 20
-        shown = float(near.min() - room), float(near.max() + room)
+        y_range = float(near.min() - room), float(near.max() + room)
         caption.append(f"{counted(len(values) - len(near), 'point')} far outside: a double click shows all.")
     slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     return Figure(
@@ -479,7 +484,7 @@ def _curve_figure(name: str, read: Mapping[str, list[dict[str, Curve]]], total: 
         "optimizer step",
         name,
         shares="y" * is_share(name),
-        y_range=shown,
+        y_range=y_range,
         is_wide=True,
         caption=" ".join(caption),
     )
@@ -491,8 +496,8 @@ def mean_line(label: str, curves: Sequence[Curve]) -> Line | None:
 
     steps = [step for curve in curves for step in curve.steps]
     values = pd.Series([value for curve in curves for value in curve.values], index=steps, dtype=float)
-    found = values[np.isfinite(values)].groupby(level=0).agg(["mean", "min", "max"])
-    if found.empty:
+    table = values[np.isfinite(values)].groupby(level=0).agg(["mean", "min", "max"])
+    if table.empty:
         return None
-    x, mean, low, high = found.index.to_numpy(), *found.to_numpy().T
+    x, mean, low, high = table.index.to_numpy(), *table.to_numpy().T
     return Line(label, x, mean) if len(curves) < 2 else Line(label, x, mean, low, high)

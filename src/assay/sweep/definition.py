@@ -34,30 +34,24 @@ _UNUSED: Final = ("_target_", "max_batch_size")
 
 
 def make_part(
-    kind: type[Any],
-    node: Mapping[str, Any],
-    key: str,
-    /,
-    *,
-    others: Sequence[str] = (),
-    **given: Any,
+    kind: type[Any], node: Mapping[str, Any], key: str, /, *, ignored: Sequence[str] = (), **arguments: Any
 ) -> Any:
     """Call a class with the values of a node after checking each, apart from `others`."""
-    values = {name: value for name, value in node.items() if name not in (*_UNUSED, *others)}
+    values = {name: value for name, value in node.items() if name not in (*_UNUSED, *ignored)}
     parameters = inspect.signature(kind).parameters
-    names = [name for name in parameters if name not in given]
+    names = [name for name in parameters if name not in arguments]
     for name, value in values.items():
         full = f"{key}.{name}"
         if name not in names:
             raise ConfigError(
-                f"nothing reads this key{did_you_mean(name, [*names, *others], '; ')}",
+                f"nothing reads this key{did_you_mean(name, [*names, *ignored], '; ')}",
                 key=full,
-                hint=f"there is: {', '.join([*names, *others])}",
+                hint=f"there is: {', '.join([*names, *ignored])}",
             )
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
             check_value(full, value, annotation)
-    return construct(key, kind, **values, **given)
+    return construct(key, kind, **values, **arguments)
 
 
 def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
@@ -112,9 +106,9 @@ class SweepDefinition:
 
     def make_launcher(self) -> Launcher:
         """What the jobs run in."""
-        place = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
+        arguments = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
         launcher: Launcher = make_part(
-            self.launcher_class, self.launcher, "hydra.launcher", others=_POLICY, **place
+            self.launcher_class, self.launcher, "hydra.launcher", ignored=_POLICY, **arguments
         )
         return launcher
 
@@ -130,13 +124,13 @@ def read_definition(
 ) -> SweepDefinition:
     """What the config says of a sweep."""
     trusted = trust_for(hydra, overrides if typed is None else typed)
-    whole = compose_sweep(hydra, overrides, trusted)
-    launcher, sweeper = (to_raw_dict(whole.hydra[name]) for name in ("launcher", "sweeper"))
-    directory = Path(str(whole.hydra.sweep.dir))
-    asked = sweeper.get("objective") is not None
-    aims = read_objectives(sweeper, to_raw_dict(job_config(whole)))
-    given = {"overrides": list(overrides), "config_loader": hydra.config_loader}
-    search = _make_search(sweeper, aims, directory, trusted.packages, **given)
+    composed = compose_sweep(hydra, overrides, trusted)
+    launcher, sweeper = (to_raw_dict(composed.hydra[name]) for name in ("launcher", "sweeper"))
+    directory = Path(str(composed.hydra.sweep.dir))
+    has_objective = sweeper.get("objective") is not None
+    aims = read_objectives(sweeper, to_raw_dict(job_config(composed)))
+    arguments = {"overrides": list(overrides), "config_loader": hydra.config_loader}
+    search = _make_search(sweeper, aims, directory, trusted.packages, **arguments)
     policy: Policy = make_part(
         Policy, {name: launcher[name] for name in _POLICY if name in launcher}, "hydra.launcher"
     )
@@ -147,7 +141,7 @@ def read_definition(
         launcher=launcher,
         launcher_class=find_class(launcher, "hydra.launcher", Launcher, trusted.packages),
         objectives=aims,
-        needed={aim.name: "hydra.sweeper.objective" for aim in aims if asked or search.learns},
+        needed={aim.name: "hydra.sweeper.objective" for aim in aims if has_objective or search.learns},
         policy=policy,
         search=search,
         composer=JobComposer(hydra, trusted, directory),
@@ -155,7 +149,7 @@ def read_definition(
 
 
 def _make_search(
-    node: dict[str, Any], aims: Sequence[Objective], directory: Path, packages: Sequence[str], **given: Any
+    node: dict[str, Any], aims: Sequence[Objective], directory: Path, packages: Sequence[str], **kwargs: Any
 ) -> Search:
     kind = find_class(node, "hydra.sweeper", Search, packages)
     if is_within(sampler := str((node.get("sampler") or {}).get("_target_")), packages):
@@ -166,9 +160,9 @@ def _make_search(
         custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
     if kind.learns:
         aimed = {"objective": [aim.name for aim in aims], "direction": [aim.direction for aim in aims]}
-        node, given = node | aimed, given | {"sweep_dir": directory}
-    others = () if kind.learns else ("objective", "direction")
-    search: Search = make_part(kind, node, "hydra.sweeper", others=others, **given)
+        node, kwargs = node | aimed, kwargs | {"sweep_dir": directory}
+    ignored = () if kind.learns else ("objective", "direction")
+    search: Search = make_part(kind, node, "hydra.sweeper", ignored=ignored, **kwargs)
     return search
 
 
@@ -179,13 +173,13 @@ def check_same_loss(sweep: SweepDefinition, jobs: Mapping[int, Job], reports: Ma
     for job in jobs.values():
         losses = of_data.setdefault(str(job.choices.get("data")), [])
         losses.append((job.choices.get("loss"), loss_terms(job.config)))
-    unlike = next(filter(None, map(find_unlike_losses, of_data.values())), {})
-    if not name or not unlike:
+    differing = next(filter(None, map(find_unlike_losses, of_data.values())), {})
+    if not name or not differing:
         return
-    common = [score for score in next(iter(reports.values())).scores if score.startswith("val/")]
-    common = [score for score in common if all(score in report.scores for report in reports.values())]
-    metric = next((score for score in common if not score.endswith("loss")), "METRIC")
-    key, values = next(iter(unlike.items()))
+    shared = [score for score in next(iter(reports.values())).scores if score.startswith("val/")]
+    shared = [score for score in shared if all(score in report.scores for report in reports.values())]
+    metric = next((score for score in shared if not score.endswith("loss")), "METRIC")
+    key, values = next(iter(differing.items()))
     raise ConfigError(
         f"jobs cannot be compared by {name}: it is not the same quantity under {key}={', '.join(values)}",
         key="hydra.sweeper.objective",

@@ -101,9 +101,9 @@ class SweepProgress:
         counts["waiting"] += max(0, total - counts.total())
         order = ("finished", "pruned", "failed", "running", "waiting")
         text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
-        left = counts["waiting"] + counts["running"]
+        num_left = counts["waiting"] + counts["running"]
         mean = sum(self._seconds) / max(1, len(self._seconds))
-        state = f"about {duration(left * mean / self._slots)} left" if mean and left else ""
+        state = f"about {duration(num_left * mean / self._slots)} left" if mean and num_left else ""
         self._live.update(self._whole, description=text, state=state)
         for task, run_dir, epochs in self._running.values():
             state = last_progress(run_dir, self._objective.name, epochs) or "starting"
@@ -122,19 +122,19 @@ class SweepProgress:
     # -- drawing -----------------------------------------------------------------------------------------
 
     def _label(self, job: JobRecord) -> str:
-        own = (text.partition("=") for text in job.overrides if text not in self._fixed)
-        return format_values({key: value for key, _, value in own})
+        varying = (text.partition("=") for text in job.overrides if text not in self._fixed)
+        return format_values({key: value for key, _, value in varying})
 
     def _line(self, job: JobRecord, outcome: Outcome, *, again: bool) -> Text:
-        mark, style = {
+        symbol, style = {
             "finished": ("✓", "green"),
             "pruned": ("✂", "yellow"),
             "interrupted": ("⏸", "yellow"),
             "failed": ("✗", "red"),
         }[outcome.status]
-        if not mark.encode(self._console.encoding, "ignore"):
-            mark = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[mark]
-        line = Text.assemble((f"{mark} {job.number:<4}", style), f" {self._label(job)}  ")
+        if not symbol.encode(self._console.encoding, "ignore"):
+            symbol = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[symbol]
+        line = Text.assemble((f"{symbol} {job.number:<4}", style), f" {self._label(job)}  ")
         if outcome.status == "failed":
             line.append(failure_text(outcome), style="red")
             if again:
@@ -143,8 +143,8 @@ class SweepProgress:
             if outcome.status == "pruned":
                 line.append(outcome.reason)
             score = self._objective.score(outcome) if outcome.status == "finished" else None
-            shown = "" if score is None else format_score(self._objective.name, score)
-            line.append(f"{self._objective.name} {shown}" if shown else "", style="bold")
+            score_text = "" if score is None else format_score(self._objective.name, score)
+            line.append(f"{self._objective.name} {score_text}" if score_text else "", style="bold")
             if outcome.status == "interrupted":
                 line.append(f"  {outcome.status}", style=style)
             line.append(f"  {outcome.seconds:.1f} s", style="dim")

@@ -115,8 +115,8 @@ class Scheduler:
                 job_record, job = self._pending.popleft()
             elif (proposal := self._search.next()) is None:
                 break
-            elif (new := self._new(proposal)) is not None:
-                job_record, job = new
+            elif (composed := self._new(proposal)) is not None:
+                job_record, job = composed
             else:
                 continue
             with self._failing_alone(job_record):
@@ -168,7 +168,7 @@ class Scheduler:
             output=str((self._directory / "logs" / f"{job_record.number}.txt").absolute()),
             cwd=str(Path.cwd()),
             processes=num_processes(trainer, 1),
-            gpus=num_gpus(trainer, there=self._launcher.has_gpus),
+            gpus=num_gpus(trainer, has_gpus=self._launcher.has_gpus),
             memory_gb=self._policy.memory_gb,
             timeout_min=self._policy.timeout_min,
             trial=self._search.trial(job_record.token),
@@ -216,12 +216,12 @@ class Scheduler:
         """Have the running jobs save and end on the first signal to stop, and end at once on the second."""
         why = self._signals[0].name if self._signals else self._no_room
         at_once = signal.SIGINT in self._signals[1:]
-        wanted = "SIGKILL" if at_once else "SIGTERM" if why else ""
-        if wanted == self._signal_sent:
+        wanted_signal = "SIGKILL" if at_once else "SIGTERM" if why else ""
+        if wanted_signal == self._signal_sent:
             return
-        if not self._signal_sent and wanted == "SIGTERM" and self._running:
+        if not self._signal_sent and wanted_signal == "SIGTERM" and self._running:
             self._watcher.print_message(f"{why}: the running jobs stop after their step (Ctrl-C: at once)")
-        self._signal_sent = wanted
+        self._signal_sent = wanted_signal
         for number in self._running:
             self._launcher.stop(number, now=at_once)
 
@@ -236,8 +236,8 @@ def _reusable_spec(report: Report) -> dict[str, Any]:
     return {} if report.data_read else dict(report.spec)
 
 
-def num_gpus(trainer: Mapping[str, Any], *, there: bool) -> int:
+def num_gpus(trainer: Mapping[str, Any], *, has_gpus: bool) -> int:
     """The number of GPUs that a job needs; one if it asks for all devices."""
     accelerator = str(trainer.get("accelerator"))
-    wanted = accelerator in ("gpu", "cuda") or (accelerator == "auto" and there)
-    return num_devices(trainer, 1) if wanted else 0
+    uses_gpus = accelerator in ("gpu", "cuda") or (accelerator == "auto" and has_gpus)
+    return num_devices(trainer, 1) if uses_gpus else 0

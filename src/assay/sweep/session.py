@@ -55,15 +55,15 @@ def resolve_folders(
     directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[Path, Path | None]:
     """Folder and config folder of a sweep that goes on; refuse what it asks for that was not typed now."""
-    here = Path.cwd()
-    began = Path(journal.header["cwd"])
+    cwd = Path.cwd()
+    original = Path(journal.header["cwd"])
     recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
-    is_there = began.is_absolute() and began.is_dir()
-    at_home = not is_there or began.samefile(here)
+    is_there = original.is_absolute() and original.is_dir()
+    at_home = not is_there or original.samefile(cwd)
     flags: list[str] = []
     if recorded is not None and config_dir is None:
-        whole = recorded.resolve()  # of the project that the person stands in, and not of the sweep
-        in_project = whole.is_relative_to(here.resolve()) and not whole.is_relative_to(directory.resolve())
+        folder = recorded.resolve()  # of the project that the person stands in, and not of the sweep
+        in_project = folder.is_relative_to(cwd.resolve()) and not folder.is_relative_to(directory.resolve())
         if not (is_there and at_home and in_project):
             flags.append(f"--config-dir {shlex.quote(str(recorded))}")
     before, typed_now = merge_commands(journal.commands), _override_keys(overrides)
@@ -71,18 +71,18 @@ def resolve_folders(
     missing = [name for name in typed_packages(before) if name not in trust(overrides).packages]
     if missing and KEY not in typed_now:
         words.append(f"{KEY}=[{','.join(missing)}]")
-    go = ""
-    if not at_home and (words or flags or recorded is not None or project_conf(began) is not None):
-        go, directory = f"cd {shlex.quote(str(began))} && ", directory.resolve()
-    if go or flags or words:
-        asked = [*([f"to run in {began}"] if go else []), *flags, *words]
-        again = map(shlex.quote, (str(directory), *overrides, *words))
-        command = " ".join(["assay resume", *again, *flags])
+    change_directory = ""
+    if not at_home and (words or flags or recorded is not None or project_conf(original) is not None):
+        change_directory, directory = f"cd {shlex.quote(str(original))} && ", directory.resolve()
+    if change_directory or flags or words:
+        requests = [*([f"to run in {original}"] if change_directory else []), *flags, *words]
+        words_typed = map(shlex.quote, (str(directory), *overrides, *words))
+        command = " ".join(["assay resume", *words_typed, *flags])
         raise AssayError(
-            f"{directory} asks for what only you can allow: {', '.join(asked)}",
-            hint=f"if that is yours, or you know whose it is: {go}{command}",
+            f"{directory} asks for what only you can allow: {', '.join(requests)}",
+            hint=f"if that is yours, or you know whose it is: {change_directory}{command}",
         )
-    return here if at_home else began, config_dir if config_dir is not None else recorded
+    return cwd if at_home else original, config_dir if config_dir is not None else recorded
 
 
 def merge_commands(commands: Iterable[Sequence[str]]) -> list[str]:
@@ -101,11 +101,11 @@ def _override_key(override: str) -> str:
 def _override_keys(overrides: Sequence[str]) -> set[str]:
     """As Hydra reads them, however they are written."""
     keys = set()
-    for word in overrides:
+    for text in overrides:
         try:
-            keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([word])}
+            keys |= {override.key_or_group for override in OverridesParser.create().parse_overrides([text])}
         except HydraException:
-            keys.add(_override_key(word))
+            keys.add(_override_key(text))
     return keys
 
 
@@ -142,9 +142,9 @@ def resume_sweep(
     again: bool = False,
 ) -> SweepResult:
     """Run what is missing of a sweep."""
-    written = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
+    stored = Journal.open(directory, repair=False)  # a mistyped directory costs no lock
     check_links(directory)
-    cwd, config_dir = resolve_folders(directory, written, overrides, config_dir)
+    cwd, config_dir = resolve_folders(directory, stored, overrides, config_dir)
     with ExitStack() as stack:
         if not cwd.samefile(Path.cwd()):
             directory = directory.resolve()
@@ -154,37 +154,37 @@ def resume_sweep(
         # Trusted packages have to be named again on each resume.
         before = ([word for word in words if KEY not in _override_keys([word])] for words in journal.commands)
         typed = merge_commands([*before, overrides])
-        place = [f"hydra.sweep.dir={quoted(str(directory))}"]
+        sweep_dir = [f"hydra.sweep.dir={quoted(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
-        sweep = read_definition(hydra, [*typed, *place], config_dir, typed=[*overrides, *place])
+        sweep = read_definition(hydra, [*typed, *sweep_dir], config_dir, typed=[*overrides, *sweep_dir])
         checker = stack.enter_context(_open_checker(sweep))
         jobs, tokens = _match_jobs(sweep, journal, again=again)
         checker.names(jobs)
         launcher = sweep.make_launcher()
         _recover(journal, {number: job for number, job in jobs.items() if number not in launcher.kept()})
-        left = {
+        open_jobs = {
             number: job
             for number, job in jobs.items()
             if number not in journal.jobs or not _is_over(journal.jobs[number], again=again)
         }
-        reports = _check_jobs(checker, left, len(left))
+        reports = _check_jobs(checker, open_jobs, len(open_jobs))
         check_same_loss(sweep, jobs, reports)
         if overrides:
             journal.note_command(overrides, **_objectives_for_journal(sweep.objectives))
         journal.add([make_job_record(number, jobs[number], token) for number, token in tokens.items()])
-        for number in left:
+        for number in open_jobs:
             if journal.jobs[number].ended:
                 journal.reopen(number)
-        every = {number: (job, reports.get(number)) for number, job in jobs.items()}
-        return _run_jobs(sweep, journal, launcher, checker, jobs=every)
+        jobs_and_reports = {number: (job, reports.get(number)) for number, job in jobs.items()}
+        return _run_jobs(sweep, journal, launcher, checker, jobs=jobs_and_reports)
 
 
 def plan_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[DictConfig]:
     """Compose the jobs that a sweep begins with, each with its `hydra` node."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
-        _, first = _first_proposals(sweep.search)
-        return [sweep.composer.compose(overrides, number) for number, overrides in enumerate(first)]
+        _, proposals = _first_proposals(sweep.search)
+        return [sweep.composer.compose(overrides, number) for number, overrides in enumerate(proposals)]
 
 
 def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
@@ -212,8 +212,8 @@ def _check_new_sweep(
     with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
     refuse_existing(sweep.directory)
-    tokens, first = _first_proposals(sweep.search)
-    jobs = {number: sweep.composer.job(overrides, number) for number, overrides in enumerate(first)}
+    tokens, proposals = _first_proposals(sweep.search)
+    jobs = {number: sweep.composer.job(overrides, number) for number, overrides in enumerate(proposals)}
     checker.names(jobs)
     if any(job.config.get("enforce_clean_git") for job in jobs.values()):
         check_clean(Path.cwd())
@@ -233,32 +233,32 @@ def _match_jobs(
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a sweep that goes on, each under the number that it has always had."""
     if sweep.search.learns:
-        kept = [one for _, one in sorted(journal.jobs.items()) if not _is_over(one, again=again)]
-        return {one.number: sweep.composer.job(one.overrides, one.number) for one in kept}, {}
+        left = [record for _, record in sorted(journal.jobs.items()) if not _is_over(record, again=again)]
+        return {record.number: sweep.composer.job(record.overrides, record.number) for record in left}, {}
     numbers: dict[str, list[int]] = {}
     for number, job_record in sorted(journal.jobs.items(), reverse=True):
         numbers.setdefault(job_record.fingerprint, []).append(number)
     jobs: dict[int, Job] = {}
-    new: dict[int, str] = {}
-    following = max(journal.jobs, default=-1) + 1
+    new_tokens: dict[int, str] = {}
+    next_number = max(journal.jobs, default=-1) + 1
     while proposal := sweep.search.next():
-        job = sweep.composer.job(proposal.overrides, following)
+        job = sweep.composer.job(proposal.overrides, next_number)
         earlier = numbers.get(job.fingerprint)
         if earlier:
             number = earlier.pop()
             jobs[number] = sweep.composer.job(proposal.overrides, number)
         else:
-            jobs[following], new[following] = job, proposal.token
-            following += 1
-    return jobs, new
+            jobs[next_number], new_tokens[next_number] = job, proposal.token
+            next_number += 1
+    return jobs, new_tokens
 
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Record jobs that ended while no driver ran, once the processes of the previous driver are gone."""
-    left = [one.number for one in unfinished(journal) if one.number in jobs and one.attempts]
-    places = {number: journal.path.parent / str(number) for number in left}
-    wait_for_runs(places.values())
-    for number, run_dir in places.items():
+    numbers = [job.number for job in unfinished(journal) if job.number in jobs and job.attempts]
+    run_dirs = {number: journal.path.parent / str(number) for number in numbers}
+    wait_for_runs(run_dirs.values())
+    for number, run_dir in run_dirs.items():
         with suppress(AssayError):  # no record, or a damaged one: the attempt to go on says so
             record = RunRecord.load(run_dir)
             if record.status in ("finished", "pruned"):
@@ -302,8 +302,12 @@ def _run_jobs(
             if learns:  # also of a new sweep: a storage may know more than the journal
                 sweep.search.restore(
                     [
-                        (one.token, one.outcome, one.outcome and scores_of(one.outcome, sweep.objectives))
-                        for _, one in sorted(journal.jobs.items())
+                        (
+                            entry.token,
+                            entry.outcome,
+                            entry.outcome and scores_of(entry.outcome, sweep.objectives),
+                        )
+                        for _, entry in sorted(journal.jobs.items())
                     ]
                 )
             for number, (job, report) in sorted(jobs.items()):
@@ -312,7 +316,7 @@ def _run_jobs(
             scheduler.run()
         result = SweepResult(
             sweep.directory,
-            jobs=tuple(one for number, one in sorted(journal.jobs.items()) if learns or number in jobs),
+            jobs=tuple(entry for number, entry in sorted(journal.jobs.items()) if learns or number in jobs),
             objectives=tuple(sweep.objectives),
             total=sweep.search.total if learns else len(jobs),
             stopped=exit_code_of(signals[0].name) if signals else 0,

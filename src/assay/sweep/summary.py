@@ -49,8 +49,8 @@ class SweepResult:
         """0 where every job has finished or was pruned, 130, 143 or 129 for a stopped sweep, 1 otherwise."""
         if self.stopped:
             return self.stopped
-        whole = len(self.jobs) == self.total
-        return 0 if whole and all(job.status in ("finished", "pruned") for job in self.jobs) else 1
+        is_complete = len(self.jobs) == self.total
+        return 0 if is_complete and all(job.status in ("finished", "pruned") for job in self.jobs) else 1
 
 
 RESULTS: Final = "results.csv"
@@ -65,7 +65,7 @@ _WARNINGS: Final = 4
 def gather_folds(result: SweepResult) -> list[OutOfFold]:
     """The predictions of its folds, together; none where no job has tested a fold."""
     folds = out_of_fold.gather_folds(job_rows(result.jobs, (), result.run_dir))
-    import_trusted_tasks(one.predictions.task for one in folds)
+    import_trusted_tasks(fold.predictions.task for fold in folds)
     return folds
 
 
@@ -88,25 +88,25 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
 
 def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Print the best jobs, the failed ones, where the results are, and what to type next."""
-    jobs, first = result.jobs, result.objectives[0]
+    jobs, objective = result.jobs, result.objectives[0]
     if not jobs:
         return
     console.print()
-    _print_ranking(console, jobs, first)
+    _print_ranking(console, jobs, objective)
     _print_out_of_fold(console, result, folds)
     _print_failures(console, result)
     _print_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
-    left = result.total - sum(counts.values())
+    num_left = result.total - sum(counts.values())
     ended = ", ".join(f"{count} {word}" for word, count in counts.items() if count or word == "finished")
     console.print(
-        f"[bold]sweep[/bold]  {ended} of {result.total}{f', {left} not run' if left else ''}"
+        f"[bold]sweep[/bold]  {ended} of {result.total}{f', {num_left} not run' if num_left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
     )
-    best = best_job(jobs, first)
+    best = best_job(jobs, objective)
     if best is not None:
-        place = escape(str(result.run_dir(best)))
-        console.print(f"[bold]best[/bold]   job {best.number}  {place}  ({BEST} beside the table)")
+        path = escape(str(result.run_dir(best)))
+        console.print(f"[bold]best[/bold]   job {best.number}  {path}  ({BEST} beside the table)")
     for label, line in labelled(next_commands(result)):
         console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
@@ -126,9 +126,9 @@ def _print_ranking(console: Console, jobs: Sequence[JobRecord], objective: Objec
     table.add_column(name, justify="right")
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
-        which = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
+        label = f"{row.finished} of {len(row.runs)}" if repeated else row.runs[0].path.name
         values = (escape(short.get(key, "")) for key in keys)
-        table.add_row(which, *values, score_text(name, row.scores[name]))
+        table.add_row(label, *values, score_text(name, row.scores[name]))
     console.print(table)
     _print_num_left_out(console, len(order) - _ROWS)
     console.print()
@@ -150,21 +150,21 @@ def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
 
 def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
     """The scores of each configuration over the samples of all folds at once, and what is missing."""
-    together = out_of_fold.group_by_configuration(folds)
-    for several in together[:_ROWS]:
-        means = out_of_fold.mean_scores(several)
+    configurations = out_of_fold.group_by_configuration(folds)
+    for seeds_of in configurations[:_ROWS]:
+        means = out_of_fold.mean_scores(seeds_of)
         scores = ", ".join(f"{name} {format_score(name, value)}" for name, value in means.items())
-        label = format_values(several[0].values)
-        rows = f"{len(several[0].predictions.keys):,} samples"
-        seeds = f", mean of {len(several)} seeds" if len(several) > 1 else ""
+        label = format_values(seeds_of[0].values)
+        rows = f"{len(seeds_of[0].predictions.keys):,} samples"
+        mean_note = f", mean of {len(seeds_of)} seeds" if len(seeds_of) > 1 else ""
         console.print(
             f"[bold]out of fold[/bold]  {escape(f'{label}  ' if label else '')}{scores or 'no scores'}"
-            f"  ({rows}{seeds})"
+            f"  ({rows}{mean_note})"
         )
-        for problem in dict.fromkeys(problem for one in several for problem in one.problems):
+        for problem in dict.fromkeys(problem for fold in seeds_of for problem in fold.problems):
             console.print(f"[yellow]note[/yellow]   {escape(problem)}")
-    _print_num_left_out(console, len(together) - _ROWS)
-    if together:
+    _print_num_left_out(console, len(configurations) - _ROWS)
+    if configurations:
         console.print(f"       {escape(str(result.directory / out_of_fold.FILE))}\n")
 
 
@@ -186,31 +186,31 @@ def _print_failures(console: Console, result: SweepResult) -> None:
 
 
 def _find_log(result: SweepResult, job: JobRecord) -> Path:
-    own, printed = result.run_dir(job) / FILE, result.directory / "logs" / f"{job.number}.txt"
+    log, printed = result.run_dir(job) / FILE, result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
-    return next((path for path in logs_of(own, printed, died=died) if path.is_file()), own)
+    return next((path for path in logs_of(log, printed, died=died) if path.is_file()), log)
 
 
 def next_commands(result: SweepResult) -> list[str]:
     """What to type next; nothing of a sweep without jobs."""
-    jobs, first = result.jobs, result.objectives[0]
+    jobs, objective = result.jobs, result.objectives[0]
     if not jobs:
         return []
-    place, best = shlex.quote(str(result.directory)), best_job(jobs, first)
+    directory, best = shlex.quote(str(result.directory)), best_job(jobs, objective)
     ended = sum(job.status in _ENDED for job in jobs)
-    report = [f"assay report {place}"] if ended else []
+    report = [f"assay report {directory}"] if ended else []
     if result.total > ended:
-        return [f"assay resume {place}", *report]
+        return [f"assay resume {directory}", *report]
     if best is None:
         failed = any(job.status == "failed" for job in jobs)
-        return [*report, *([f"assay resume {place} --failed"] if failed else [])]
+        return [*report, *([f"assay resume {directory} --failed"] if failed else [])]
     if any(len(row.runs) > 1 for row in job_rows(jobs, ())):
-        return [*report, f"assay compare {place}"]
+        return [*report, f"assay compare {directory}"]
     return [*report, f"{_train_command(best, multirun=True)} seed=1,2,3"]
 
 
 def _train_command(job: JobRecord, *, multirun: bool = False) -> str:
-    kept = [override for override in job.overrides if not (multirun and override.startswith("seed="))]
-    if multirun and any(override.startswith("sweep=") for override in kept):
-        kept.append("hydra/sweeper=grid")  # what was searched is found
-    return shlex.join(["assay", "train", *(["-m"] if multirun else []), *kept])
+    overrides = [override for override in job.overrides if not (multirun and override.startswith("seed="))]
+    if multirun and any(override.startswith("sweep=") for override in overrides):
+        overrides.append("hydra/sweeper=grid")  # what was searched is found
+    return shlex.join(["assay", "train", *(["-m"] if multirun else []), *overrides])

@@ -115,9 +115,9 @@ class LocalLauncher(Launcher):
     def has_room(self, job_spec: JobSpec) -> bool:
         if job_spec.gpus and not self._gpus.free(job_spec.gpus):
             if job_spec.gpus > len(self._gpus.ids):
-                there = ", ".join(self._gpus.ids) or "none"
+                available = ", ".join(self._gpus.ids) or "none"
                 raise AssayError(
-                    f"job {job_spec.number} needs {job_spec.gpus} GPUs; there is {there}",
+                    f"job {job_spec.number} needs {job_spec.gpus} GPUs; there is {available}",
                     hint="device=cpu, or trainer.devices=…",
                 )
             return False

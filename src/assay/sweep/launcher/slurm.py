@@ -56,14 +56,14 @@ class SlurmJob:
         """Run the job to its end, or go on with it."""
         from submitit import JobEnvironment
 
-        place, job_spec = Path(self.files), JobSpec.from_json(self.job_spec)
-        token = place.with_suffix(".token")
+        files, job_spec = Path(self.files), JobSpec.from_json(self.job_spec)
+        token = files.with_suffix(".token")
         if not token.is_file() or token.read_text(encoding="ascii") != self.token:
             return  # the sweep was killed before it could note this job, and has submitted another one
-        again = place.with_suffix(".running").exists()
+        was_running = files.with_suffix(".running").exists()
         has_record = Path(job_spec.cwd, job_spec.run_dir, RECORD).is_file()
-        job_spec = replace(job_spec, resume=has_record and (job_spec.resume or again))
-        write_text(place.with_suffix(".running"), str(JobEnvironment().job_id))
+        job_spec = replace(job_spec, resume=has_record and (job_spec.resume or was_running))
+        write_text(files.with_suffix(".running"), str(JobEnvironment().job_id))
         stop, warning = _stop_signals()
         outcome, signals = self._run(job_spec)
         if outcome.status == "interrupted" and stop not in signals:
@@ -74,7 +74,7 @@ class SlurmJob:
                 time.sleep(_STAY)
             except Exception as error:  # submitit's: it may not be queued again
                 outcome = Outcome("failed", "timed_out", str(error))
-        write_text(place.with_suffix(".outcome"), outcome.to_json())
+        write_text(files.with_suffix(".outcome"), outcome.to_json())
 
     def checkpoint(self) -> Any:
         """What submitit queues again: the same."""
@@ -258,9 +258,9 @@ class SlurmLauncher(Launcher):
     def start(self, job_spec: JobSpec) -> None:
         files = self._folder / f"{job_spec.number}-{job_spec.attempt}"
         ready = replace(job_spec, threads=self._threads)
-        kept = self._left.pop(files.name, None)
-        if kept is not None and self._is_alive(kept, files):
-            self._running[job_spec.number] = _Submitted(ready, kept, files)
+        previous_id = self._left.pop(files.name, None)
+        if previous_id is not None and self._is_alive(previous_id, files):
+            self._running[job_spec.number] = _Submitted(ready, previous_id, files)
             return
         self._forget(files)
         token = uuid.uuid4().hex
@@ -281,10 +281,10 @@ class SlurmLauncher(Launcher):
             }
             for number in ended:
                 self._forget(self._running.pop(number).files)
-            left = deadline - time.monotonic()
-            if ended or left <= 0 or not self._running:
+            remaining = deadline - time.monotonic()
+            if ended or remaining <= 0 or not self._running:
                 return ended
-            time.sleep(min(left, _LOOK_EVERY))
+            time.sleep(min(remaining, _LOOK_EVERY))
 
     @override
     def kept(self) -> Collection[int]:
@@ -335,20 +335,20 @@ class SlurmLauncher(Launcher):
         is_urgent = any(submitted.signal_sent for submitted in self._running.values())
         if now - self._asked < (1.0 if is_urgent else _ASK_EVERY):
             return
-        known = query_states()
+        states_by_id = query_states()
         self._asked = time.monotonic()
-        if known is None:
+        if states_by_id is None:
             return
         for submitted in self._running.values():
-            submitted.state = known.get(submitted.job_id, "")
+            submitted.state = states_by_id.get(submitted.job_id, "")
             submitted.gone = (submitted.gone or now) if submitted.state in OVER else None
 
     def _is_alive(self, job_id: str, files: Path) -> bool:
         """Whether a job of a driver before is still there, or has left its outcome."""
         if files.with_suffix(".outcome").exists():
             return True
-        known = query_states()
-        return known is None or known.get(job_id, "") not in OVER
+        states_by_id = query_states()
+        return states_by_id is None or states_by_id.get(job_id, "") not in OVER
 
     def _outcome(self, submitted: _Submitted) -> Outcome | None:
         with suppress(OSError, ValueError):

@@ -42,7 +42,7 @@ class GridSearch(Search):
         config_loader: ConfigLoader | None = None,
     ) -> None:
         parsed = parse_overrides(overrides, params, config_loader)
-        self._jobs = list(itertools.product(*(_values(key, one) for key, one in parsed.items())))
+        self._jobs = list(itertools.product(*(_values(key, override) for key, override in parsed.items())))
         self._left = iter(self._jobs)
         self._known: Counter[str] = Counter()
 

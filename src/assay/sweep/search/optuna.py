@@ -117,9 +117,9 @@ class OptunaSearch(Search):
         _build("pruner", self._pruner)
         tested = next((aim.name for aim in self._objectives if aim.name.startswith("test/")), None)
         if self._prunes and (len(self._objectives) > 1 or tested):
-            what = f"{tested} is known only at the end" if tested else "there are several objectives"
+            problem = f"{tested} is known only at the end" if tested else "there are several objectives"
             raise ConfigError(
-                f"{what}: nothing can be pruned",
+                f"{problem}: nothing can be pruned",
                 key="hydra.sweeper.pruner",
                 hint="hydra/sweeper/pruner=none",
             )
@@ -146,8 +146,8 @@ class OptunaSearch(Search):
     @override
     def samples(self) -> list[tuple[str, ...]]:
         searched = self._space.dimensions
-        ends = [{one.key: one.values[end] for one in searched} for end in (0, -1)]
-        between = [{**ends[0], one.key: value} for one in searched for value in one.values[1:-1]]
+        ends = [{part.key: part.values[end] for part in searched} for end in (0, -1)]
+        between = [{**ends[0], part.key: value} for part in searched for value in part.values[1:-1]]
         return [self._space.job(values, self._space.seeds[0]) for values in (*ends, *between)]
 
     @override
@@ -170,25 +170,25 @@ class OptunaSearch(Search):
         with quiet_optuna():
             study.sampler = self._make_sampler(index)
             try:
-                asked = study.ask({one.key: to_distribution(one) for one in self._space.dimensions})
+                trial = study.ask({part.key: to_distribution(part) for part in self._space.dimensions})
             except ValueError as error:
                 raise ConfigError(
                     f"the study cannot go on with this space: {error}",
                     key="hydra.sweeper.params",
                     hint="begin a new sweep",
                 ) from error
-        return _Trial(asked.number, dict(asked.params))
+        return _Trial(trial.number, dict(trial.params))
 
     def _make_sampler(self, index: int) -> optuna.samplers.BaseSampler:
         """Made anew for each trial: its seed is a function of the search's and the trial's number."""
         import optuna
 
-        given: dict[str, Any] = {"seed": (seed := _derive_seed(self._seed, index))}
+        arguments: dict[str, Any] = {"seed": (seed := _derive_seed(self._seed, index))}
         if self._sampler["_target_"] == _QMC:  # its points are one sequence, which the seed scrambles
-            given["seed"] = _derive_seed(self._seed, 0)
+            arguments["seed"] = _derive_seed(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
-                given["independent_sampler"] = optuna.samplers.RandomSampler(seed)
-        return cast("optuna.samplers.BaseSampler", _build("sampler", self._sampler, **given))
+                arguments["independent_sampler"] = optuna.samplers.RandomSampler(seed)
+        return cast("optuna.samplers.BaseSampler", _build("sampler", self._sampler, **arguments))
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
@@ -262,18 +262,18 @@ class OptunaSearch(Search):
             if outcome is not None:
                 self.tell(token, outcome, scores)
         # What was asked for right before the sweep was killed is proposed, or ended where it is not whole.
-        for number, left in stored.items():
-            if number in self._trials or left.state.is_finished():
+        for number, stored_trial in stored.items():
+            if number in self._trials or stored_trial.state.is_finished():
                 continue
-            if len(left.params) == len(self._space.dimensions):
-                self._left.append(_Trial(number, dict(left.params)))
+            if len(stored_trial.params) == len(self._space.dimensions):
+                self._left.append(_Trial(number, dict(stored_trial.params)))
             else:
                 self.study.tell(number, state=TrialState.FAIL)
 
 
-def _build(kind: str, node: Mapping[str, Any], **given: Any) -> Any:
+def _build(kind: str, node: Mapping[str, Any], **arguments: Any) -> Any:
     try:
-        return build_part(kind, node, **given)
+        return build_part(kind, node, **arguments)
     except ValueError as error:
         raise ConfigError(str(error), key=f"hydra.sweeper.{kind}") from error
 

@@ -62,7 +62,7 @@ class RandomSearch(Search):
         for sample, seed in self._left:
             token = f"{sample}/{seed}" if seed else str(sample)
             if token not in self._known:
-                values = {one.key: draw(one, self._seed, sample) for one in self._space.dimensions}
+                values = {part.key: draw(part, self._seed, sample) for part in self._space.dimensions}
                 return Proposal(self._space.job(values, seed), token=token)
         return None
 

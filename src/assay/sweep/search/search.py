@@ -156,11 +156,11 @@ class Space:
     @cached_property
     def seeds(self) -> tuple[str, ...]:
         """Each configuration is run with each of these; one empty text where the seed is not swept."""
-        return tuple(",".join(values) for values in product(*(one.values for one in self._repeated)))
+        return tuple(",".join(values) for values in product(*(choice.values for choice in self._repeated)))
 
     @cached_property
     def _repeated(self) -> tuple[Choice, ...]:
-        return tuple(one for one in self.entries if isinstance(one, Choice) and _is_repetition(one.key))
+        return tuple(part for part in self.entries if isinstance(part, Choice) and _is_repetition(part.key))
 
     def check_not_empty(self) -> None:
         """Refuse a space in which there is only one point."""
@@ -173,7 +173,7 @@ class Space:
 
     def job(self, values: Mapping[str, Any], seed: str = "") -> tuple[str, ...]:
         """One job's overrides."""
-        keys = [one.key for one in self._repeated]
+        keys = [choice.key for choice in self._repeated]
         values = {**values, **dict(zip(keys, seed.split(","), strict=False))}
         return tuple(
             entry if isinstance(entry, str) else f"{entry.key}={entry.text(values[entry.key])}"
@@ -187,11 +187,11 @@ def parse_overrides(
     """What is typed and what `hydra.sweeper.params` holds, as Hydra's basic sweeper reads it."""
     parser = OverridesParser.create(config_loader=config_loader)
     parsed: dict[str, Override] = {}
-    given = [
+    from_params = [
         (f"{key}={value if isinstance(value, str) else as_override(value)}", f"hydra.sweeper.params.{key}")
         for key, value in _flatten(params or {})
     ]
-    for line, key in [*given, *((line, "") for line in overrides)]:
+    for line, key in [*from_params, *((line, "") for line in overrides)]:
         try:
             override = parser.parse_overrides([line])[0]
         except HydraException as error:

@@ -288,11 +288,11 @@ class ClusterWorker:
 
     def _run(self, key: str, job_spec: JobSpec) -> Outcome:
         process = self._fork_server.start(job_spec)
-        sent = ""
+        signal_sent = ""
         while True:
             for exit_status in self._fork_server.wait((process,), _TICK).values():
-                return outcome_after(job_spec, exit_status, signal_sent=sent)
-            wanted = self._stops.get(key, "")
-            if wanted != sent:
-                self._fork_server.stop(process, now=wanted == "SIGKILL")
-                sent = wanted
+                return outcome_after(job_spec, exit_status, signal_sent=signal_sent)
+            wanted_signal = self._stops.get(key, "")
+            if wanted_signal != signal_sent:
+                self._fork_server.stop(process, now=wanted_signal == "SIGKILL")
+                signal_sent = wanted_signal

@@ -117,8 +117,8 @@ class Server:
         while self._children and time.monotonic() < deadline:
             time.sleep(_TICK)
             self._reap()
-        while left := children():
-            for pid in left:
+        while remaining := children():
+            for pid in remaining:
                 kill_process(pid)
             time.sleep(_TICK)
             self._reap()

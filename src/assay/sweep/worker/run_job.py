@@ -109,8 +109,8 @@ def limit_memory(gigabytes: float) -> None:
 
     held = getattr(psutil.Process().memory_info(), "data", 0)  # where the system tells it: on Linux
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = held + int(gigabytes * _GIGABYTE)
-    resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
+    limit = held + int(gigabytes * _GIGABYTE)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
 
 
 def _prepare(job_spec: JobSpec) -> None:
