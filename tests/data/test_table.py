@@ -197,7 +197,7 @@ def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
 
 def test_too_little_to_learn_from(tmp_path: Path, data_module: Callable[..., DataModule]) -> None:
     for table, target, message in (
-        (frame().assign(kind="a"), "kind", "a single class, a: there is nothing to tell apart"),
+        (frame().assign(kind="a"), "kind", "a single class, a: there is nothing to distinguish"),
         (frame().assign(y=3.5), "y", "the target is 3.5 in all training samples"),
     ):
         with pytest.raises(DataError, match=message):

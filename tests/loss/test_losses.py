@@ -421,7 +421,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (
         Multitask,
         {"output_names": HEADS, "losses": {"siez": nn.MSELoss()}},
-        "'siez' is not a target; they are kind",
+        "'siez' is not a target; expected one of kind",
     ),
     (Multitask, {"output_names": HEADS, "weights": {"Kind": 1.0}}, "'Kind' is not a target"),
     (

@@ -99,7 +99,7 @@ def test_scores_and_figures_are_those_of_each_target(run: RunResult) -> None:
     ("wrong", "message"),
     [
         (["loss=cross_entropy"], "loss"),
-        (["+loss.weights.siez=2"], "'siez' is not a target; they are grower, alcohol"),
+        (["+loss.weights.siez=2"], "'siez' is not a target; expected one of grower, alcohol"),
         (["augment=mixup"], "augment"),
         (["data.source.target=[grower,nothing]"], "nothing"),
     ],

@@ -175,13 +175,13 @@ class NonFinite(Callback):
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         loss, self._loss = self._loss, None
-        looked_at = [grad for parameter in parameters if (grad := parameter.grad) is not None]
+        checked = [grad for parameter in parameters if (grad := parameter.grad) is not None]
         if loss is not None:
-            looked_at.append(loss)
-        if not looked_at:
+            checked.append(loss)
+        if not checked:
             return
         if self._every == 1:
-            note_non_finite(looked_at, self._mark, self._one)
+            note_non_finite(checked, self._mark, self._one)
             if self._mark.item():
                 self._mark.zero_()
                 if loss is not None:
@@ -189,7 +189,7 @@ class NonFinite(Callback):
                 self._fail(trainer, pl_module, "")
         elif self._pending:
             mark = torch.zeros_like(self._one)
-            note_non_finite(looked_at, mark, self._one)
+            note_non_finite(checked, mark, self._one)
             self._pending[-1] = self._pending[-1]._replace(mark=mark)
 
     @override

@@ -33,7 +33,7 @@ class Multitask(nn.Module):
         target_std: As `target_mean`; 1 for classes.
 
     Raises:
-        ValueError: There is no head of a name, a loss does not suit its head, or a weight is negative.
+        ValueError: A name is not that of a head, a loss does not suit its head, or a weight is negative.
     """
 
     kind: ClassVar[str] = "multitask"
@@ -49,13 +49,15 @@ class Multitask(nn.Module):
         super().__init__()
         self.heads = parse_heads(output_names)
         names = [head.name for head in self.heads]
-        for option, given in (("losses", losses or {}), ("weights", weights or {})):
-            if unknown := [name for name in given if name not in names]:
-                raise ValueError(f"{option}: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
+        for option, values in (("losses", losses or {}), ("weights", weights or {})):
+            if unknown := [name for name in values if name not in names]:
+                raise ValueError(
+                    f"{option}: {unknown[0]!r} is not a target; expected one of {', '.join(names)}."
+                )
         self.weights = {name: float((weights or {}).get(name, 1.0)) for name in names}
         check_numbers("[0, inf)", **{f"weights.{name}": weight for name, weight in self.weights.items()})
         self.losses = nn.ModuleList(_head_loss(head, (losses or {}).get(head.name)) for head in self.heads)
-        self.mean, self.std = ([float(value) for value in given] for given in (target_mean, target_std))
+        self.mean, self.std = ([float(value) for value in column] for column in (target_mean, target_std))
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Average the losses over a batch, and add them up."""

@@ -23,7 +23,7 @@ class Multitask(ByHead):
             accuracy and macro F1 of classes; MAE, RMSE and R² of numbers.
 
     Raises:
-        ValueError: There is no head of a name.
+        ValueError: A name is not that of a head.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Multitask(ByHead):
         heads, custom = parse_heads(output_names), metrics or {}
         names = [head.name for head in heads]
         if unknown := [name for name in custom if name not in names]:
-            raise ValueError(f"metrics: {unknown[0]!r} is not a target; they are {', '.join(names)}.")
+            raise ValueError(f"metrics: {unknown[0]!r} is not a target; expected one of {', '.join(names)}.")
         chosen = {
             head.name: custom.get(head.name) or _default_metrics(len(head.class_names)) for head in heads
         }

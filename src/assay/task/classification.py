@@ -60,7 +60,7 @@ class SingleLabel(Task):
         if len(class_names) < 2:
             raise DataError(
                 f"data: the targets have a single class{''.join(f', {name}' for name in class_names)}: there "
-                "is nothing to tell apart",
+                "is nothing to distinguish",
                 hint="choose another target, or add samples of other classes (data.source)",
             )
         counts = {subset: self._counts(values, class_names) for subset, values in targets.items()}

@@ -80,7 +80,7 @@ class Segmentation(Task):
         if len(used) < 2:
             raise DataError(
                 f"data: the training masks have a single class{''.join(f', {name}' for name in used)}: there "
-                "is nothing to tell apart",
+                "is nothing to distinguish",
                 hint=f"a mask's values are its classes, and {IGNORED} is ignored (data.source)",
             )
         check_trained_classes(counts, class_names)
