@@ -106,7 +106,7 @@ class Broken(L.LightningDataModule):
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
-        (KeyError("label"), DataError, "data: reading it fails: KeyError: 'label'"),
+        (KeyError("label"), DataError, "data: it cannot be read: KeyError: 'label'"),
         (DataError("no file"), DataError, "no file"),
         (MemoryError(), MemoryError, ""),
     ],

@@ -51,7 +51,7 @@ def test_what_assay_reads_itself_is_no_argument() -> None:
         ),
         ({"_target_": "torch.nn.Linear", "in_features": "${n}"}, "model.in_features: "),
         ({"_target_": "os.getcwd"}, "model._target_: "),
-        ("torch.nn.ReLU", "model: a mapping was expected"),
+        ("torch.nn.ReLU", "model: expected a mapping"),
         ("${n.m}", "model: "),
     ],
 )
@@ -91,8 +91,8 @@ def broken() -> DictConfig:
         (ValueError("`val` is too much"), "data", "data.split.val: `val` is too much"),
         (ValueError("data.batch_size=0: too few"), "data", "data.batch_size=0: too few"),
         (MisconfigurationException("`batch_size` is odd"), "data", "data.batch_size: `batch_size` is odd"),
-        (RuntimeError("no"), "optimizer", "optimizer: cannot be made with these values: no"),
-        (KeyError(), "optimizer", "optimizer: cannot be made with these values: KeyError"),
+        (RuntimeError("no"), "optimizer", "optimizer: cannot be built with these values: no"),
+        (KeyError(), "optimizer", "optimizer: cannot be built with these values: KeyError"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -123,7 +123,7 @@ def test_an_error_of_custom_code_has_its_kind_and_place() -> None:
         1 / 0  # noqa: B018 - it raises
     told = build_error(caught.value, broken(), "model").message
     assert re.fullmatch(
-        r"model: cannot be made with these values: ZeroDivisionError: .* \(.*test_node\.py:\d+, in \w+\)",
+        r"model: cannot be built with these values: ZeroDivisionError: .* \(.*test_node\.py:\d+, in \w+\)",
         told,
     )
 

@@ -136,7 +136,9 @@ def test_callbacks_that_a_checkpoint_could_not_tell_apart(change: dict[str, obje
     if fine:
         build_trainer(config)
         return
-    with pytest.raises(ConfigError, match=r"callbacks\.second: has the settings of callbacks\.checkpoint"):
+    with pytest.raises(
+        ConfigError, match=r"callbacks\.second: has the same settings as callbacks\.checkpoint"
+    ):
         build_trainer(config)
 
 

@@ -24,28 +24,28 @@ JOB = ("data=iris", "model=linear")
 SINGLE = [
     ("hydra.run.dir=file", "'file': this is not a folder"),
     ("hydra.run.dir=file/below", "file is not a folder"),
-    ("hydra.run.dir=", "a folder was expected"),
+    ("hydra.run.dir=", "expected a folder"),
     ('hydra.run.dir="a\0b"', "control character"),
-    ("hydra.run.dir=locked/run", "cannot be written to"),
+    ("hydra.run.dir=locked/run", "is not writable"),
     ("callbacks.checkpoint.dirpath=file", "in its own directory"),
     ("callbacks.checkpoint.dirpath=null", "in its own directory"),
     ("callbacks.checkpoint.dirpath=${run_dir}/checkpoints/a", "in its own directory"),
     ("callbacks.checkpoint.filename='{nope}'", "no metric 'nope'"),
     ("callbacks.checkpoint.filename=a/../../b", "folder of checkpoints"),
-    ("logger.csv.path=folder", "a file was expected"),
+    ("logger.csv.path=folder", "expected a file"),
     ("logger.csv.path=file/x.csv", "file is not a folder"),
-    ("logger.csv.path=", "a file was expected"),
+    ("logger.csv.path=", "expected a file"),
     ("logger.csv.path=${run_dir}/log.txt", "the run itself writes"),
     ("logger.csv.path=${run_dir}/checkpoints", "the run itself writes"),
-    ("logger.csv.path=locked/x.csv", "cannot be written to"),
+    ("logger.csv.path=locked/x.csv", "is not writable"),
     ("logger.tensorboard.save_dir=file logger=tensorboard", "not a folder"),
     ("trainer.profiler.dirpath=file debug=profiler", "not a folder"),
 ]
 SWEEPS = [
     ("hydra.sweep.dir=file", "not a folder"),
-    ("hydra.sweep.dir=", "a folder was expected"),
-    ("hydra.sweep.dir=locked/sweep", "cannot be written to"),
-    ("hydra.sweep.subdir=same", "nothing reads this key"),
+    ("hydra.sweep.dir=", "expected a folder"),
+    ("hydra.sweep.dir=locked/sweep", "is not writable"),
+    ("hydra.sweep.subdir=same", "this key has no effect"),
 ]
 
 

@@ -68,7 +68,7 @@ def test_a_job_is_told_in_words_and_numbers() -> None:
         "Net, 1,234,567 parameters, 1,000 of them trained",
         "2 MFLOP for a batch of 8",
         "about 8 MiB at its peak: weights 1 MiB, gradients 1 MiB, optimizer 2 MiB, activations 4 MiB",
-        "150 an epoch, 1,500 in all",
+        "150 per epoch, 1,500 in all",
         "0.075┤",
         "nothing was run or written",
     ):

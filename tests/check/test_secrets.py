@@ -55,7 +55,7 @@ def test_a_typed_key_reaches_the_logger_and_no_file(project: Path) -> None:
         if path.is_file():
             assert TYPED.encode() not in path.read_bytes(), path
     assert "logger.keyed.api_key=***" in json.loads((result.run_dir / "record.json").read_text())["overrides"]
-    with pytest.raises(ConfigError, match=r"logger\.keyed\.api_key: a secret stood here"):
+    with pytest.raises(ConfigError, match=r"logger\.keyed\.api_key: a secret was here"):
         check_job(job_config(OmegaConf.create(OmegaConf.load(result.run_dir / "config.yaml"))))  # type: ignore[arg-type]  # a mapping
 
 

@@ -96,7 +96,9 @@ def test_augmentation_of_images_does_not_go_with_tables(augment: str) -> None:
 @pytest.mark.parametrize("task", SPECS)
 def test_numbers_of_samples_are_no_targets(task: str) -> None:
     """Of few samples they would pass for classes, and the first real batch would end the run."""
-    with pytest.raises(ConfigError, match="augment: TwoViews says of what it makes which sample it is of"):
+    with pytest.raises(
+        ConfigError, match="augment: TwoViews labels its outputs by the sample that they come from"
+    ):
         attempt(job(task, IMAGE, LOSS_OF[task], task, "two_views"))
 
 

@@ -137,7 +137,7 @@ def test_values(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("end", "code", "said"),
     [
-        (">&-", 1, "error: standard output is closed, and --json prints there\n"),
+        (">&-", 1, "error: standard output is closed, but --json prints to it\n"),
         (">/dev/full", 1, "error: standard output cannot be written: No space left on device\n"),
         ("| :", 1, ""),
     ],

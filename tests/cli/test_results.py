@@ -83,7 +83,7 @@ def test_scores_of_different_data_have_no_best_unless_it_is_asked_for(
         make_run(tmp_path / f"runs/{data}", f"{key}={data}", metrics={"val/accuracy": score}, best=best)
     out, told = typed("best", "runs", code=1)
     assert (out, "rows are of different data" in told) == ("", True)
-    assert "take some of them: --where KEY=VALUE; or say that they compare: assay best runs" in told
+    assert "select some of them: --where KEY=VALUE; or compare them anyway: assay best runs" in told
     assert "best" not in typed("compare", "runs")[0]
     assert typed("best", "runs", "--where", f"{key}=digits")[0] == "runs/digits\n"
     found, note = typed("best", "runs", "val/accuracy")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_unknown_group() -> None:
-    with pytest.raises(ConfigError, match=r"optim: there is no such group; did you mean 'optimizer'\?"):
+    with pytest.raises(ConfigError, match=r"optim: unknown group; did you mean 'optimizer'\?"):
         listing.print_options(listing.options_of("optim", None))
 
 

@@ -128,7 +128,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("optimizer.lr", "experiment=mine", ["conf/optimizer/adamw.yaml:4", "conf/experiment/mine.yaml:4"]),
         ("trusted_packages", "", ["conf/project.yaml:1"]),
         ("extra.value", "+extra=part", ["conf/extra/part.yaml:2"]),
-        ("hydra.job.chdir", "", ["Hydra's own default"]),
+        ("hydra.job.chdir", "", ["Hydra's default"]),
     ],
 )
 def test_the_last_places_oldest_first(key: str, typed: str, places: list[str]) -> None:
@@ -234,7 +234,7 @@ def test_what_follows_from_the_data(shown: Explain, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{n},{n / 7}\n" for n in range(40)))
     typed = ("data=table", "data.source.path=t.csv", "data.source.target=y")
     assert shown("loss", *typed)[1] == "set by conf/task/regression.yaml:4 override /loss: mse"
-    assert shown("task", *typed)[1] == "set by what has to be predicted task=regression"
+    assert shown("task", *typed)[1] == "set by the task of the data task=regression"
 
 
 def test_every_key_node_and_group_has_an_answer() -> None:

@@ -98,7 +98,7 @@ def test_a_job_of_a_sweep_is_settled_as_it_is_alone(typed: str, tmp_path: Path) 
         (["optimizer.fused=treu"], "expected one of auto, bool, got treu"),
         (
             ["optimizer.fused=true", "precision=bf16", "trainer.gradient_clip_val=1.0"],
-            "in mixed precision Lightning clips no gradients of a fused optimizer",
+            "Lightning cannot clip the gradients of a fused optimizer in mixed precision",
         ),
     ],
 )

@@ -127,7 +127,7 @@ def test_data_that_is_not_what_was_stated_is_refused() -> None:
     config = job_config(compose(["data=digits", "device=cpu"]))
     add_spec(config, open_data(config).spec)  # type: ignore[attr-defined]  # ours has one
     check_declared({}, config)
-    with pytest.raises(DataError, match=r"data\.spec: by it num_classes is 9; the data has 10"):
+    with pytest.raises(DataError, match=r"data\.spec: num_classes should be 9, but the data has 10"):
         check_declared(
             {"task": "multiclass", "input_shape": [1, 8, 8], "num_classes": 9},
             config,

@@ -463,7 +463,7 @@ def test_rare_ones_are_found(tmp_path: Path, balance: str, weight: str | None) -
     ("overrides", "says"),
     [
         (["data=diabetes", "data.balance=sampler"], "only classes can be balanced; this is regression"),
-        (["data=diabetes", "data.balance=weights"], "MSELoss takes no weights of classes"),
+        (["data=diabetes", "data.balance=weights"], "MSELoss does not take class weights"),
         (["data=iris", "data.balance=sample"], "expected 'none' | 'weights' | 'sampler'"),
     ],
 )

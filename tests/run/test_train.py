@@ -80,7 +80,7 @@ def test_callback_objects_look_on(tmp_path: Path) -> None:
 
 def test_two_callbacks_of_one_state_are_refused(tmp_path: Path) -> None:
     same = ModelCheckpoint(tmp_path / "mine", monitor="val/loss")
-    with pytest.raises(ConfigError, match="has the settings of ModelCheckpoint"):
+    with pytest.raises(ConfigError, match="has the same settings as ModelCheckpoint"):
         train(TINY, callbacks=[same])
     assert not list(tmp_path.iterdir())
 

@@ -107,8 +107,8 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
     ("values", "key", "message"),
     [
         ({"count": "two"}, "hydra.launcher.count", "expected int, got two"),
-        ({"coutn": 2}, "hydra.launcher.coutn", "nothing reads this key; did you mean 'count'"),
-        ({"count": 1, "given": 2}, "hydra.launcher.given", "nothing reads this key"),
+        ({"coutn": 2}, "hydra.launcher.coutn", "this key has no effect; did you mean 'count'"),
+        ({"count": 1, "given": 2}, "hydra.launcher.given", "this key has no effect"),
         ({"count": 1, "retires": 2}, "hydra.launcher.retires", "did you mean 'retries'"),
         ({"count": -1}, "hydra.launcher", "at least 0 was expected"),
         ({"count": 1, "name": "broken"}, "hydra.launcher", "Small cannot be made: KeyError"),

@@ -99,7 +99,7 @@ def test_the_value_of_a_trial_is_the_mean_over_its_seeds_also_once_the_study_was
 
 
 def test_an_objective_that_nobody_measures_is_refused_before_the_first_trial(fork_server: ForkServer) -> None:
-    with pytest.raises(ConfigError, match=r"hydra\.sweeper\.objective: there is no metric 'val/acc'"):
+    with pytest.raises(ConfigError, match=r"hydra\.sweeper\.objective: unknown metric 'val/acc'"):
         start_sweep(search("study", 3, "none", "hydra.sweeper.objective=val/acc"))
     with pytest.raises(ConfigError, match=r"model\.hiden"):
         start_sweep(search("study", 3, "none", "model.hiden=1"))

@@ -83,10 +83,10 @@ def refusal(look: Callable[[], Any], key: str) -> ConfigError:
 @pytest.mark.parametrize(
     ("text", "says", "hint"),
     [
-        ("from math import nothing", "cannot import name 'nothing'", "mend the module"),
-        ("class It:\n    def f(self:", "SyntaxError: ", "mend the module"),
+        ("from math import nothing", "cannot import name 'nothing'", "fix the module"),
+        ("class It:\n    def f(self:", "SyntaxError: ", "fix the module"),
         ("import not_there", "No module named 'not_there'", "install not_there"),
-        ("import sys; sys.exit(3)", "SystemExit: 3", "mend the module"),
+        ("import sys; sys.exit(3)", "SystemExit: 3", "fix the module"),
         ("class It2: pass", "it has no 'It'", "did you mean 'It2'?"),
     ],
 )
@@ -202,7 +202,7 @@ def test_a_task_is_imported_from_a_trusted_package_alone(package: str, key: str)
             "define that in Grades",
         ),
         (GRADES.replace("    suits = ", "    text = "), "requires: suits", "set it as attributes of Grades"),
-        (GRADES + "    name = 'grades'", "calls itself 'grades'", "leave `name` out of Grades"),
+        (GRADES + "    name = 'grades'", "has the name 'grades'", "leave `name` out of Grades"),
         (GRADES + "    def __init__(self):\n        1 / 0", "ZeroDivisionError: division by zero", "--debug"),
     ],
 )

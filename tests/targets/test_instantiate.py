@@ -101,7 +101,7 @@ TREES = st.recursive(
 @given(nodes(TREES) | mappings(TREES) | st.lists(TREES, max_size=3))
 def test_it_builds_what_hydra_builds(tree: Any) -> None:
     before = copy.deepcopy(tree)
-    convert = tree.get("_convert_", "all") if isinstance(tree, dict) else "all"  # Hydra's own default is none
+    convert = tree.get("_convert_", "all") if isinstance(tree, dict) else "all"  # Hydra's default is none
     assert form(instantiate(tree, "", [OWN])) == form(
         hydra.utils.instantiate(OmegaConf.create(tree), _convert_=convert)
     )

@@ -161,8 +161,8 @@ def test_a_run_whose_tokenizer_is_lost_or_damaged_says_so(
 
 
 REFUSED = {
-    "model=mlp": "takes pictures or numbers, and this data has token ids of texts",
-    "model=linear": "takes pictures or numbers, and this data has token ids of texts",
+    "model=mlp": "takes pictures or numbers, but this data has token ids of texts",
+    "model=linear": "takes pictures or numbers, but this data has token ids of texts",
     "model=small_cnn": "model=bag_of_embeddings",
     "model=resnet18": "model=bag_of_embeddings",
     "augment=mixup": "augment: MixUp changes numbers",

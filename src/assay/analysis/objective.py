@@ -143,7 +143,7 @@ def check_scores_exist(scores: Sequence[str], requested: Mapping[str, str]) -> N
     for name, key in requested.items():
         if scores and name not in available:
             raise ConfigError(
-                f"there is no metric {name!r}{did_you_mean(name, sorted(available), '; ')}",
+                f"unknown metric {name!r}{did_you_mean(name, sorted(available), '; ')}",
                 key=key,
                 hint=f"there is: {', '.join(sorted(scores))}",
             )

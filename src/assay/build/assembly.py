@@ -61,7 +61,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
         raise
     except Exception as error:  # of somebody's own data set, transform or datamodule
         raise DataError(
-            f"data: reading it fails: {one_line_of(error)}",
+            f"data: it cannot be read: {one_line_of(error)}",
             hint="the same command with --debug shows the traceback",
         ) from error
     return datamodule
@@ -70,7 +70,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
 def open_declared(config: DictConfig) -> L.LightningDataModule:
     """The datamodule over the data as its YAML's `spec` describes it: nothing is read."""
     if not isinstance(config.data.spec, DictConfig):
-        raise ConfigError("a mapping was expected", key="data.spec", hint="leave it out: ~data.spec")
+        raise ConfigError("expected a mapping", key="data.spec", hint="leave it out: ~data.spec")
     stated: Any = OmegaConf.to_container(config.data.spec, resolve=True)
     try:
         source = msgspec.convert(stated, StaticSpec)
@@ -189,7 +189,7 @@ def notes_on_hyper_parameters(
         return []
     return [
         f"checkpoints leave out the {'hyper-parameter' if len(dropped) == 1 else 'hyper-parameters'} "
-        f"{', '.join(dropped)}: not plain data; what loads a run builds from its config"
+        f"{', '.join(dropped)}: they are not plain data, and a run is loaded from its config"
     ]
 
 

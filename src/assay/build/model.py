@@ -51,7 +51,7 @@ def build_trained(config: DictConfig, state: Mapping[str, Tensor]) -> nn.Module:
             config.model.weights = None  # they are about to be replaced, and may be gone by now
     model: Any = build(config, "model")
     if not isinstance(model, torch.nn.Module):
-        raise ConfigError("a torch.nn.Module was expected", key="model")
+        raise ConfigError("expected a torch.nn.Module", key="model")
     finetune = build(config, "finetune") if config.get("finetune") else None
     if isinstance(finetune, LoRA):
         finetune.insert(model, adapted_names(state))
@@ -92,7 +92,7 @@ def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
     elif isinstance(finetune, Gradual) and world_size(config) > 1:
         message = "several processes only exchange gradients of parameters that are trained from the start"
         key = "finetune"
-        hint = "finetune=full (its layers learn the more slowly the deeper they lie), or device=cpu or gpu"
+        hint = "finetune=full (deeper layers learn more slowly), or device=cpu or gpu"
     if message:
         raise ConfigError(message, key=key, hint=hint)
 
@@ -213,7 +213,7 @@ def _check_tokens(config: DictConfig) -> None:
     augment = str(OmegaConf.select(config, "augment._target_") or "")
     if augment.startswith(("assay.", "torchvision.")):
         raise ConfigError(
-            f"{augment.rpartition('.')[2]} changes numbers, and this data has token ids of texts",
+            f"{augment.rpartition('.')[2]} changes numbers, but this data has token ids of texts",
             key="augment",
             hint="augment=none",
         )
@@ -221,7 +221,7 @@ def _check_tokens(config: DictConfig) -> None:
     if names & {"input_shape", "in_features"} and "vocab_size" not in names:
         name = str(config.model.get("_target_")).rpartition(".")[2]
         raise ConfigError(
-            f"{name} takes pictures or numbers, and this data has token ids of texts",
+            f"{name} takes pictures or numbers, but this data has token ids of texts",
             key="model",
             hint="model=bag_of_embeddings, or model=text_transformer",
         )
@@ -249,7 +249,7 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     ]
     hint = "let the model's last layer have ${spec.num_outputs} outputs"
     raise ConfigError(
-        f"gives {list(outputs[1:])} values a sample; {type(loss).__name__} needs {list(wanted)} for "
+        f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(wanted)} for "
         f"{task.in_words(spec)}",
         key=sized[0] if len(sized) == 1 and len(outputs) == 1 + len(wanted) else "model",
         hint="model=autoencoder gives as many as it takes" if task.reconstructs else hint,
@@ -265,7 +265,7 @@ def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
         found = list(found) if isinstance(found, ListConfig) else found
         if said != found:
             raise DataError(
-                f"data.spec: by it {name} is {said}; the data has {found}",
+                f"data.spec: {name} should be {said}, but the data has {found}",
                 hint="correct `spec` in the data's YAML, or leave it out: ~data.spec",
             )
 

@@ -55,32 +55,34 @@ def mode_argument(
     written, metric = node.get("mode"), node.get("monitor")
     if not isinstance(metric, str):
         if written in (AUTO, *FORCED):
-            message, monitor = "a metric is followed here; none is named", f"{key}.monitor"
+            message, monitor = "expected the name of a metric to monitor", f"{key}.monitor"
             raise ConfigError(message, key=monitor, hint=f"{monitor}=val/loss")
         return {}
     call = call_of(resolve(key, str(node._target_), read_trusted_packages(config)))
     if call is None or "mode" not in call.parameters:
         return {}
     if written not in (None, *WRITTEN):
-        raise ConfigError(f"{written!r} is not one of {', '.join(WRITTEN)}", key=at, hint=f"{at}={AUTO}")
+        raise ConfigError(
+            f"expected one of {', '.join(WRITTEN)}, got {written!r}", key=at, hint=f"{at}={AUTO}"
+        )
     stated: Mode = "min" if written in ("min", "force_min") else "max"
     if written in FORCED:
         return {"mode": stated}
     better = "min" if is_loss(metric) else known(config).get(metric)
     if written in (None, AUTO):
         if better is None:
-            says = "" if config.module._target_ == OUR_MODULE else ", for your own module logs it"
+            says = "" if config.module._target_ == OUR_MODULE else ", because a custom module logs it"
             raise ConfigError(
-                f"whether {metric} is better high or low is not known{says}; it has to be stated",
+                f"it is not known whether a higher or a lower {metric} is better{says}",
                 key=at,
                 hint=f"{at}=max, or {at}=min",
             )
         return {"mode": better}
     if better is not None and better != stated:
         raise ConfigError(
-            f"{metric} is better the {_WORDS[better]} it is, which mode={stated} turns round",
+            f"a {_WORDS[better]} {metric} is better, but mode={stated} reverses that",
             key=at,
-            hint=f"{at}={AUTO}; to have the worst all the same: {at}=force_{stated}",
+            hint=f"{at}={AUTO}; to select the worst anyway: {at}=force_{stated}",
         )
     return {"mode": stated}
 

@@ -44,7 +44,9 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     node = OmegaConf.select(config, key)
     if isinstance(cause, ModuleNotFoundError):
         return ConfigError(
-            text, key=key, hint=install_command(key, cause.name) if cause.name else "install what is missing"
+            text,
+            key=key,
+            hint=install_command(key, cause.name) if cause.name else "install the missing package",
         )
     if match := _UNEXPECTED.search(text):
         return _unexpected_argument_error(match[1], node, key, text)
@@ -56,10 +58,10 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
             hint=f"{whole}='${{spec.input_shape[0]}}' or '${{spec.num_features}}'",
         )
     if isinstance(cause, KeyError) and cause.args:
-        text = f"cannot be made with these values: it looks for {text}, which is not there"
+        text = f"cannot be built with these values: it looks for {text}, which does not exist"
     elif not isinstance(cause, _PLAIN_KINDS):
         kind = f"{type(cause).__name__}: " if frame and str(cause) else ""
-        text = f"cannot be made with these values: {kind}{text}"
+        text = f"cannot be built with these values: {kind}{text}"
     at = _value_at_fault(text, node, key)
     if frame:
         text = f"{text} ({frame})"

@@ -78,7 +78,7 @@ def _balance_loss(config: DictConfig) -> None:
     name = next((name for name in ("class_weight", "pos_weight") if name in loss), None)
     if name is None:
         raise ConfigError(
-            f"{str(loss.get('_target_')).rpartition('.')[2]} takes no weights of classes",
+            f"{str(loss.get('_target_')).rpartition('.')[2]} does not take class weights",
             key="data.balance",
             hint="data.balance=sampler, or loss=cross_entropy",
         )
@@ -111,7 +111,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     named = [key for key in chosen if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")]
     parts += [f"{key} {value_of(config, key):g}" for key in named]
     if parts:
-        notes.append(f"{', '.join(parts)}, by the {config.spec.num_train:,} training samples")
+        notes.append(f"{', '.join(parts)}, chosen for {config.spec.num_train:,} training samples")
     is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
     if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
         notes.append(
@@ -136,7 +136,7 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
     large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
     if few and large and value_of(config, "model.weights") is None:
         kept = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
-        where = "its weights lie on this disk" if kept else "45 MB are downloaded once"
+        where = "its weights are on this disk" if kept else "45 MB are downloaded once"
         notes.append(
             f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
             "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"

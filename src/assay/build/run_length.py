@@ -107,7 +107,7 @@ def check_length(config: DictConfig) -> list[str]:
     least = config.trainer.get("min_steps")
     if is_whole(least) and length.total_steps is not None and least > length.total_steps:
         raise ConfigError(
-            f"{least} was given, but the run has {length.total_steps:,} steps",
+            f"expected at most the {length.total_steps:,} steps of the run, got {least}",
             key="trainer.min_steps",
             hint="a larger trainer.max_epochs or trainer.max_steps; min_steps only keeps early stopping away",
         )
@@ -130,8 +130,8 @@ def check_length(config: DictConfig) -> list[str]:
             )
     if length.accumulated > length.used_batches:
         raise ConfigError(
-            f"{length.accumulated} was given, but an epoch has {_batches(length.used_batches)}: the gradient "
-            "of its one step would be too small",
+            f"expected at most the {_batches(length.used_batches)} of an epoch, got {length.accumulated}: "
+            "the gradient of its one step would be too small",
             key="trainer.accumulate_grad_batches",
             hint=f"trainer.accumulate_grad_batches={length.used_batches}, or a smaller data.batch_size",
         )
@@ -140,7 +140,7 @@ def check_length(config: DictConfig) -> list[str]:
     is_validated = config.spec.num_val and config.trainer.get("limit_val_batches") != 0
     if is_validated and in_epoch and is_whole(interval) and interval > length.used_batches:
         raise ConfigError(
-            f"{interval} was given, but an epoch has {_batches(length.used_batches)}",
+            f"expected at most the {_batches(length.used_batches)} of an epoch, got {interval}",
             key="trainer.val_check_interval",
             hint="trainer.val_check_interval=1.0 for once per epoch; trainer.check_val_every_n_epoch=null "
             "counts the batches of several epochs",
@@ -189,7 +189,7 @@ def check_plateau(config: DictConfig) -> None:
         return
     known = -(-first // an_epoch)
     raise ConfigError(
-        f"{monitor} is first known after {_batches(first)}, but the scheduler asks for it after {due:,}",
+        f"{monitor} is first known after {_batches(first)}, but the scheduler needs it after {due:,}",
         key="scheduler.interval" if in_steps else "scheduler.frequency",
         hint="scheduler.interval=epoch" if in_steps else f"scheduler.frequency={known}",
     )
@@ -199,13 +199,13 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
     why, asked = "max_time or a callback ends the run", [_OF_TOTAL]
     instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
     if not length.is_known:
-        why = f"the loader of {config.data.get('_target_')} does not tell how many batches it has"
+        why = f"the loader of {config.data.get('_target_')} does not state how many batches it has"
         instead, asked = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
         if entry.is_interpolation and any(one in str(entry.raw) for one in asked):
             hint = f"{instead}, or {entry.key}=NUMBER"
             hint += ", or scheduler=none" if entry.key.startswith("scheduler.") else ""
-            message = f"it depends on the number of steps, which nobody knows: {why}"
+            message = f"it depends on the number of steps, which is not known: {why}"
             raise ConfigError(message, key=entry.key, hint=hint)
 
 
@@ -233,7 +233,7 @@ def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
             key, what = f"callbacks.{name}.{argument}", argument.rpartition("_")[2]
             every = value_of(config, key)
             if is_whole(every) and bound is not None and every > bound:
-                yield f"{key}={every}: nothing will be saved, the run has {bound:,} {what}"
+                yield f"{key}={every}: nothing will be saved, because the run has {bound:,} {what}"
 
 
 def _batches(count: int) -> str:

@@ -46,7 +46,7 @@ def check_device(trainer: DictConfig) -> None:
     message = hint = ""
     if on_gpu and not cuda and not (accelerator == "gpu" and mps):
         message = "device: this machine has no GPU that torch can use"
-        hint = "device=auto or device=cpu; `assay info` says what is here"
+        hint = "device=auto or device=cpu; `assay info` shows what is available"
     elif accelerator == "mps" and not mps:
         message = "device=mps: this machine has no Apple GPU that torch can use"
         hint = "device=auto or device=cpu"
@@ -192,7 +192,7 @@ def check_distinct_state_keys(keys: Sequence[str], callbacks: Sequence[L.Callbac
             other = known.setdefault(callback.state_key, key)
             if other != key:
                 raise ConfigError(
-                    f"has the settings of {other}, and a checkpoint could not tell the two apart",
+                    f"has the same settings as {other}, so a checkpoint could not distinguish the two",
                     key=key,
                     hint=f"leave one out: {key}=null, or let it monitor or save at another time",
                 )

@@ -46,7 +46,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     key, message, hint = "trainer.strategy", "", "trainer.strategy=auto"
     if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
         message = (
-            f"{shown} starts processes by itself, which cannot work from a config; assay starts those of ddp"
+            f"{shown} starts processes itself, which does not work from a config; assay starts those of ddp"
         )
         several = "device=ddp for all GPUs" if gpus else "device=ddp_cpu for several processes on the CPU"
         hint = f"trainer.strategy=auto for one device; {several}"
@@ -54,11 +54,11 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         message = f"{shown} computes on {strategy.root_device}, not on {kind}"
     elif isinstance(asked, int) and asked != devices:
         key, hint = "trainer.devices", f"trainer.devices={devices}, or trainer.strategy=ddp"
-        message = f"{asked} devices were asked for, but {shown} computes on {devices}"
+        message = f"{asked} devices were requested, but {shown} computes on {devices}"
     elif not is_rank() and started != devices:
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
         key, hint = "trainer.devices", f"trainer.devices={started}, or {instead}"
-        message = f"{devices} devices need a strategy that assay starts their processes for; {shown} is none"
+        message = f"{devices} devices need a strategy whose processes assay starts; {shown} is not one"
     if message:
         raise ConfigError(message, key=key, hint=hint)
 
@@ -70,7 +70,7 @@ _OTHERWISE: Final = {
     ),
     "BatchSizeFinder": (
         "it changes the batch size after the length of the schedule was computed from it",
-        "`assay check` says what memory a batch takes; data.batch_size=…",
+        "`assay check` shows how much memory a batch takes; data.batch_size=…",
     ),
     "BackboneFinetuning": (
         "it takes parameters out of the optimizer and puts them back, and needs a module with a `backbone`",
@@ -174,7 +174,7 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
             continue
         if without and monitor in names["val"]:
             raise ConfigError(
-                f"there will be no {monitor!r}: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
+                f"{monitor!r} will not be logged: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
             )
         raise unknown_metric_error(key, monitor, sorted(known))
 
@@ -182,9 +182,9 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
 def unknown_metric_error(key: str, metric: str, known: Sequence[str]) -> ConfigError:
     """What to tell of a metric that nothing logs."""
     return ConfigError(
-        f"there is no metric {metric!r}{did_you_mean(metric, known, '; ')}",
+        f"unknown metric {metric!r}{did_you_mean(metric, known, '; ')}",
         key=key,
-        hint=f"there is: {', '.join(known)}",
+        hint=f"available: {', '.join(known)}",
     )
 
 
@@ -204,7 +204,7 @@ def check_checkpoint_names(config: DictConfig, names: Sequence[str] | None) -> N
         for argument, path in paths.items():
             # Of one with a monitor, the last would take the place of the best.
             if path in written or (path == _LAST and argument == at and node.get("monitor") is not None):
-                message = f"{written.get(path, 'the last checkpoint')} is called {path} already"
+                message = f"{written.get(path, 'the last checkpoint')} already has the name {path}"
                 typed = at if "filename" in node else f"+{at}"
                 raise ConfigError(message, key=argument, hint=f"{typed}='best-{{epoch:02d}}'")
             if argument != at or node.get("filename") or not node.get("enable_version_counter", True):
@@ -222,7 +222,7 @@ def _path(key: str, node: DictConfig, names: Sequence[str] | None) -> str:
         values = {name: torch.tensor(number) for number, name in enumerate((*_COUNTS, *(names or ())), 1)}
         path = Path(os.path.normpath(callback.format_checkpoint_name(values)))
         if not path.is_relative_to(str(callback.dirpath)):
-            raise ValueError("it leads out of the run's folder of checkpoints")
+            raise ValueError("it is outside of the run's folder of checkpoints")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         hint = f"{key}='best-{{epoch:02d}}'"
         raise ConfigError(f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint) from error

@@ -203,15 +203,15 @@ def _check_secrets(entries: list[Entry]) -> None:
         note_given(text, entry.key.rpartition(".")[2].partition("[")[0])
         if text == STRUCK or f"://{STRUCK}@" in text:
             raise ConfigError(
-                "a secret stood here, which the run directory does not hold",
+                "a secret was here, which the run directory does not keep",
                 key=entry.key,
                 hint=f"{entry.key}=${{oc.env:NAME}}, with the secret in the environment variable NAME",
             )
         if entry.name in _NAMES_OF_FILES and holds_secret(text):
             raise ConfigError(
-                "a file or folder would be named after a secret",
+                "the name of a file or folder would contain a secret",
                 key="hydra.run.dir" if entry.key == "run_dir" else entry.key,
-                hint="take the secret out of the name",
+                hint="remove the secret from the name",
             )
 
 
@@ -226,14 +226,14 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
         if asked.partition(".")[0] == "spec":
             return
         raise ConfigError(
-            f"there is no {asked!r} to take the value from{did_you_mean(asked, keys, '; ')}",
+            f"it refers to the key {asked!r}, which does not exist{did_you_mean(asked, keys, '; ')}",
             key=entry.key,
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error
     except OmegaConfBaseException as error:
         text = _RAISED.sub("", first_line(error))
         if match := _NO_MAPPING.search(text):
-            text = f"a mapping was expected, from which {entry.key} takes its value"
+            text = f"expected a mapping, from which {entry.key} takes its value"
             raise ConfigError(text, key=match[1], hint=f"leave {match[1]} as it is") from error
         raise ConfigError(text, key=entry.key, hint=f"{entry.key}=VALUE") from error
 
@@ -254,4 +254,4 @@ def _check_targets(config: DictConfig) -> None:
         if not isinstance(node, DictConfig) or not node.get("_target_"):
             may_go = key.startswith(("callbacks.", "logger."))
             hint = f"~{key}" if may_go else f"{key}._target_=…, or leave {key} as it is"
-            raise ConfigError("names no class: it has no _target_", key=key, hint=hint)
+            raise ConfigError("does not name a class: it has no _target_", key=key, hint=hint)

@@ -75,7 +75,7 @@ def lr_curve(
     rates = [_highest(optimizer, 1)]
     plateau = isinstance(scheduler, ReduceLROnPlateau)
     if plateau:
-        notes.append("lowered when the monitored metric stands still, which nobody knows yet")
+        notes.append("lowered when the monitored metric stops improving, which is not known yet")
     if scheduler is None or plateau:
         _check_moves(rates, given)
         if steps > _SHOWN:
@@ -110,7 +110,7 @@ def _highest(optimizer: Optimizer, step: int) -> float:
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     wrong = next((rate for rate in rates if not 0 <= rate < math.inf), None)
     if wrong is not None:
-        raise ValueError(f"lr is {wrong:g} at step {step:,}; a number of at least 0 was expected")
+        raise ValueError(f"lr is {wrong:g} at step {step:,}; expected at least 0")
     return max(rates)
 
 
@@ -119,7 +119,7 @@ def _check_moves(rates: Sequence[float], given: float) -> None:
         raise ValueError(
             "lr is 0 in every step: nothing would be trained"
             if given == 0
-            else f"lr is 0 in every step, though {given:g} was given"
+            else f"lr is 0 in every step, although {given:g} was given"
         )
 
 
@@ -129,7 +129,7 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
     if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
         return Curve(note="the parameters are known only after a first batch")
     if not length.is_known:
-        return Curve(note="the data does not tell how many batches it has")
+        return Curve(note="the data does not state how many batches it has")
     key = "param_groups"
     try:
         peak = getattr(parts["optimizer"], "keywords", {}).get("lr", 0.0)
@@ -157,7 +157,7 @@ def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[
     )
     what = "epochs" if an_epoch else "steps"
     return [
-        f"scheduler.{name}={count}: this run has {steps:,} {what}, so the schedule will not be finished"
+        f"scheduler.{name}={count}: this run has {steps:,} {what}, so the schedule will not finish"
         for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")
         if isinstance(count := OmegaConf.select(node, name), int) and count > steps + 1
     ]

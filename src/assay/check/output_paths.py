@@ -41,7 +41,7 @@ def check_data_root(config: DictConfig) -> None:
                 _check_download(key, node, _TORCHVISION)
         except OSError as error:  # too long, or not to be looked into
             raise ConfigError(
-                f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="another path"
+                f"{error.strerror}: {str(error.filename)[:80]}", key=key, hint="choose another path"
             ) from error
 
 
@@ -80,7 +80,7 @@ def _select(node: DictConfig, name: str) -> object:
 def _path(full: str, node: DictConfig, name: str) -> Path | None:
     value = _select(node, name)
     if value == "":
-        raise ConfigError("a path was expected", key=full, hint=f"{full}=PATH")
+        raise ConfigError("expected a path, got an empty text", key=full, hint=f"{full}=PATH")
     return Path(value) if isinstance(value, str) else None
 
 
@@ -101,7 +101,9 @@ def check_output_paths(config: DictConfig) -> None:
     for key, value, is_file in _places(config):
         if not value:
             what = "file" if is_file else "folder"
-            raise ConfigError(f"it is empty; a {what} was expected", key=key, hint=f"{key}='${{run_dir}}/…'")
+            raise ConfigError(
+                f"expected a {what}, got an empty path", key=key, hint=f"{key}='${{run_dir}}/…'"
+            )
         if why := _why_unwritable(value, is_file=is_file):
             raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
         if is_file and os.path.dirname(value) == run_dir and os.path.basename(value) in _OWN:  # noqa: PTH119, PTH120 - nothing is opened
@@ -111,8 +113,8 @@ def check_output_paths(config: DictConfig) -> None:
 
 
 def check_folder(key: str, path: str, instead: str = "SOMEWHERE/ELSE") -> None:
-    """Refuse a directory for a run or a sweep that cannot be made, or cannot be written to."""
-    why = _why_unwritable(path) if path else "it is empty; a folder was expected"
+    """Refuse a directory for a run or a sweep that cannot be made, or is not writable."""
+    why = _why_unwritable(path) if path else "expected a folder, got an empty path"
     if why:
         raise ConfigError(f"{path!r}: {why}" if path else why, key=key, hint=f"{key}={instead}")
 
@@ -122,10 +124,10 @@ def _why_unwritable(path: str, *, is_file: bool = False) -> str:
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
     there = next(place for place in (whole, *whole.parents) if os.path.lexists(place))
     if there == whole and there.is_dir() is is_file:
-        return "this is a folder; a file was expected" if is_file else "this is not a folder"
+        return "expected a file, but this is a folder" if is_file else "this is not a folder"
     if there != whole and not there.is_dir():
         return f"{there} is not a folder"
-    return "" if os.access(there, os.W_OK) else f"{there} cannot be written to"
+    return "" if os.access(there, os.W_OK) else f"{there} is not writable"
 
 
 def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:

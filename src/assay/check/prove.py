@@ -239,7 +239,7 @@ class Prover:
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
         check_manual(config, module)
-        why = "a LightningModule of your own does its steps as it likes"
+        why = "a custom LightningModule defines its own steps"
         notes = notes_on_hyper_parameters(module, datamodule)
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *found]}
 
@@ -293,7 +293,7 @@ class Prover:
                 raise to_config_error(config, real, batch) from real
             if of_values:
                 return None, f"{error.where or error.stage}: what it does depends on the data"
-            return None, f"fake tensors cannot follow it: {error}"
+            return None, f"fake tensors do not support it: {error}"
 
     def _signatures(self, config: DictConfig, names: Sequence[str] = ()) -> dict[str, Any]:
         """Check the nodes that no job before had exactly like this; returns them resolved."""
@@ -360,7 +360,7 @@ def _try_loss(config: DictConfig) -> tuple[nn.Module, SmokeResult, Mapping[str, 
     loss = build(config, "loss")
     if not isinstance(loss, nn.Module):
         raise ConfigError(
-            f"is a {type(loss).__name__}; a torch.nn.Module was expected",
+            f"expected a torch.nn.Module, got a {type(loss).__name__}",
             key="loss",
             hint="write a class, with the function in its forward",
         )

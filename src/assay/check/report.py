@@ -107,7 +107,7 @@ def show_job(console: Console, report: Report) -> None:
         in_all = "until time or a callback ends the run"
         if total is not None:
             in_all = f"{'at most ' if report.may_end_early else ''}{total:,} in all"
-        each = f"{an_epoch:,} an epoch" if an_epoch is not None else "nobody knows how many an epoch"
+        each = f"{an_epoch:,} per epoch" if an_epoch is not None else "an unknown number per epoch"
         rows.append(("steps", f"{each}, {in_all}"))
     rows += [("[yellow]note[/yellow]", escape(note)) for note in report.notes]
     console.print(f"[bold]{escape(report.name)}[/bold]  {escape(' '.join(report.overrides))}")
@@ -180,7 +180,7 @@ def save_curve(report: Report, path: Path) -> None:
         write_bytes(path, image.getvalue())
     except OSError as error:
         raise AssayError(
-            f"--plot {path}: {error.strerror}", hint="a file in a folder that is there"
+            f"--plot {path}: {error.strerror}", hint="choose a file in an existing folder"
         ) from error
 
 
@@ -191,7 +191,7 @@ def _number(count: int | None) -> str:
 def _data(report: Report) -> str:
     spec = report.spec
     if not spec:
-        return "a datamodule of your own, which tells no spec"
+        return "a custom datamodule without a spec"
     shape = "×".join(map(str, spec["input_shape"]))
     if vocab_size := spec.get("vocab_size"):
         shape = f"up to {shape} tokens, vocabulary {vocab_size:,}"
@@ -217,7 +217,7 @@ def _distribution(report: Report) -> str:
 
 
 def _model(report: Report) -> str:
-    name = report.targets.get("model", "a LightningModule of your own")
+    name = report.targets.get("model", "a custom LightningModule")
     if report.parameters is None:
         return f"{name}, whose parameters are known after the first batch"
     frozen = "" if report.trainable == report.parameters else f", {_number(report.trainable)} of them trained"

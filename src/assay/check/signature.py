@@ -124,7 +124,7 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
         at = f"{key}._partial_"
         raise ConfigError(
-            "the object is needed here, not a function that makes it",
+            "expected an object, not a function that creates it",
             key=at,
             hint=f"leave it out: ~{at}{_OF_A_LOSS if key == 'loss' else ''}",
         )
@@ -148,11 +148,11 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
     by_position = call.by_position
     if given and count > len(by_position) and call.many is None:
         raise ConfigError(
-            f"{call.name} takes {len(by_position)} values by position, not {count}",
+            f"{call.name} takes {len(by_position)} positional arguments, got {count}",
             key=f"{key}._args_",
             hint=call.in_short(),
         )
-    ours = f"assay itself gives {call.name} its {{!r}}"
+    ours = f"assay itself passes {{!r}} to {call.name}"
     twice = {
         **dict.fromkeys(by_position[len(given) : count], (ours, "leave it out")),
         **{name: (ours, instead) for name, instead in (later.names if later else {}).items()},
@@ -183,7 +183,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         return
     if refused := [name for name in later.names if name not in call.parameters and not call.takes_any]:
         raise ConfigError(
-            f"{call.name} has no argument {refused[0]!r}, which assay gives",
+            f"{call.name} has no argument {refused[0]!r}, which assay passes",
             key=key,
             hint=f"{later.otherwise}it takes: {call.in_short([refused[0]])}",
         )
@@ -236,7 +236,7 @@ def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> N
     is_called_later = key in _CALLED_WITH or _arguments_from_parent(key, node) is not None
     if is_called_later and not node.get("_partial_"):
         raise ConfigError(
-            f"{call.name} can only be made later: it waits for {missing[0]!r}, which assay gives",
+            f"{call.name} can only be created later: it needs {missing[0]!r}, which assay passes",
             key=key,
             hint=f"add to its YAML: _partial_: true (or type +{key}._partial_=true)",
         )

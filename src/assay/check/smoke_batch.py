@@ -44,7 +44,7 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
     if weighing or not is_mean_over_samples(loss):
         name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
         raise ConfigError(
-            f"{name} is not known to be a mean over samples: that of a batch is not that of its pieces",
+            f"{name} is not known to be a mean over samples, so micro-batches could change the loss",
             key=MICRO_BATCH,
             hint=f"{WHOLE_BATCH}, a loss without class weights, or, in a custom class that is such a mean, "
             "mean_over_samples = True",
@@ -55,9 +55,9 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         )
     if asked == "auto" and isinstance(trainer.strategy, DDPStrategy):
         raise ConfigError(
-            "with several processes one would take its step again while the others wait for its gradients",
+            "one process would repeat its step while the others wait for its gradients",
             key=MICRO_BATCH,
-            hint=f"{MICRO_BATCH}=32, which all of them keep to",
+            hint=f"{MICRO_BATCH}=32, the same in all processes",
         )
 
 
@@ -157,8 +157,8 @@ def _try_augment(
         raise _error(error, "augment", f"{message}: {_text(error)}", whole or "augment=none") from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
-            f"{type(augment).__name__} says of what it makes which sample it is of, "
-            f"where {_targets_in_words(config)} are to be learnt",
+            f"{type(augment).__name__} labels its outputs by the sample that they come from, "
+            f"but {_targets_in_words(config)} are to be learnt",
             key="augment",
             hint="augment=none",
         )
@@ -183,7 +183,7 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     name = config.spec.task
     if augment is None:
         raise ConfigError(
-            f"data.task={name} compares views of a sample, and none are made", key="augment", hint=_VIEWS
+            f"data.task={name} compares views of a sample, but none are created", key="augment", hint=_VIEWS
         )
     inputs, targets = _smoke_batch(config, _FEW)
     try:
@@ -195,8 +195,8 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     counts = samples.unique(return_counts=True)[1] if whole else samples.new_zeros(1)
     if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
         raise ConfigError(
-            f"does not make several views of each sample and say which sample each is of, which "
-            f"data.task={name} compares",
+            f"does not return several views of each sample with the index of their sample, which "
+            f"data.task={name} requires",
             key="augment",
             hint=_VIEWS,
         )

@@ -134,7 +134,7 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
         what = type(layer).__name__
         what += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
     given = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
-    return name, f"layer {name!r}, {what}, was given {given}" if name else f"{what} was given {given}"
+    return name, f"layer {name!r}, {what}, got {given}" if name else f"{what} got {given}"
 
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
@@ -365,9 +365,9 @@ def _forward(
         try:
             outputs = module(inputs)
             if not isinstance(outputs, torch.Tensor):
-                raise TypeError(f"the model gives a {type(outputs).__name__}; a tensor was expected")
+                raise TypeError(f"expected a tensor from the model, got a {type(outputs).__name__}")
             if not outputs.ndim or len(outputs) != len(inputs):
-                raise ValueError(f"the model gives {list(outputs.shape)} for {len(inputs)} samples")
+                raise ValueError(f"the model returns {list(outputs.shape)} for {len(inputs)} samples")
         except Exception as error:
             name, layer = layer_at_fault(error, module.model)
             where = ", ".join(part for part in (when, layer) if part)
@@ -465,7 +465,7 @@ def to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assay
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):
         return ConfigError(
-            "gives several values for a batch; a training step needs a single one",
+            "returns several values for a batch; a training step needs a single value",
             key="loss",
             hint="take their mean in its forward",
         )
@@ -489,7 +489,7 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
     own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
     instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
-    return f"the inputs are {dtype}{takes}; to have numbers: {instead}"
+    return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 
 def evaluation_batch(config: DictConfig, batch: Batch) -> Batch:

@@ -242,7 +242,7 @@ def check_manual(config: DictConfig, module: Any) -> None:
     ):
         if (value := value_of(config, f"trainer.{name}")) not in (None, nothing):
             raise ConfigError(
-                f"{value} was given, and {type(module).__name__} steps its optimizers by hand, where "
+                f"got {value}, but {type(module).__name__} steps its optimizers by hand, where "
                 "Lightning leaves this to the module",
                 key=f"trainer.{name}",
                 hint=f"leave it out, and {instead}",

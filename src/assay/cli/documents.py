@@ -142,7 +142,7 @@ def to_plain(value: Any) -> Any:
 @contextmanager
 def _stdout_on_stderr(stream: TextIO | None) -> Iterator[None]:
     if stream is None:
-        raise AssayError("standard output is closed, and --json prints there")
+        raise AssayError("standard output is closed, but --json prints to it")
     stream.flush()
     kept = os.dup(1)
     try:

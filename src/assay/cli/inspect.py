@@ -27,7 +27,7 @@ def check(
     """Prove that an experiment, or a sweep, can run."""
     typed = overrides or []
     if plot is not None and multirun:
-        raise ConfigError("this draws the learning rate of one job", key="--plot", hint="leave out -m")
+        raise ConfigError("this draws the learning rate of a single job", key="--plot", hint="leave out -m")
     check_ending("--plot", plot, ".png", ".svg", ".pdf")
     console = Console(highlight=False, soft_wrap=True)
     if multirun:

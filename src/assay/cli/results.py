@@ -120,10 +120,10 @@ def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
     name, place = in_a_line(ranking.metric), shlex.quote(str(path))
     anyway = f"assay best {place} {shlex.quote(name)}"
     if ranking.losses or ranking.data:
-        other = "name another METRIC" if ranking.losses else f"say that they compare: {anyway}"
-        hint = f"take some of them: --where KEY=VALUE; or {other}"
+        other = "name another METRIC" if ranking.losses else f"compare them anyway: {anyway}"
+        hint = f"select some of them: --where KEY=VALUE; or {other}"
         return AssayError(f"{path}: {in_a_line(ranking.notes[-1])}", hint=hint)
-    why = "" if ranking.direction else f"; whether {name} is better high or low is not known"
+    why = "" if ranking.direction else f"; it is not known whether a higher or a lower {name} is better"
     hint = f"{anyway}:max" if why else f"assay ls {place} shows how they ended"
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
 
@@ -139,12 +139,12 @@ def rm(
     found = [removable(run) for run in runs]
     for one in found:
         in_sweep = (one.parent / "journal.jsonl").is_file()
-        note = "  (a job of a sweep, whose journal goes on counting it)" if in_sweep else ""
+        note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
         typer.echo(in_a_line(f"{one}{note}"), err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise AssayError(
-                "nobody can be asked: standard input is not a terminal", hint="assay rm --yes RUN"
+                "cannot ask for confirmation: standard input is not a terminal", hint="assay rm --yes RUN"
             )
         if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
             raise AssayError("nothing was removed")

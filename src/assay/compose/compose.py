@@ -136,9 +136,9 @@ def check_replaced(hydra: Hydra, config: DictConfig, overrides: Sequence[str]) -
             other, before = said.setdefault(name, (option, value))
             if before != value and f"trainer.{name}" not in typed:
                 raise ConfigError(
-                    f"{other} says {before}, {option} {value}",
+                    f"{other} sets {before}, but {option} sets {value}",
                     key=f"trainer.{name}",
-                    hint=f"trainer.{name}={before}, or take it out of one of the two files",
+                    hint=f"trainer.{name}={before}, or remove it from one of the two files",
                 )
 
 

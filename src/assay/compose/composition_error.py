@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 _PLAIN: Final = (
     (
         r"Ambiguous value for argument '([^=]+)=(.*?)'(?:\s|$)",
-        "{1} are several values, and this is one run",
+        "{1} are several values, but this is a single run",
         "for a run of each: assay train -m {0}={1}; for a list: '{0}=[{1}]'",
     ),
     (
         r"Could not delete from config\. The value of '([^']+)' is (.*?)\.?$",
         "is {1}",
-        "~{0} takes it away, whatever it is",
+        "~{0} removes it, whatever its value",
     ),
     (
         r"(?:Could not append to config\. An item is already at '|Multiple values for )([^']+?)(?:'|\. To)",
-        "is there already",
+        "already exists",
         "leave out the plus: {0}=…",
     ),
     (
@@ -49,7 +49,7 @@ _PLAIN: Final = (
     ),
     (
         r"Could not override[^']*'(hydra/sweeper/\w+)",
-        "belongs to hydra/sweeper=optuna, which is not the one chosen",
+        "belongs to hydra/sweeper=optuna, which is not selected",
         "hydra/sweeper=optuna; sampler=random draws at random",
     ),
 )
@@ -108,11 +108,11 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
             options = _options(group, loader)
             if group in typed and not {*typed[group].strip("[]").split(",")} <= {*options}:
                 hint = f"choose from: {list_names(options)}; for none: ~{group}, and of a list {group}=[]"
-                value = f"{typed[group] or 'nothing'} is none"
-                return ConfigError(f"takes the name of an option; {value}", key=group, hint=hint)
+                value = f"got {typed[group] or 'nothing'}"
+                return ConfigError(f"expected the name of an option, {value}", key=group, hint=hint)
     if match and match[2] in groups:
         hint = f"add one: +{match[2]}=…; see: assay configs {match[2]}"
-        return ConfigError("has no option yet", key=match[2], hint=hint)
+        return ConfigError("has no options yet", key=match[2], hint=hint)
     if match:
         return _unknown_key(match[1], match[2], typed, overrides, loader)
     message = " ".join(text.partition("\n    full_key")[0].split())
@@ -137,7 +137,7 @@ def _unreadable(override: str, text: str) -> ConfigError:
         hint = f"write {override}=VALUE, or ~{override} to leave it out"
         return ConfigError("has no value", key=override, hint=hint)
     return ConfigError(
-        f"the value {value} cannot be read: {first_line(text)}",
+        f"cannot parse the value {value}: {first_line(text)}",
         key=key,
         hint="close every bracket; put text with spaces, commas or brackets in quotes: 'key=\"a, b\"'",
     )
@@ -147,12 +147,12 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     options, inner = _options(group, loader) if group else [], group.rpartition("/")[2]
     if not options and inner in _groups(loader):  # in the list of an option: a group is looked for beside it
         hint = f"override /{inner}: {option}"
-        return ConfigError(f"there is no such group; {inner} is one of its own", key=group, hint=hint)
+        return ConfigError(f"unknown group; {inner} is a top-level group", key=group, hint=hint)
     hint = f"choose from: {list_names(options, option)}" if options else "see: assay configs"
     if group == "model" and _NETWORK.match(option):
         hint = f"model=torchvision model.name={option}, or model=timm model.name={option}"
     guess = did_you_mean(option, options, "; ")
-    return ConfigError(f"there is no option {option!r}{guess}", key=group, hint=hint)
+    return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
 
 
 def _unknown_key(
@@ -172,7 +172,7 @@ def _unknown_key(
         hint = meant
     elif meant:
         guess, hint = f"did you mean {meant!r}?", f"{meant}={typed.get(key, '…')}"
-    return ConfigError(f"there is no such key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
+    return ConfigError(f"unknown key or group{'; ' * bool(guess)}{guess}", key=key, hint=hint)
 
 
 def _keys(without: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:

@@ -56,7 +56,7 @@ _NOT_READ: Final[Mapping[str, Any]] = {
 """What Hydra's own command line would act on, and assay does not."""
 _RUNS: Final = {
     "hydra.launcher.setup": "a shell runs these lines",
-    "hydra.launcher.additional_parameters": "Slurm runs what they say",
+    "hydra.launcher.additional_parameters": "Slurm runs them",
     "hydra.launcher.address": "this is another machine",
 }
 """Keys whose values a config may not choose, and why."""
@@ -69,7 +69,7 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
         plain = OmegaConf.to_container(value, resolve=False) if OmegaConf.is_config(value) else value
         if plain not in (None, default):
             raise ConfigError(
-                "nothing reads this key: assay starts jobs and writes logs itself",
+                "this key has no effect: assay starts jobs and writes logs itself",
                 key=f"hydra.{part}",
                 hint="leave it out; every run writes its log.txt",
             )
@@ -93,9 +93,9 @@ def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> No
         typed = override(whole, list(map(str, entry.parent))) if "[" in key else ""
         refuse_untyped(key, text, _RUNS[whole], person, typed)
     if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
-        refuse_untyped(key, text, "a launcher of your own may run what it says", person)
+        refuse_untyped(key, text, "a custom launcher may run it", person)
     if CONTROL.search(text) and whole != "hydra.launcher.setup":
-        raise ConfigError(f"{text!r} holds a line break or another control character", key=key)
+        raise ConfigError(f"{text!r} contains a line break or another control character", key=key)
 
 
 def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
@@ -109,14 +109,14 @@ def _check_target(entry: Entry, part: str, packages: Sequence[str]) -> None:
         return
     if can_be_custom and not is_library(text):
         raise ConfigError(
-            f"{text!r} lies in a package that is not trusted",
+            f"{text!r} is in a package that is not trusted",
             key=entry.key,
             hint=f"if it is your own: {KEY}=[{text.partition('.')[0]}], or put that into conf/project.yaml",
         )
     group = entry.key.removesuffix("._target_").replace(".", "/")
     names = sorted(path.stem for path in CONF_DIR.joinpath(group).glob("[!_]*.yaml"))
     raise ConfigError(
-        f"{entry.raw!r} is not something that Hydra may call here",
+        f"{entry.raw!r} is not a class that Hydra may call here",
         key=entry.key,
         hint=f"{group}={' or '.join(names)}" if names else f"~{entry.key}",
     )

@@ -72,7 +72,7 @@ def options_of(group: str, config_dir: Path | None) -> list[Option]:
     if not options:
         known = groups(*folders)
         raise ConfigError(
-            f"there is no such group{did_you_mean(group, known, '; ')}",
+            f"unknown group{did_you_mean(group, known, '; ')}",
             key=group,
             hint=f"groups: {', '.join(known)}",
         )

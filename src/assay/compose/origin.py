@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from assay.terminal import Console
 
 COMMAND_LINE: Final = "command line"
-_THE_DATA: Final = "what has to be predicted"
+_THE_DATA: Final = "the task of the data"
 _AWAITED: Final = "known once the data is read"
 
 _Parts = tuple[str, ...]
@@ -148,10 +148,10 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
         loaded, path = repository.load_config(name), config_file(repository, name)
         if loaded is None or path is None:
             config: Any = loaded.config if loaded else OmegaConf.create()
-            for entry in walk(config, package):  # Hydra's own defaults are classes, not files
+            for entry in walk(config, package):  # Hydra's defaults are classes, not files
                 kind: _Kind = "mapping" if entry.is_container else "value"
                 text = "" if entry.is_container else to_yaml_line(entry.raw)
-                found.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's own default"))
+                found.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's default"))
             continue
         lines = read_defaults(path)
         for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
@@ -308,13 +308,13 @@ def explain_job(key: str, config: DictConfig, found: Origins) -> Explanation:
             raise ConfigError(_AWAITED, key=key, hint="a run's config.yaml has it")
         known = [one.key for at, one in entries.items() if at[0] != "hydra"]
         raise ConfigError(
-            f"there is no such key or group{did_you_mean(key, [*known, *found.choices], '; ')}",
+            f"unknown key or group{did_you_mean(key, [*known, *found.choices], '; ')}",
             key=key,
             hint="`assay train --cfg` shows every key, `assay configs` every group",
         )
     path = chain[-1].path if chain else None
     brought_by = tuple(one for one in found.choices.values() if path is not None and one.holds_file(path))
-    value, remark = _raw_and_resolved(entry, chain) if entry else ("", "was taken away")
+    value, remark = _raw_and_resolved(entry, chain) if entry else ("", "was removed")
     return Explanation(entry.key if entry else key, value, remark, tuple(chain), brought_by)
 
 

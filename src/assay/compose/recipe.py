@@ -104,7 +104,7 @@ def check_fused(config: DictConfig) -> None:
     """Refuse a fused optimizer where Lightning would do so in the first step."""
     if _class_of(config) and value_of(config, "optimizer.fused") is True and _clips_mixed(config):
         raise ConfigError(
-            "in mixed precision Lightning clips no gradients of a fused optimizer",
+            "Lightning cannot clip the gradients of a fused optimizer in mixed precision",
             key="optimizer.fused",
             hint="optimizer.fused=null",
         )

@@ -57,7 +57,7 @@ def guess_key(word: str, keys: Iterable[str]) -> str:
     every = list(keys)
     parent, _, last = word.rpartition(".")
     if not parent and word in _RESUME:
-        return "assay resume RUN goes on with a run"
+        return "assay resume RUN continues a run"
     if not parent and _ELSEWHERE.get(word) in (*every, "hydra.run.dir"):
         return _ELSEWHERE[word]
     beside = [one for one in every if one.rpartition(".")[0] == parent and parent]

@@ -95,7 +95,7 @@ class Repository(ConfigRepository):
             if not group:
                 hint = f"move what it sets to experiment/my_{name}.yaml, with `# @package _global_` on top"
             raise ConfigError(
-                f"this file would not be read: assay's own {config_path}.yaml comes first",
+                f"this file would be ignored: assay's own {config_path}.yaml takes precedence",
                 key=group,
                 file=os.path.relpath(file_of(source, config_path)),
                 hint=hint,

@@ -94,7 +94,7 @@ def follow(config: DictConfig | ListConfig, prefix: str = "", depth: int = 0) ->
         yield entry, value
         if entry.is_interpolation and isinstance(value, DictConfig | ListConfig):
             if depth == _DEEPEST:
-                raise ConfigError("interpolations lead in a circle", key=entry.key, hint=f"{entry.key}=VALUE")
+                raise ConfigError("circular interpolation", key=entry.key, hint=f"{entry.key}=VALUE")
             yield from follow(value, entry.key, depth + 1)
 
 

@@ -87,7 +87,7 @@ def check_options(config: DictConfig) -> None:
         in_yaml = group in OF_MODULE and group not in choices and group in config and group not in values
         if isinstance(values.get(group), list) or in_yaml:
             options = ",".join(map(str, values.get(group, ())))
-            hint = f"{group}=OPTION; a run of each: assay train -m {group}={options or 'A,B'}"
+            hint = f"{group}=OPTION; for a run of each: assay train -m {group}={options or 'A,B'}"
             raise ConfigError("this group takes one option, not a list", key=group, hint=hint)
 
 
@@ -110,7 +110,7 @@ def check_single_run(overrides: Sequence[str]) -> None:
         key = one.key_or_group
         if _OF_SWEEPS.fullmatch(key) and not one.is_delete():
             hint = f"assay train -m {' '.join(overrides)}"
-            raise ConfigError("only a sweep reads this, and this is one run", key=key, hint=hint)
+            raise ConfigError("this applies only to a sweep, but this is a single run", key=key, hint=hint)
 
 
 def _check(
@@ -132,7 +132,7 @@ def _check(
         of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and one.value())
         if not ours and of_module and not is_read(key, read):
             raise ConfigError(
-                "nothing reads this: your own LightningModule gets what `module` says, and nothing else",
+                "this has no effect: a custom LightningModule gets only what `module` sets",
                 key=key,
                 hint=f"module.ARGUMENT=…, or in its YAML: ARGUMENT: ${{{key.replace('/', '.')}}}",
             )
@@ -164,16 +164,20 @@ def _check_spec(config: DictConfig) -> None:
     if ours and "spec" in config:
         key = next((f"spec.{name}" for name in config.spec or {}), "spec")
         raise ConfigError(
-            "comes from the data; what is written here would be replaced", key=key, hint="data=…"
+            "comes from the data, which would replace the value given here", key=key, hint="data=…"
         )
 
 
 def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Override]) -> ConfigError:
     if key.startswith("hydra."):
-        return ConfigError("nothing reads this key", key=key, hint=f"of Hydra's: {', '.join(_OF_HYDRA)}")
+        return ConfigError(
+            "this key has no effect",
+            key=key,
+            hint=f"keys of Hydra that have an effect: {', '.join(_OF_HYDRA)}",
+        )
     if key in PACKAGES:
         why, hint = "an option of this group lacks its header", f"its first line: # @package {PACKAGES[key]}"
-        return ConfigError(f"{why}: its keys are not where they should be", key=key, hint=hint)
+        return ConfigError(f"{why}: its keys end up in the wrong place", key=key, hint=hint)
     parent = key.rpartition(".")[0]
     keys = [
         one.key
@@ -189,7 +193,7 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
     elif meant:
         value = values[key].get_value_element_as_str() if key in values else "…"
         guess, hint = f"; did you mean {meant!r}?", f"{meant}={value}"
-    return ConfigError(f"nothing reads this key{guess}", key=key, hint=hint)
+    return ConfigError(f"this key has no effect{guess}", key=key, hint=hint)
 
 
 def interpolated_keys(entries: Sequence[Entry], without: Collection[str] = ()) -> set[str]:

@@ -38,26 +38,26 @@ def file_error(error: Exception, path: Path) -> ConfigError:
     """What a library says of a config file, with the file."""
     text, line, hint = first_line(error), "", ""
     if isinstance(error, UnicodeDecodeError | yaml.reader.ReaderError):
-        text, hint = "cannot be read: it is no UTF-8 text", "save it as UTF-8"
+        text, hint = "cannot be read: it is not UTF-8 text", "save it as UTF-8"
     elif isinstance(error, yaml.MarkedYAMLError):
-        text = f"this is no YAML: {error.problem}"
+        text = f"invalid YAML: {error.problem}"
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         if "could not determine a constructor" in text:
-            text, hint = "a config is plain YAML, without tags", "leave the tag out"
+            text, hint = "expected plain YAML, without tags", "remove the tag"
         elif r"'\t'" in text:
             hint = "indent with spaces"
         elif "mapping values" in text:
-            hint = "one `key: value` a line, keys of one mapping in one column; text with ': ' in quotes"
+            hint = "one `key: value` per line, the keys of a mapping in one column; quote text with ': '"
     elif isinstance(error, OSError):
         text = f"cannot be read: {error.strerror}"
     elif isinstance(error.__cause__ or error, GrammarParseError):
-        text, hint = f"an interpolation cannot be read: {text}", "write ${key}"
+        text, hint = f"invalid interpolation: {text}", "write ${key}"
     elif text.startswith(("Expected header format", "Too many components")):
-        text, line = "the first line cannot be read", ":1"
+        text, line = "invalid first line", ":1"
         hint = "# @package _global_, or # @package trainer, with nothing after it"
     else:
         text = re.sub(r"^In '?[^']*?'?: ", "", text)
-        hint = "defaults:, then a line each: - override /model: mlp"
+        hint = "write defaults:, then one line each, such as - override /model: mlp"
     return ConfigError(text, file=f"{display_path(path)}{line}", hint=hint)
 
 

@@ -44,7 +44,7 @@ def make_part(
         full = f"{key}.{name}"
         if name not in names:
             raise ConfigError(
-                f"nothing reads this key{did_you_mean(name, [*names, *ignored], '; ')}",
+                f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}",
                 key=full,
                 hint=f"there is: {', '.join([*names, *ignored])}",
             )

@@ -260,9 +260,9 @@ def check_trust(key: str, target: Any, node: Mapping[Any, Any]) -> None:
 
 def _dereference_target(written: Any, text: str, key: str) -> Any:
     """The plain text that an interpolated target takes."""
-    hint = f"write the class itself: {key}=torch.nn.Identity"
+    hint = f"name the class directly: {key}=torch.nn.Identity"
     if not _KEY.fullmatch(text):
-        raise ConfigError(f"{text} may be anything; a target is plain text or ${{KEY}}", key=key, hint=hint)
+        raise ConfigError(f"expected plain text or ${{KEY}} as a target, got {text}", key=key, hint=hint)
     try:
         return raw_value(dereference(written))
     except OmegaConfBaseException as error:
@@ -274,19 +274,19 @@ def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     at = f"{key}._target_" if key else "_target_"
     slot, holds = slot_of(key)
     if not isinstance(target, str):
-        raise ConfigError("a target is the dotted name of a class", key=at, hint=f"{at}={holds.example}")
+        raise ConfigError("expected the dotted name of a class", key=at, hint=f"{at}={holds.example}")
     if is_dotted_path(target) and (is_allowed(target) or is_within(target, packages)):
         return
     hint = f"{at}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
     if not is_dotted_path(target):
-        raise ConfigError(f"{target!r} is not a dotted name of a class", key=at, hint=hint)
+        raise ConfigError(f"expected the dotted name of a class, got {target!r}", key=at, hint=hint)
     root = target.partition(".")[0]
     guess = _guess(target)
     if is_library(root):
-        what = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
+        what = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
         raise ConfigError(f"{target!r} is not allowed: {what}{guess}", key=at, hint=hint)
     raise ConfigError(
-        f"{target!r} is not allowed: {root!r} is not a package that assay knows, or that you trust{guess}",
+        f"{target!r} is not allowed: {root!r} is neither a known package nor one that you trust{guess}",
         key=at,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml, "
         f"or add {KEY}=[{root}] to a command that takes KEY=VALUE",

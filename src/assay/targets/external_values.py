@@ -56,7 +56,7 @@ def check_name(config: DictConfig) -> None:
     name = config.get("name")
     if isinstance(name, str) and not _WORD.fullmatch(name):
         raise ConfigError(
-            f"{name!r} cannot be part of a path: letters, digits and . - _ = + , @ were expected",
+            f"{name!r} cannot be part of a path: expected letters, digits and . - _ = + , @",
             key="name",
             hint="name=my_experiment",
         )
@@ -91,8 +91,8 @@ def may_reach_out(key: str, value: Any) -> bool:
 def check_place(key: str, path: str | Path, person: Trust) -> None:
     """Refuse a directory for runs or sweeps that lies elsewhere than below the current one, unless typed."""
     if not str(path) or CONTROL.search(str(path)):
-        why = f"{str(path)!r} holds a line break or another control character" if path else "it is empty"
-        raise ConfigError(f"{why}; a folder was expected", key=key, hint=f"{key}=outputs/my_folder")
+        why = f"{str(path)!r}, which contains a control character" if str(path) else "an empty path"
+        raise ConfigError(f"expected a folder, got {why}", key=key, hint=f"{key}=outputs/my_folder")
     here = Path.cwd()
     whole = Path(os.path.normpath(here / path))
     inside = whole.is_relative_to(here) and whole != here
@@ -110,11 +110,11 @@ def _why_external(entry: Entry, root: str, value: str, run_dir: Path) -> str:
     if root == "model" and entry.name == "weights" and value.isupper():
         why = "this downloads weights"
     elif "://" in value:
-        why = "this is an address outside of the run"
+        why = "it is an address outside of the run"
     elif root in WRITING and value and _ADDRESS.fullmatch(str(entry.name)):
-        why = "this says whom to contact"
+        why = "it is an address to contact"
     elif root in WRITING and value and not _stays_inside(str(entry.name), value, run_dir):
-        why = "a run writes below its own directory alone"
+        why = "a run writes only below its own directory"
     return why
 
 
@@ -156,8 +156,8 @@ def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "
     if _is_approved(key, value, person):
         return
     raise ConfigError(
-        f"{value!r:.200} was not typed, and {why}",
+        f"{value!r:.200} was not given on the command line, and {why}",
         key=key,
-        hint=f"if you want that, type it: {typed or override(key, str(value)):.200}, "
-        f"or name it under {VALUES} in conf/project.yaml",
+        hint=f"to allow this, type it: {typed or override(key, str(value)):.200}, "
+        f"or list it under {VALUES} in conf/project.yaml",
     )

@@ -47,7 +47,7 @@ def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any
 def missing_object_error(argument: str, kind: str) -> ConfigError:
     """The error of a run that was trained with an object of this class."""
     return ConfigError(
-        f"the run was trained on a {kind} object, assay.train({argument}=…), which no config can make again",
+        f"the run was trained on a {kind} object, assay.train({argument}=…), which a config cannot recreate",
         key=argument,
         hint=_INSTEAD[argument],
     )

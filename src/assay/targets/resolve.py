@@ -107,7 +107,7 @@ def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
 def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str] = ()) -> Any:
     """A node as plain data with nothing left to resolve, every target in it judged."""
     if not OmegaConf.is_config(node):
-        raise ConfigError("a mapping was expected", key=key)
+        raise ConfigError("expected a mapping", key=key)
     given = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
     plain = {name: _plain(one) for name, one in given.items()} if isinstance(given, dict) else _plain(given)
     packages = read_trusted_packages(config)
@@ -118,7 +118,7 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
             found.append((at, value))
         elif isinstance(value, str) and "${" in value:  # an escaped one; a DictConfig would resolve it again
             hint = "write it without the backslash"
-            raise ConfigError(f"{value!r} is still an interpolation once it is resolved", key=at, hint=hint)
+            raise ConfigError(f"{value!r} is still an interpolation after it was resolved", key=at, hint=hint)
     _resolve_all([(at, inner["_target_"]) for at, inner in found], packages)
     for _, inner in found:
         if inner["_target_"] == "assay.load":
@@ -157,7 +157,7 @@ def _resolve_library(target: str, slot: str) -> Any:
 def _check_object(target: str, found: Any, slot: str) -> None:
     """Refuse what a config may not call, whatever name it has."""
     holds = _slot_by_name(slot)
-    says = f"{slot} holds {holds.words}" if slot else f"a config may name {holds.words}"
+    says = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
     hint = f"for example {holds.example}"
     if not inspect.isclass(found):
         if not _is_listed(target, found, slot):
@@ -185,7 +185,7 @@ def check_object(key: str, made: Any) -> None:
     slot, holds = slot_of(key)
     if slot and not (slot in _ANY_CALL or isinstance(made, (functools.partial, *_classes(holds.bases)))):
         raise ConfigError(
-            f"is a {type(made).__name__}; {holds.words} was expected",
+            f"expected {holds.words}, got a {type(made).__name__}",
             key=key,
             hint=f"for example {holds.example}",
         )
@@ -224,7 +224,7 @@ def _resolve_custom(target: str, slot: str, packages: tuple[str, ...]) -> Any:
             _check_object(target, found, "")
             return found
     raise ConfigError(
-        f"{target!r} is not allowed: it is a {type(found).__name__}, no class or function of your own",
+        f"{target!r} is not allowed: it is a {type(found).__name__}, not a class or function of your own",
         hint="name a class or function that you wrote",
     )
 
@@ -234,7 +234,7 @@ def _check_custom_class(target: str, found: type, slot: str) -> None:
     bases, words = _slot_by_name(slot).bases, _slot_by_name(slot).words
     if slot == "model" and issubclass(found, _classes(_slot_by_name("module").bases)):
         raise ConfigError(
-            f"{target!r} is a LightningModule, which takes the place of assay's own, under `module`",
+            f"{target!r} is a LightningModule, which replaces assay's own under `module`",
             hint="move its YAML from conf/model/ to conf/module/, and choose it by module=NAME "
             "(in an experiment: override /module: NAME); its keys are module.… then",
         )
@@ -284,7 +284,7 @@ def _import(path: str, name: str, inside: Any) -> Any:
 def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
     if not (isinstance(error, ModuleNotFoundError) and error.name == name):
         lacking = error.name if isinstance(error, ModuleNotFoundError) else None
-        hint = f"{f'install {lacking}' if lacking else 'mend the module'}; --debug shows the traceback"
+        hint = f"{f'install {lacking}' if lacking else 'fix the module'}; --debug shows the traceback"
         return f"cannot be imported: {one_line_of(error)}", hint
     parent, _, part = name.rpartition(".")
     if not parent:
@@ -314,10 +314,10 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
         raise ConfigError(
             f"{name!r} is not a task{did_you_mean(name, TASKS, '; ')}",
             key=key,
-            hint=f"{', '.join(TASKS)}, or the dotted path of one of your own",
+            hint=f"{', '.join(TASKS)}, or the dotted path of a custom task",
         )
     raise ConfigError(
-        f"{name!r} is a task of a package that is not trusted here",
+        f"{name!r} is a task in a package that is not trusted here",
         key=key,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml"
         + (f", or type {KEY}=[{root}]" if key != "spec.task" else ""),  # a run's, which a report is made of
@@ -332,7 +332,7 @@ def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     kind = custom_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
     if kind.name != name:
         raise ConfigError(
-            f"{name!r} calls itself {kind.name!r}",
+            f"{name!r} has the name {kind.name!r}",
             key=key,
             hint=f"{key}={kind.name}" if "." in kind.name else f"leave `name` out of {kind.__name__}",
         )

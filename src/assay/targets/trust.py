@@ -75,10 +75,10 @@ def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust)
     asked = [name for name in project_packages(folder) if name not in trusted.packages]
     if asked and not _parse_key_overrides(overrides, KEY):
         raise ConfigError(
-            f"this config folder asks to trust {', '.join(asked)}, and may then run any code of it",
+            f"this config folder asks to trust {', '.join(asked)}, whose code could then run",
             key=KEY,
             file=str(folder),
-            hint=f"{KEY}=[{','.join(asked)}] if you know whose code it is; {KEY}=[] to go on without it",
+            hint=f"{KEY}=[{','.join(asked)}] if you know whose code it is; {KEY}=[] to continue without it",
         )
 
 
@@ -125,7 +125,7 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
     names: tuple[str, ...] = ()
     for override in _parse_key_overrides(overrides, KEY):
         if override.is_sweep_override():
-            raise ConfigError("one list holds for all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
+            raise ConfigError("one list applies to all jobs of a sweep", key=KEY, hint=f"{KEY}=[a,b]")
         names = () if override.is_delete() else validate_names(override.value())
     return names
 
@@ -170,7 +170,7 @@ def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
     elif unnamed := [name for name in value if not _NAME.fullmatch(name)]:
         wrong = f"{unnamed[0]!r} is not a package's name"
     elif libraries := [name for name in value if is_library(name)]:
-        wrong = f"{libraries[0]!r} is a library; what a config may name of it needs no trust"
+        wrong = f"{libraries[0]!r} is a library; the parts that a config may name need no trust"
     if wrong:
         raise ConfigError(wrong, key=KEY, file=file, hint=example)
     return tuple(value)
@@ -210,7 +210,7 @@ def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
                 continue
             if scheme != "pkg" or not is_within(path.replace("/", "."), trusted.packages):
                 raise ConfigError(
-                    f"{place!r} lies in a package that is not trusted",
+                    f"{place!r} is in a package that is not trusted",
                     key="hydra.searchpath",
                     hint=f"hydra.searchpath=[file://FOLDER], or add {KEY}=[PACKAGE]",
                 )
