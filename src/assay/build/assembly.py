@@ -51,8 +51,8 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
     """Build the datamodule and let it read."""
     L.seed_everything(config.seed, workers=True, verbose=False)
     inputs = pretrained_inputs(config) if config.data._target_ == OUR_DATA else None
-    given = {} if inputs is None else {"pretrained_inputs": inputs}
-    datamodule: L.LightningDataModule = build(config, "data", **given)
+    arguments = {} if inputs is None else {"pretrained_inputs": inputs}
+    datamodule: L.LightningDataModule = build(config, "data", **arguments)
     try:
         if prepare:
             datamodule.prepare_data()
@@ -77,8 +77,8 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
     except msgspec.ValidationError as error:
         name = str(error).partition(" - at `$.")[2].strip("`").partition("[")[0]
         key = source_key(config, f"data.spec.{name}") if name else "data.spec"
-        given = OmegaConf.select(config, key)
-        raise ConfigError(f"expected {expected_type(error)}, got {given}", key=key) from error
+        value = OmegaConf.select(config, key)
+        raise ConfigError(f"expected {expected_type(error)}, got {value}", key=key) from error
     with open_dict(config):
         if OmegaConf.select(config, "data.transform.normalize") in ("auto", "data"):
             config.data.transform.normalize = None  # there are no values to take a mean of
@@ -88,8 +88,8 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
         datamodule.setup("fit")
     except DataError as error:
         counts = "num_samples" if stated.get("class_counts") is None else "class_counts"
-        told = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
-        raise DataError(f"{error.message} (by {told})", hint=error.hint) from error
+        keys = ", ".join(f"data.spec.{counts}.{part}" for part in stated[counts])
+        raise DataError(f"{error.message} (by {keys})", hint=error.hint) from error
     return datamodule
 
 
@@ -123,9 +123,9 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
             )
     except Exception:  # it may need the trainer, or what the run makes first
         return {"train_batches": None, "train_batch_size": None}
-    known = [count for count in counts if count is not None]
+    known_counts = [count for count in counts if count is not None]
     least = min if loaders._mode == "min_size" else max
-    count = least(known) if known and len(known) == len(counts) else None
+    count = least(known_counts) if known_counts and len(known_counts) == len(counts) else None
     known_size = size if isinstance(size, int) and size > 0 else None
     return {"train_batches": count, "train_batch_size": known_size}
 
@@ -138,9 +138,9 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
                 config.spec.num_outputs = num_outputs(config, None)
         # In the dtype of the run: a checkpoint is loaded before Lightning converts the weights.
         with trainer.precision_plugin.module_init_context():
-            own: L.LightningModule = build(config, "module")
-        custom_output_kind(own)
-        return own
+            custom: L.LightningModule = build(config, "module")
+        custom_output_kind(custom)
+        return custom
     loss = build(config, "loss")
     with open_dict(config):
         config.spec.num_outputs = num_outputs(config, loss)
@@ -183,8 +183,8 @@ def notes_on_hyper_parameters(
     module: L.LightningModule, datamodule: L.LightningDataModule | None
 ) -> list[str]:
     """A note where `save_hyperparameters` has kept what a checkpoint cannot hold."""
-    kept = {**getattr(datamodule, "hparams", {}), **module.hparams}
-    _, dropped = plain_part(kept)
+    hyper_parameters = {**getattr(datamodule, "hparams", {}), **module.hparams}
+    _, dropped = plain_part(hyper_parameters)
     if not dropped:
         return []
     return [
@@ -235,10 +235,10 @@ def assemble(
     add_spec(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
-    made, made_from = trainer or (None, None)
-    if made is None or made_from != trainer_nodes(config):
-        made = build_trainer(config)
-    made.loggers = build_loggers(config)
+    built, made_from = trainer or (None, None)
+    if built is None or made_from != trainer_nodes(config):
+        built = build_trainer(config)
+    built.loggers = build_loggers(config)
     # Anew: the weights must not depend on what somebody's datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
-    return Assembly(build_module(config, made), datamodule, made, config)
+    return Assembly(build_module(config, built), datamodule, built, config)

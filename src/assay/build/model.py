@@ -73,12 +73,12 @@ def query_model_class(config: DictConfig, method: str) -> Any:
     if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is told elsewhere
         return None
     kind = resolve("model", str(config.model._target_), read_trusted_packages(config))
-    asked = getattr(kind, method, None)
-    names = [] if asked is None else list(inspect.signature(asked).parameters)
-    if asked is None or not all(name in config.model for name in names):
+    query = getattr(kind, method, None)
+    names = [] if query is None else list(inspect.signature(query).parameters)
+    if query is None or not all(name in config.model for name in names):
         return None
     try:
-        return asked(**{name: value_of(config, f"model.{name}") for name in names})
+        return query(**{name: value_of(config, f"model.{name}") for name in names})
     except (ValueError, ModuleNotFoundError) as error:
         raise build_error(error, config, "model") from error
 
@@ -99,26 +99,26 @@ def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
 
 def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
     """What is probably a mistake."""
-    found: list[str] = []
+    messages: list[str] = []
     if finetune is None:
-        return found
+        return messages
     option = _option(config)
-    every = list(model.parameters())
-    trained = [p for p in every if p.requires_grad]
+    parameters = list(model.parameters())
+    trained = [p for p in parameters if p.requires_grad]
     target = str(config.model.get("_target_"))  # a custom model may start from any weights
     is_random = target.startswith(("assay.model.", "torch.", "torchvision."))
     is_random = is_random and config.model.get("weights") is None
-    if is_random and (len(trained) < len(every) or isinstance(finetune, Gradual)):
+    if is_random and (len(trained) < len(parameters) or isinstance(finetune, Gradual)):
         better = "model=timm, torchvision or resnet18 take weights"
         if "weights" in config.model:
             better = "model.weights=FILE, or the directory of a run, gives it better ones"
-        found.append(
+        messages.append(
             f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
         )
     epochs = OmegaConf.select(config, "trainer.max_epochs")
     last = finetune.last_change(model)
     if isinstance(epochs, int) and 0 < epochs <= last:
-        found.append(
+        messages.append(
             f"{option} unfreezes the last layers in epoch {last}, counted from 0, but "
             f"trainer.max_epochs={epochs}: they stay as they are; finetune.every_n_epochs "
             "says when"
@@ -127,11 +127,11 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
     if OmegaConf.select(config, "param_groups.layer_decay") and all(
         lies_in(name, tuple(getattr(model, "head_names", ()))) for name in head
     ):
-        found.append(
+        messages.append(
             f"param_groups.layer_decay changes nothing: {option} trains the head alone, "
             "which learns with the full lr"
         )
-    return found
+    return messages
 
 
 def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
@@ -148,8 +148,8 @@ def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Mo
     if finetune is not None:
         last = finetune.last_change(model)
         shares = [_share(model, finetune.trained(model, epoch)) for epoch in (0, last)]
-        told = f"at first {shares[0]}; from epoch {last} on {shares[1]}" if last else shares[0]
-        notes.append(f"{_option(config)}: {told}")
+        trained = f"at first {shares[0]}; from epoch {last} on {shares[1]}" if last else shares[0]
+        notes.append(f"{_option(config)}: {trained}")
     return notes
 
 
@@ -239,8 +239,8 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
         return  # an embedding, or a loss of somebody's own, takes any width
     spec = config.spec
-    wanted = task.output_shape(spec, int(spec.num_outputs))
-    if tuple(outputs[1:]) == wanted:
+    expected = task.output_shape(spec, int(spec.num_outputs))
+    if tuple(outputs[1:]) == expected:
         return
     sized = [
         entry.key
@@ -249,9 +249,9 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     ]
     hint = "let the model's last layer have ${spec.num_outputs} outputs"
     raise ConfigError(
-        f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(wanted)} for "
+        f"returns {list(outputs[1:])} values per sample; {type(loss).__name__} needs {list(expected)} for "
         f"{task.in_words(spec)}",
-        key=sized[0] if len(sized) == 1 and len(outputs) == 1 + len(wanted) else "model",
+        key=sized[0] if len(sized) == 1 and len(outputs) == 1 + len(expected) else "model",
         hint="model=autoencoder gives as many as it takes" if task.reconstructs else hint,
     )
 
@@ -261,11 +261,11 @@ def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
     for name in _STATED if stated else ():
         if name == "class_counts" and not task_of(stated["task"]).by_class:
             continue  # how often each label is on is not stated
-        said, found = stated.get(name), OmegaConf.select(config, f"spec.{name}")
-        found = list(found) if isinstance(found, ListConfig) else found
-        if said != found:
+        expected, actual = stated.get(name), OmegaConf.select(config, f"spec.{name}")
+        actual = list(actual) if isinstance(actual, ListConfig) else actual
+        if expected != actual:
             raise DataError(
-                f"data.spec: {name} should be {said}, but the data has {found}",
+                f"data.spec: {name} should be {expected}, but the data has {actual}",
                 hint="correct `spec` in the data's YAML, or leave it out: ~data.spec",
             )
 

@@ -49,7 +49,7 @@ def mode_argument(
     config: DictConfig, key: str, known: Callable[[DictConfig], Mapping[str, Mode]] = score_directions
 ) -> dict[str, Mode]:
     """What to call a node's target with, beside what the node says: its `mode`, or nothing."""
-    node, at = OmegaConf.select(config, key), f"{key}.mode"
+    node, mode_key = OmegaConf.select(config, key), f"{key}.mode"
     if not isinstance(node, DictConfig):
         return {}
     written, metric = node.get("mode"), node.get("monitor")
@@ -63,7 +63,7 @@ def mode_argument(
         return {}
     if written not in (None, *WRITTEN):
         raise ConfigError(
-            f"expected one of {', '.join(WRITTEN)}, got {written!r}", key=at, hint=f"{at}={AUTO}"
+            f"expected one of {', '.join(WRITTEN)}, got {written!r}", key=mode_key, hint=f"{mode_key}={AUTO}"
         )
     stated: Mode = "min" if written in ("min", "force_min") else "max"
     if written in FORCED:
@@ -74,15 +74,15 @@ def mode_argument(
             says = "" if config.module._target_ == OUR_MODULE else ", because a custom module logs it"
             raise ConfigError(
                 f"it is not known whether a higher or a lower {metric} is better{says}",
-                key=at,
-                hint=f"{at}=max, or {at}=min",
+                key=mode_key,
+                hint=f"{mode_key}=max, or {mode_key}=min",
             )
         return {"mode": better}
     if better is not None and better != stated:
         raise ConfigError(
             f"a {_WORDS[better]} {metric} is better, but mode={stated} reverses that",
-            key=at,
-            hint=f"{at}={AUTO}; to select the worst anyway: {at}=force_{stated}",
+            key=mode_key,
+            hint=f"{mode_key}={AUTO}; to select the worst anyway: {mode_key}=force_{stated}",
         )
     return {"mode": stated}
 
@@ -98,10 +98,10 @@ def is_loss(metric: str) -> bool:
 
 def directions(metrics: MetricCollection, stage: str) -> dict[str, Mode]:
     """Which way each score of a stage is better, as torchmetrics' `higher_is_better` says."""
-    found: dict[str, Mode] = {f"{stage}/loss": "min"}
+    modes: dict[str, Mode] = {f"{stage}/loss": "min"}
     named = metrics.clone(prefix=f"{stage}/")
     for name, metric in named.items(keep_base=False, copy_state=False):
         higher: bool | None = metric.higher_is_better
         if higher is not None:
-            found[str(name)] = "max" if higher else "min"
-    return found
+            modes[str(name)] = "max" if higher else "min"
+    return modes

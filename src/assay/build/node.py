@@ -51,80 +51,82 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
     if match := _UNEXPECTED.search(text):
         return _unexpected_argument_error(match[1], node, key, text)
     frame = own_frame(cause)
-    if whole := _whole_shape(cause, node, key):
+    if shape_key := _whole_shape(cause, node, key):
         return ConfigError(
             f"expected a number, got the list ${{spec.input_shape}}, {list(config.spec.input_shape)}: {text}",
-            key=whole,
-            hint=f"{whole}='${{spec.input_shape[0]}}' or '${{spec.num_features}}'",
+            key=shape_key,
+            hint=f"{shape_key}='${{spec.input_shape[0]}}' or '${{spec.num_features}}'",
         )
     if isinstance(cause, KeyError) and cause.args:
         text = f"cannot be built with these values: it looks for {text}, which does not exist"
     elif not isinstance(cause, _PLAIN_KINDS):
         kind = f"{type(cause).__name__}: " if frame and str(cause) else ""
         text = f"cannot be built with these values: {kind}{text}"
-    at = _value_at_fault(text, node, key)
+    fault = _value_at_fault(text, node, key)
     if frame:
         text = f"{text} ({frame})"
-    return ConfigError(text, key="" if text.startswith(f"{at}=") else at, hint=_hint(config, at))
+    return ConfigError(text, key="" if text.startswith(f"{fault}=") else fault, hint=_hint(config, fault))
 
 
 def _whole_shape(cause: BaseException, node: Any, key: str) -> str:
     """The argument that gets the shape of a sample, where a call may have failed since that is a list."""
     if not isinstance(cause, TypeError) or not isinstance(node, DictConfig):
         return ""
-    return next((one.key for one in walk(node, key) if str(one.raw) == "${spec.input_shape}"), "")
+    return next((entry.key for entry in walk(node, key) if str(entry.raw) == "${spec.input_shape}"), "")
 
 
 def _hint(config: DictConfig, key: str) -> str:
-    group, _, rest = key.partition(".")
+    group, _, name = key.partition(".")
     if group == "metrics" and config.get("spec"):
         return task_of(config.spec.task).suits
-    if group == "callbacks" and "." not in rest:
+    if group == "callbacks" and "." not in name:
         return f"or leave it out: ~{key}"
     return example_hint(config, key)
 
 
 def _dangling_error(cause: OmegaConfBaseException, config: DictConfig, key: str) -> ConfigError:
     text = first_line(cause)
-    at = str(getattr(cause, "full_key", None) or key)
+    fault = str(getattr(cause, "full_key", None) or key)
     match = _NOT_IN_SPEC.search(text)
     if match is None:
-        return ConfigError(text, key=at, hint=f"{at}=VALUE")
+        return ConfigError(text, key=fault, hint=f"{fault}=VALUE")
     node = OmegaConf.select(config, key, throw_on_resolution_failure=False)
     if isinstance(node, DictConfig):
-        asking = (one for one in walk(node, key) if one.is_interpolation and match[1] in one.raw)
-        at = next((one.key for one in asking), at)
-    known = [f"spec.{name}" for name in config.get("spec") or {}]
+        asking = (entry for entry in walk(node, key) if entry.is_interpolation and match[1] in entry.raw)
+        fault = next((entry.key for entry in asking), fault)
+    names = [f"spec.{name}" for name in config.get("spec") or {}]
     return ConfigError(
-        f"the data has no {match[1]!r}{did_you_mean(match[1], known, '; ')}",
-        key=at,
-        hint=f"it has: {list_names(known, match[1])}" if known else f"the data is not read yet; {at}=VALUE",
+        f"the data has no {match[1]!r}{did_you_mean(match[1], names, '; ')}",
+        key=fault,
+        hint=f"it has: {list_names(names, match[1])}"
+        if names
+        else f"the data is not read yet; {fault}=VALUE",
     )
 
 
 def _unexpected_argument_error(name: str, node: Any, key: str, text: str) -> ConfigError:
     """An argument of a mapping inside the node that the class hands on."""
-    at = next((found for found in _written_values(node, key) if found.rpartition(".")[2] == name), key)
-    hint = f"leave out {name if at == key else at}"
-    return ConfigError(text.replace(".__init__()", ""), key=at, hint=hint)
+    fault = next((path for path in _written_values(node, key) if path.rpartition(".")[2] == name), key)
+    hint = f"leave out {name if fault == key else fault}"
+    return ConfigError(text.replace(".__init__()", ""), key=fault, hint=hint)
 
 
 def _value_at_fault(text: str, node: Any, key: str) -> str:
     """The full key of the argument that the message is about, where it is clear; else the node's."""
     leaves = list(_written_values(node, key).items())
-    spelled = [found for found, _ in leaves if f"{found}=" in text]
+    spelled = [path for path, _ in leaves if f"{path}=" in text]
     if spelled:
         return spelled[0]
     words = {"".join(match).lower() for match in _NAMES.findall(text)}
-    by_name = {found for found, _ in leaves if found.removeprefix(f"{key}.") in words}
+    by_name = {path for path, _ in leaves if path.removeprefix(f"{key}.") in words}
     if len(by_name) == 1:
         return by_name.pop()
     words |= {word for word in re.findall(r"\w+", text) if "_" in word}  # no word of English has one
-    deeper = {found for found, _ in leaves if found.rpartition(".")[2] in words}
+    deeper = {path for path, _ in leaves if path.rpartition(".")[2] in words}
     if not by_name and len(deeper) == 1:
         return deeper.pop()
     shown = _VALUE.search(text.rstrip("."))
-    by_value = {found for found, value in leaves if shown and value is not None and str(value) == shown[1]}
+    by_value = {path for path, value in leaves if shown and value is not None and str(value) == shown[1]}
     return by_value.pop() if len(by_value) == 1 else key
 
 
@@ -168,9 +170,9 @@ def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
             return None
         import_tasks(config)
         tree = resolve_node(config, key, node, NOT_ARGUMENTS.get(key, ()))
-        made = instantiate(tree, key, read_trusted_packages(config), **objects)
-        check_object(key, made)
-        return made
+        instance = instantiate(tree, key, read_trusted_packages(config), **objects)
+        check_object(key, instance)
+        return instance
     except CallError as error:
         raise build_error(error.reason, config, error.key) from error.reason
     except OmegaConfBaseException as error:

@@ -135,8 +135,8 @@ def notes_on_pictures(config: DictConfig) -> list[str]:
     few = task_of(config.spec.task).by_class and config.spec.num_train < _FEW_PICTURES
     large = max(config.spec.input_shape[1:]) >= _SMALL_PICTURE
     if few and large and value_of(config, "model.weights") is None:
-        kept = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
-        where = "its weights are on this disk" if kept else "45 MB are downloaded once"
+        downloaded = list((Path(torch.hub.get_dir()) / "checkpoints").glob("resnet18-*.pth"))
+        where = "its weights are on this disk" if downloaded else "45 MB are downloaded once"
         notes.append(
             f"a pretrained network often does better on {config.spec.num_train:,} pictures ({where}): "
             "model=torchvision model.name=resnet18 model.weights=DEFAULT finetune=full"

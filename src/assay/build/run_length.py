@@ -82,12 +82,12 @@ def batches_of(config: DictConfig, num_train: int) -> int:
     """Training batches of an epoch and process; 0 where the data does not tell."""
     data = config.data
     if data.get("_target_") != OUR_DATA:
-        told = OmegaConf.select(config, "spec.train_batches")
+        stated = OmegaConf.select(config, "spec.train_batches")
         limit = config.trainer.get("limit_train_batches")
-        return int(told or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
-    own, processes = int(data.get("batch_size", 1)), world_size(config)
-    drops = should_drop_last(data.get("drop_last", "auto"), num_train, own, processes)
-    size = own * processes
+        return int(stated or (limit if is_whole(limit) else 0))  # Lightning takes a limit for the number, too
+    batch_size, processes = int(data.get("batch_size", 1)), world_size(config)
+    drops = should_drop_last(data.get("drop_last", "auto"), num_train, batch_size, processes)
+    size = batch_size * processes
     return num_train // size if drops else -(-num_train // size)
 
 
@@ -162,10 +162,10 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     first, total = _first_validation(config, length), length.total_batches
     if first is None or total is None or first <= total:
         return "", ""
-    every = config.trainer.get("check_val_every_n_epoch", 1)
-    by = "" if every in (None, 1) else f", by trainer.check_val_every_n_epoch={every}"
+    epochs = config.trainer.get("check_val_every_n_epoch", 1)
+    by = "" if epochs in (None, 1) else f", by trainer.check_val_every_n_epoch={epochs}"
     why = f"the run ends after {_batches(total)}, before the first validation, which is after {first:,}{by}"
-    if length.used_batches <= total and every is not None:
+    if length.used_batches <= total and epochs is not None:
         return why, "trainer.check_val_every_n_epoch=1"
     return why, f"trainer.val_check_interval={total}"
 
@@ -187,22 +187,22 @@ def check_plateau(config: DictConfig) -> None:
     first = _first_validation(config, length) if str(monitor).startswith("val/") else an_epoch + in_steps
     if first is None or first <= due:
         return
-    known = -(-first // an_epoch)
+    epochs = -(-first // an_epoch)
     raise ConfigError(
         f"{monitor} is first known after {_batches(first)}, but the scheduler needs it after {due:,}",
         key="scheduler.interval" if in_steps else "scheduler.frequency",
-        hint="scheduler.interval=epoch" if in_steps else f"scheduler.frequency={known}",
+        hint="scheduler.interval=epoch" if in_steps else f"scheduler.frequency={epochs}",
     )
 
 
 def _check_unbounded(config: DictConfig, length: RunLength) -> None:
-    why, asked = "max_time or a callback ends the run", [_OF_TOTAL]
+    why, keys = "max_time or a callback ends the run", [_OF_TOTAL]
     instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
     if not length.is_known:
         why = f"the loader of {config.data.get('_target_')} does not state how many batches it has"
-        instead, asked = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
+        instead, keys = "trainer.max_steps=N trainer.max_epochs=-1", [_OF_TOTAL, _OF_EPOCH]
     for entry in walk(config):
-        if entry.is_interpolation and any(one in str(entry.raw) for one in asked):
+        if entry.is_interpolation and any(key in str(entry.raw) for key in keys):
             hint = f"{instead}, or {entry.key}=NUMBER"
             hint += ", or scheduler=none" if entry.key.startswith("scheduler.") else ""
             message = f"it depends on the number of steps, which is not known: {why}"
@@ -212,28 +212,28 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
 def _validation_interval(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
     """Batches, of every how many epochs: None for batches where time decides, for epochs where none count."""
     interval = value_of(config, "trainer.val_check_interval")
-    every = config.trainer.get("check_val_every_n_epoch", 1)
+    epochs = config.trainer.get("check_val_every_n_epoch", 1)
     if isinstance(interval, str | dict):
-        return None, every
+        return None, epochs
     if is_whole(interval):
-        return interval, every
-    return length.used_batches if interval is None else max(1, int(length.used_batches * interval)), every
+        return interval, epochs
+    return length.used_batches if interval is None else max(1, int(length.used_batches * interval)), epochs
 
 
 def _first_validation(config: DictConfig, length: RunLength) -> int | None:
     """After how many training batches the first validation takes place; None where time decides."""
-    within, every = _validation_interval(config, length)
-    return within if every is None or within is None else (every - 1) * length.used_batches + within
+    within, epochs = _validation_interval(config, length)
+    return within if epochs is None or within is None else (epochs - 1) * length.used_batches + within
 
 
 def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
     bounds = {"every_n_train_steps": length.total_steps, "every_n_epochs": length.epochs}
     for name in config.get("callbacks") or {}:
         for argument, bound in bounds.items():
-            key, what = f"callbacks.{name}.{argument}", argument.rpartition("_")[2]
-            every = value_of(config, key)
-            if is_whole(every) and bound is not None and every > bound:
-                yield f"{key}={every}: nothing will be saved, because the run has {bound:,} {what}"
+            key, unit = f"callbacks.{name}.{argument}", argument.rpartition("_")[2]
+            interval = value_of(config, key)
+            if is_whole(interval) and bound is not None and interval > bound:
+                yield f"{key}={interval}: nothing will be saved, because the run has {bound:,} {unit}"
 
 
 def _batches(count: int) -> str:

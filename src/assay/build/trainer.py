@@ -41,8 +41,8 @@ def check_device(trainer: DictConfig) -> None:
     accelerator, precision = trainer.get("accelerator", "auto"), str(trainer.get("precision"))
     cuda, mps = torch.cuda.device_count(), torch.backends.mps.is_available()
     on_gpu, automatic = accelerator in ("gpu", "cuda"), accelerator == "auto"
-    wanted = requested_devices(trainer) if on_gpu and cuda else None
-    missing = [index for index in wanted if index >= cuda] if isinstance(wanted, list) else []
+    devices = requested_devices(trainer) if on_gpu and cuda else None
+    missing = [index for index in devices if index >= cuda] if isinstance(devices, list) else []
     message = hint = ""
     if on_gpu and not cuda and not (accelerator == "gpu" and mps):
         message = "device: this machine has no GPU that torch can use"
@@ -50,11 +50,14 @@ def check_device(trainer: DictConfig) -> None:
     elif accelerator == "mps" and not mps:
         message = "device=mps: this machine has no Apple GPU that torch can use"
         hint = "device=auto or device=cpu"
-    elif isinstance(wanted, int) and wanted > cuda:
-        message, hint = f"trainer.devices={wanted}: this machine has {cuda} GPU(s)", f"trainer.devices={cuda}"
+    elif isinstance(devices, int) and devices > cuda:
+        message, hint = (
+            f"trainer.devices={devices}: this machine has {cuda} GPU(s)",
+            f"trainer.devices={cuda}",
+        )
     elif missing:
         counted = f"this machine has {cuda}, counted from 0"
-        message = f"trainer.devices={wanted}: there is no GPU {missing[0]}; {counted}"
+        message = f"trainer.devices={devices}: there is no GPU {missing[0]}; {counted}"
         hint = "trainer.devices=[0]"
     elif precision in ("16-mixed", "16-true", "16") and (
         accelerator == "cpu" or (automatic and not cuda and not mps)
@@ -178,18 +181,18 @@ def build_trainer(config: DictConfig) -> L.Trainer:
 def build_loggers(config: DictConfig) -> list[Logger]:
     """What the trainer logs to."""
     chosen = config.get("logger") or {}
-    made = [build(config, f"logger.{name}") for name, node in chosen.items() if node is not None]
+    loggers = [build(config, f"logger.{name}") for name, node in chosen.items() if node is not None]
     if chosen.get("csv") is None:  # a run directory always has its metrics.csv
-        made.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
-    return made
+        loggers.insert(0, RunCSV(f"{config.run_dir}/metrics.csv"))
+    return loggers
 
 
 def check_distinct_state_keys(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
     """A checkpoint holds the state of callbacks by a key that some of their settings make up."""
-    known: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for key, callback in zip(keys, callbacks, strict=True):
         if is_overridden("state_dict", callback, parent=L.Callback):
-            other = known.setdefault(callback.state_key, key)
+            other = owners.setdefault(callback.state_key, key)
             if other != key:
                 raise ConfigError(
                     f"has the same settings as {other}, so a checkpoint could not distinguish the two",

@@ -41,7 +41,7 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
     gpus = not isinstance(trainer.accelerator, CPUAccelerator)
-    kind, asked = _KINDS.get(type(trainer.accelerator)), requested_devices(config.trainer)
+    kind, requested = _KINDS.get(type(trainer.accelerator)), requested_devices(config.trainer)
     started = num_local_processes(config)
     key, message, hint = "trainer.strategy", "", "trainer.strategy=auto"
     if strategy.launcher is not None and not isinstance(strategy.launcher, _SubprocessScriptLauncher):
@@ -52,9 +52,9 @@ def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
         hint = f"trainer.strategy=auto for one device; {several}"
     elif kind is not None and strategy.root_device.type != kind:
         message = f"{shown} computes on {strategy.root_device}, not on {kind}"
-    elif isinstance(asked, int) and asked != devices:
+    elif isinstance(requested, int) and requested != devices:
         key, hint = "trainer.devices", f"trainer.devices={devices}, or trainer.strategy=ddp"
-        message = f"{asked} devices were requested, but {shown} computes on {devices}"
+        message = f"{requested} devices were requested, but {shown} computes on {devices}"
     elif not is_rank() and started != devices:
         instead = "trainer.strategy=ddp" if gpus else f"device=ddp_cpu trainer.devices={devices}"
         key, hint = "trainer.devices", f"trainer.devices={started}, or {instead}"
@@ -119,10 +119,10 @@ def notes_on_averages(config: DictConfig) -> list[str]:
         left = math.exp(-steps * (1 - decay) / int(node.get("update_every_n_steps") or 1))
         if warmup is None and left > _LEFT:
             better = round(1 - 1 / max(2.0, steps / 10), 3)
-            way = "warmup_fraction=0.1" if "warmup_fraction" in defaults else f"decay={better}"
+            advice = "warmup_fraction=0.1" if "warmup_fraction" in defaults else f"decay={better}"
             notes.append(
                 f"{key}.decay={decay}: after the {steps:,} steps of the run {100 * left:.0f} % of the "
-                f"average are the initial weights; {key}.{way}"
+                f"average are the initial weights; {key}.{advice}"
             )
     return notes
 
@@ -137,10 +137,10 @@ def classes_in(config: DictConfig, group: str) -> Iterator[tuple[str, Any]]:
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
-    given = config.trainer.get("accumulate_grad_batches")
+    batches = config.trainer.get("accumulate_grad_batches")
     message, hint = "", f"~{key}, or trainer.accumulate_grad_batches=1"
-    if given not in (None, 1):
-        message = f"trainer.accumulate_grad_batches={given} accumulates already"
+    if batches not in (None, 1):
+        message = f"trainer.accumulate_grad_batches={batches} accumulates already"
     elif is_lbfgs(config):
         message, hint = "LBFGS cannot accumulate batches", f"~{key}, or optimizer=adamw"
     else:
@@ -167,24 +167,24 @@ def score_names(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
     """Refuse the name of a metric that nobody will log."""
     without, instead = why_no_validation(config)
-    known = [*names["train"], *(() if without else names["val"])]
+    logged = [*names["train"], *(() if without else names["val"])]
     for node, monitor in monitors(config):
         key = f"{node}.monitor"
-        if monitor in known or monitor in _COUNTS or monitor.startswith("lr-"):
+        if monitor in logged or monitor in _COUNTS or monitor.startswith("lr-"):
             continue
         if without and monitor in names["val"]:
             raise ConfigError(
                 f"{monitor!r} will not be logged: {without}", key=key, hint=f"{instead}, or {key}=train/loss"
             )
-        raise unknown_metric_error(key, monitor, sorted(known))
+        raise unknown_metric_error(key, monitor, sorted(logged))
 
 
-def unknown_metric_error(key: str, metric: str, known: Sequence[str]) -> ConfigError:
+def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> ConfigError:
     """What to tell of a metric that nothing logs."""
     return ConfigError(
-        f"unknown metric {metric!r}{did_you_mean(metric, known, '; ')}",
+        f"unknown metric {metric!r}{did_you_mean(metric, available, '; ')}",
         key=key,
-        hint=f"available: {', '.join(known)}",
+        hint=f"available: {', '.join(available)}",
     )
 
 

@@ -79,7 +79,7 @@ class Checker:
         """Refuse what can be seen without torch; a job whose every word was seen before is left for later."""
         for job in jobs.values():
             # A number is not a mistyped word: what is wrong with it is seen soon enough.
-            words = (one for one in job.overrides if not reads_as_number(one.partition("=")[2]))
+            words = (text for text in job.overrides if not reads_as_number(text.partition("=")[2]))
             new = {(job.shared, word) for word in (*words, "")} - self._words
             if new:
                 with name_source(job.overrides, self._config_dir):
@@ -153,9 +153,9 @@ def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
         by_message.setdefault(str(failure[2]), []).append(failure)
     lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
     for message, same in list(by_message.items())[:_MOST]:
-        number, own, _ = same[0]
-        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        lines.append(f"job {number}{others} ({' '.join(own)})")
+        number, overrides, _ = same[0]
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        lines.append(f"job {number}{more} ({' '.join(overrides)})")
         lines.extend(f"  {line}" for line in message.splitlines())
     if len(by_message) > _MOST:
         lines.append(f"… and {len(by_message) - _MOST} other errors")
@@ -222,11 +222,11 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
     try:
         entry.parent[entry.name]
     except InterpolationKeyError as error:
-        asked = str(error).partition("Interpolation key '")[2].partition("'")[0]
-        if asked.partition(".")[0] == "spec":
+        missing = str(error).partition("Interpolation key '")[2].partition("'")[0]
+        if missing.partition(".")[0] == "spec":
             return
         raise ConfigError(
-            f"it refers to the key {asked!r}, which does not exist{did_you_mean(asked, keys, '; ')}",
+            f"it refers to the key {missing!r}, which does not exist{did_you_mean(missing, keys, '; ')}",
             key=entry.key,
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error

@@ -68,7 +68,7 @@ def lr_curve(
     total = length.total_steps
     notes = [] if total is not None else [f"{_UNBOUNDED_EPOCHS} epochs of a run that time or a callback ends"]
     steps = total if total is not None else _UNBOUNDED_EPOCHS * length.steps_per_epoch
-    groups, given = optimizer.param_groups, _highest(optimizer, 1)
+    groups, initial = optimizer.param_groups, _highest(optimizer, 1)
     scheduler = None if scheduler is None else scheduler(optimizer)
     if len({group["lr"] for group in groups}) > 1:
         notes.append(f"the highest of {len(groups)} parameter groups")
@@ -77,10 +77,10 @@ def lr_curve(
     if plateau:
         notes.append("lowered when the monitored metric stops improving, which is not known yet")
     if scheduler is None or plateau:
-        _check_moves(rates, given)
+        _check_moves(rates, initial)
         if steps > _SHOWN:
             notes.append(f"the first {_SHOWN:,} of {steps:,} steps")
-        return Curve(rates * min(steps, _SHOWN), "; ".join(notes), total is not None, given)
+        return Curve(rates * min(steps, _SHOWN), "; ".join(notes), total is not None, initial)
     complete = total is not None
     end = time.perf_counter() + seconds
     with warnings.catch_warnings():
@@ -94,16 +94,16 @@ def lr_curve(
                 complete = False
                 break
     if complete:
-        _check_moves(rates, given)
-    return Curve(rates, "; ".join(notes), complete, given, scheduled=True)
+        _check_moves(rates, initial)
+    return Curve(rates, "; ".join(notes), complete, initial, scheduled=True)
 
 
 def _is_due(step: int, schedule: Mapping[str, Any], length: RunLength) -> bool:
     """Whether Lightning steps the scheduler after this optimizer step; it counts an epoch's batches anew."""
-    every = int(schedule.get("frequency") or 1)
+    frequency = int(schedule.get("frequency") or 1)
     if schedule.get("interval", "epoch") == "epoch":
-        return step % (length.steps_per_epoch * every) == 0
-    return length.batch_of(step) % every == 0
+        return step % (length.steps_per_epoch * frequency) == 0
+    return length.batch_of(step) % frequency == 0
 
 
 def _highest(optimizer: Optimizer, step: int) -> float:
@@ -114,12 +114,12 @@ def _highest(optimizer: Optimizer, step: int) -> float:
     return max(rates)
 
 
-def _check_moves(rates: Sequence[float], given: float) -> None:
+def _check_moves(rates: Sequence[float], initial: float) -> None:
     if not any(rates):
         raise ValueError(
             "lr is 0 in every step: nothing would be trained"
-            if given == 0
-            else f"lr is 0 in every step, although {given:g} was given"
+            if initial == 0
+            else f"lr is 0 in every step, although {initial:g} was given"
         )
 
 
@@ -138,8 +138,8 @@ def follow_lr(config: DictConfig, model: nn.Module, length: RunLength, seconds: 
         key = "optimizer"
         optimizer = parts["optimizer"](groups)
         key = "optimizer" if not 0 < peak < math.inf else "param_groups"
-        given = _highest(optimizer, 1)
-        _check_moves([given], given)
+        initial = _highest(optimizer, 1)
+        _check_moves([initial], initial)
         key = "scheduler"
         return lr_curve(optimizer, parts["scheduler"], parts["schedule"], length, seconds)
     except Exception as error:
@@ -155,9 +155,9 @@ def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[
     steps = (
         length.total_steps // (length.steps_per_epoch if an_epoch else 1) // int(node.get("frequency") or 1)
     )
-    what = "epochs" if an_epoch else "steps"
+    unit = "epochs" if an_epoch else "steps"
     return [
-        f"scheduler.{name}={count}: this run has {steps:,} {what}, so the schedule will not finish"
+        f"scheduler.{name}={count}: this run has {steps:,} {unit}, so the schedule will not finish"
         for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")
         if isinstance(count := OmegaConf.select(node, name), int) and count > steps + 1
     ]

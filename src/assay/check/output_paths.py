@@ -56,8 +56,8 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     if path.exists():
         check_path(path, source, full)
     elif not (source.downloads if download is None else download):
-        what = "folder" if download is None else f"folder, and {key}.download is false"
-        raise missing_path_error(full, path, what, f"to have it downloaded: {key}.download=true")
+        expected = "folder" if download is None else f"folder, and {key}.download is false"
+        raise missing_path_error(full, path, expected, f"to have it downloaded: {key}.download=true")
 
 
 def _check_run(full: str, path: Path | None) -> None:
@@ -100,9 +100,9 @@ def check_output_paths(config: DictConfig) -> None:
     _check_checkpoint_dirs(config, run_dir)
     for key, value, is_file in _places(config):
         if not value:
-            what = "file" if is_file else "folder"
+            kind = "file" if is_file else "folder"
             raise ConfigError(
-                f"expected a {what}, got an empty path", key=key, hint=f"{key}='${{run_dir}}/…'"
+                f"expected a {kind}, got an empty path", key=key, hint=f"{key}='${{run_dir}}/…'"
             )
         if why := _why_unwritable(value, is_file=is_file):
             raise ConfigError(f"{value!r}: {why}", key=key, hint=f"{key}='${{run_dir}}/…'")
@@ -121,18 +121,18 @@ def check_folder(key: str, path: str, instead: str = "SOMEWHERE/ELSE") -> None:
 
 def _why_unwritable(path: str, *, is_file: bool = False) -> str:
     """Why nothing can be written there; empty where it can."""
-    whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
-    there = next(place for place in (whole, *whole.parents) if os.path.lexists(place))
-    if there == whole and there.is_dir() is is_file:
+    full_path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as they are
+    existing = next(place for place in (full_path, *full_path.parents) if os.path.lexists(place))
+    if existing == full_path and existing.is_dir() is is_file:
         return "expected a file, but this is a folder" if is_file else "this is not a folder"
-    if there != whole and not there.is_dir():
-        return f"{there} is not a folder"
-    return "" if os.access(there, os.W_OK) else f"{there} is not writable"
+    if existing != full_path and not existing.is_dir():
+        return f"{existing} is not a folder"
+    return "" if os.access(existing, os.W_OK) else f"{existing} is not writable"
 
 
 def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
     """Refuse checkpoints that resuming, testing and comparing would not find."""
-    wanted = os.path.normpath(os.path.join(run_dir, "checkpoints"))  # noqa: PTH118 - nothing is opened
+    expected = os.path.normpath(os.path.join(run_dir, "checkpoints"))  # noqa: PTH118 - nothing is opened
     for name, node in (config.get("callbacks") or {}).items():
         if not (
             isinstance(node, DictConfig) and ("dirpath" in node or str(node.get("_target_")).endswith(_KIND))
@@ -140,7 +140,7 @@ def _check_checkpoint_dirs(config: DictConfig, run_dir: str) -> None:
             continue
         key = f"callbacks.{name}.dirpath"
         value = _select(node, "dirpath")
-        if value is None or os.path.normpath(str(value)) != wanted:
+        if value is None or os.path.normpath(str(value)) != expected:
             raise ConfigError(
                 f"a run keeps its checkpoints in its own directory, not in {value}",
                 key=key,
@@ -160,7 +160,7 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
             name, value = str(entry.name), _select(entry.parent, entry.name)
             if not isinstance(value, str):
                 continue
-            local = next((value[len(one) :] for one in _LOCAL if value.startswith(one)), None)
+            local = next((value[len(scheme) :] for scheme in _LOCAL if value.startswith(scheme)), None)
             if local is not None:
                 yield entry.key, local, value.startswith("sqlite")
             elif is_path(name) and "://" not in value:

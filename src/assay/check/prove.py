@@ -108,23 +108,23 @@ class Prover:
         self._signatures(config, ("data", "trainer") if stated else ())
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a part has to say it says again in the run
-            (spec, own, data_notes), datamodule = self._spec(config, stated)
+            (spec, batches, data_notes), datamodule = self._spec(config, stated)
             if config.module._target_ != OUR_MODULE:
-                found = self._prove_custom_module(config, spec, own, datamodule)
+                results = self._prove_custom_module(config, spec, batches, datamodule)
             else:
-                found = self._prove_module(config, spec, own, curve=curve)
+                results = self._prove_module(config, spec, batches, curve=curve)
         report = Report(
             overrides=list(overrides),
             name=str(config.name),
             spec=plain_node(config, "spec") or {},
             data_read=not stated,
-            notes=[*data_notes, *found.pop("notes"), *notes_on_averages(config)],
+            notes=[*data_notes, *results.pop("notes"), *notes_on_averages(config)],
             targets=class_names(config),
             batch_size=_batch_size(config),
             devices=world_size(config),
             may_end_early=may_end_early(config),
             seconds=time.perf_counter() - start,
-            **found,
+            **results,
         )
         return Proof(report, datamodule, self._trainer)
 
@@ -150,15 +150,15 @@ class Prover:
             notes = getattr(datamodule, "notes", ())
             return getattr(datamodule, "spec", None), custom_batches(datamodule), notes
 
-        known = pretrained_inputs(config)
-        return self._memoize("data", [data, source, known], look), datamodule
+        weights_inputs = pretrained_inputs(config)
+        return self._memoize("data", [data, source, weights_inputs], look), datamodule
 
     # -- the parts
 
     def _prove_module(
-        self, config: DictConfig, spec: Spec | None, own: Mapping[str, int | None], *, curve: bool
+        self, config: DictConfig, spec: Spec | None, batches: Mapping[str, int | None], *, curve: bool
     ) -> dict[str, Any]:
-        add_spec(config, spec, own)
+        add_spec(config, spec, batches)
         warned, length = check_length(config), run_length(config, config.spec.num_train)
         data = {key: value for key, value in plain_node(config, "spec").items() if "steps" not in key}
         kind = resolve("loss", str(config.loss._target_), read_trusted_packages(config))
@@ -222,13 +222,13 @@ class Prover:
         self,
         config: DictConfig,
         spec: Spec | None,
-        own: Mapping[str, int | None],
+        batches: Mapping[str, int | None],
         datamodule: L.LightningDataModule | None,
     ) -> dict[str, Any]:
-        found: list[str] = []
+        warned: list[str] = []
         if spec is not None:
-            add_spec(config, spec, own)
-            found = check_length(config)
+            add_spec(config, spec, batches)
+            warned = check_length(config)
             with open_dict(config):
                 config.spec.num_outputs = num_outputs(config, None)
         self._signatures(config)
@@ -241,7 +241,7 @@ class Prover:
         check_manual(config, module)
         why = "a custom LightningModule defines its own steps"
         notes = notes_on_hyper_parameters(module, datamodule)
-        return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *found]}
+        return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
         """The trainer, and what its parts warn of."""
@@ -252,16 +252,16 @@ class Prover:
         text = json.dumps(nodes, default=str).replace(json.dumps(str(config.run_dir))[:-1], '"')
 
         def look() -> tuple[L.Trainer, list[str]]:
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 with silence_lightning():
                     built = build_trainer(config)
             self._trainer = built, trainer_nodes(config)  # of this very job, which may have it
-            return built, [" ".join(str(one.message).split()) for one in said]
+            return built, [" ".join(str(warning.message).split()) for warning in caught]
 
-        found: tuple[L.Trainer, list[str]] = self._memoize("trainer", [text], look)
-        check_processes(config, found[0])
-        return found
+        inspected: tuple[L.Trainer, list[str]] = self._memoize("trainer", [text], look)
+        check_processes(config, inspected[0])
+        return inspected
 
     def _step(
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
@@ -310,8 +310,8 @@ class Prover:
         # Before they are fake: torch's copies of fake tensors write where no memory is.
         return as_fake(copy.deepcopy(module), self._mode)
 
-    def _memoize(self, what: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
-        key = json.dumps([what, *nodes], sort_keys=True, default=str)
+    def _memoize(self, name: str, nodes: Sequence[Any], make: Callable[[], Any]) -> Any:
+        key = json.dumps([name, *nodes], sort_keys=True, default=str)
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
@@ -337,7 +337,7 @@ def mask_rates(node: Any) -> Any:
 
 def _is_zero(value: Any) -> Any:
     if isinstance(value, list):
-        return [_is_zero(one) for one in value]
+        return [_is_zero(item) for item in value]
     return value == 0 if isinstance(value, int | float) else value
 
 

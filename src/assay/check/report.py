@@ -95,8 +95,8 @@ _CURVE_HEIGHT, _CURVE_WIDTH, _EIGHTHS = 8, 72, " ▁▂▃▄▅▆▇█"
 def show_job(console: Console, report: Report) -> None:
     """Print what is known of one job."""
     rows = [("data", _data(report))]
-    if told := _distribution(report):
-        rows.append(("classes" if report.spec.get("class_counts") else "targets", told))
+    if distribution := _distribution(report):
+        rows.append(("classes" if report.spec.get("class_counts") else "targets", distribution))
     rows.append(("model", _model(report)))
     if report.step is not None:
         rows += [("step", _step(report, report.step)), ("memory", _memory(report.step))]
@@ -129,11 +129,11 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     for column in ("job", "overrides", "parameters", "a step", "memory", "steps"):
         table.add_column(column, justify="left" if column == "overrides" else "right", overflow="fold")
     for number, report in enumerate(reports):
-        own = " ".join(one for one in report.overrides if one not in common)
+        overrides = " ".join(override for override in report.overrides if override not in common)
         step = report.step
         table.add_row(
             str(number),
-            Text(own),
+            Text(overrides),
             _number(report.parameters),
             in_flops(step.flops) if step else "unproven",
             in_bytes(step.memory.peak) if step else "",
@@ -142,7 +142,7 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
     wide = max(console.width, 20) if console.is_terminal else 1000
     console.print(table, width=wide, soft_wrap=not console.is_terminal)
     if common:
-        in_order = [one for one in reports[0].overrides if one in common]
+        in_order = [override for override in reports[0].overrides if override in common]
         console.print(f"[dim]all with[/dim] {escape(' '.join(in_order))}")
     for reason in dict.fromkeys(report.unproven for report in reports if report.unproven):
         console.print(f"[yellow]unproven[/yellow]: {escape(reason)}; the run will show")
@@ -198,8 +198,8 @@ def _data(report: Report) -> str:
     task = find_task(spec["task"])  # one of the user's own may have been imported by another process
     parts = f"{spec['num_train']:,} + {spec['num_val']:,} + {spec['num_test']:,} samples"
     read = "read" if report.data_read else "not read"
-    what = "" if task is None else f", {task.in_words(spec)}"
-    return f"{spec['task']}, {shape}{what}; {parts} to train, validate, test ({read})"
+    description = "" if task is None else f", {task.in_words(spec)}"
+    return f"{spec['task']}, {shape}{description}; {parts} to train, validate, test ({read})"
 
 
 def _distribution(report: Report) -> str:
@@ -207,13 +207,13 @@ def _distribution(report: Report) -> str:
     spec = report.spec
     names, counts = spec.get("class_names") or (), spec.get("class_counts") or ()
     if counts and len(names) == len(counts):
-        order = sorted(range(len(counts)), key=lambda at: -counts[at])
-        told = [f"{in_a_line(str(names[at]))} {counts[at]:,}" for at in order[:_MOST_NAMED]]
+        order = sorted(range(len(counts)), key=lambda index: -counts[index])
+        parts = [f"{in_a_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]]
         more = f", … {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
-        return escape(f"{', '.join(told)}{more} to train")
+        return escape(f"{', '.join(parts)}{more} to train")
     pairs = zip(spec.get("target_mean") or (), spec.get("target_std") or (), strict=False)
-    told = [f"mean {mean:.4g}, deviation {std:.4g}" for mean, std in list(pairs)[:_MOST_NAMED]]
-    return "; ".join(told)
+    parts = [f"mean {mean:.4g}, deviation {std:.4g}" for mean, std in list(pairs)[:_MOST_NAMED]]
+    return "; ".join(parts)
 
 
 def _model(report: Report) -> str:

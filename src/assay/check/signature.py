@@ -89,11 +89,11 @@ def injected_arguments(config: DictConfig, key: str) -> InjectedArguments | None
 
 def _arguments_from_parent(key: str, node: DictConfig) -> tuple[int, Mapping[str, str]] | None:
     """What the class of the node around calls this one with, as it says in `calls_with`."""
-    around, root = parent_of(node), root_of(node)
-    if not isinstance(around, DictConfig) or "_target_" not in around or not isinstance(root, DictConfig):
+    parent, root = parent_of(node), root_of(node)
+    if not isinstance(parent, DictConfig) or "_target_" not in parent or not isinstance(root, DictConfig):
         return None
     outer, _, name = key.rpartition(".")
-    kind = resolve(outer, str(around._target_), read_trusted_packages(root))
+    kind = resolve(outer, str(parent._target_), read_trusted_packages(root))
     called: tuple[int, Mapping[str, str]] | None = getattr(kind, "calls_with", {}).get(name)
     return called
 
@@ -112,7 +112,7 @@ def check_signatures(config: DictConfig, nodes: Sequence[str] | None = None) -> 
         if nodes is not None and key.partition(".")[0] not in nodes:
             continue
         # Hydra leaves what is inside such a node to its class, which may add arguments.
-        inside = any(key.startswith((f"{one}.", f"{one}[")) for one in left_alone)
+        inside = any(key.startswith((f"{parent}.", f"{parent}[")) for parent in left_alone)
         _check_node(key, node, None if inside else injected_arguments(config, key))
         if node.get("_recursive_") is False:
             left_alone.append(key)
@@ -122,11 +122,11 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
     check_words(key, node)
     source = key == "data.source" and OmegaConf.select(root_of(node), "data._target_") == OUR_DATA
     if node.get("_partial_") and (source or slot_of(key)[0] in _USED_AS_THEY_ARE):
-        at = f"{key}._partial_"
+        partial_key = f"{key}._partial_"
         raise ConfigError(
             "expected an object, not a function that creates it",
-            key=at,
-            hint=f"leave it out: ~{at}{_OF_A_LOSS if key == 'loss' else ''}",
+            key=partial_key,
+            hint=f"leave it out: ~{partial_key}{_OF_A_LOSS if key == 'loss' else ''}",
         )
     kind = _locate(key, node)
     call = call_of(kind)
@@ -141,12 +141,12 @@ def _check_node(key: str, node: DictConfig, later: InjectedArguments | None) -> 
 
 
 def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments | None) -> None:
-    others = ("_target_", *WORDS, *NOT_ARGUMENTS.get(key, ()))
-    names = [name for name in map(str, node) if name not in others]
-    given = node.get("_args_") or []
-    count = len(given) + (later.by_position if later else 0)
+    reserved = ("_target_", *WORDS, *NOT_ARGUMENTS.get(key, ()))
+    names = [name for name in map(str, node) if name not in reserved]
+    positional = node.get("_args_") or []
+    count = len(positional) + (later.by_position if later else 0)
     by_position = call.by_position
-    if given and count > len(by_position) and call.many is None:
+    if positional and count > len(by_position) and call.many is None:
         raise ConfigError(
             f"{call.name} takes {len(by_position)} positional arguments, got {count}",
             key=f"{key}._args_",
@@ -154,10 +154,10 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         )
     ours = f"assay itself passes {{!r}} to {call.name}"
     twice = {
-        **dict.fromkeys(by_position[len(given) : count], (ours, "leave it out")),
+        **dict.fromkeys(by_position[len(positional) : count], (ours, "leave it out")),
         **{name: (ours, instead) for name, instead in (later.names if later else {}).items()},
         **dict.fromkeys(
-            by_position[: len(given)], ("given twice: also by position, in _args_", "leave one out")
+            by_position[: len(positional)], ("given twice: also by position, in _args_", "leave one out")
         ),
     }
     for name in names:
@@ -176,7 +176,7 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
         # Which mode suits a monitor: assay.build.monitor_mode.
         if name != "mode" or not isinstance(node.get("monitor"), str):
             _check_value(source_key(root, f"{key}.{name}"), value, call, call.parameters.get(name))
-    for index, value in _values(given, range(len(given))):
+    for index, value in _values(positional, range(len(positional))):
         parameter = call.parameters[by_position[index]] if index < len(by_position) else None
         _check_value(f"{key}._args_[{index}]", value, call, parameter)
     if later is None:
@@ -191,46 +191,46 @@ def _check_call(key: str, node: DictConfig, call: Call, later: InjectedArguments
 
 
 def _check_value(key: str, value: Any, call: Call, parameter: inspect.Parameter | None) -> None:
-    wanted = parameter.annotation if parameter is not None else call.many
+    expected = parameter.annotation if parameter is not None else call.many
     default = parameter.default if parameter is not None else None
-    if wanted is None or accepts(wanted, value):
+    if expected is None or accepts(expected, value):
         return
-    if parameter is not None and type(value) is type(default) and not accepts(wanted, default):
+    if parameter is not None and type(value) is type(default) and not accepts(expected, default):
         return  # the annotation says less than the class takes: the default does not fit it either
     shown = f"{value!r} (text)" if isinstance(value, str) and _IS_NUMBER.fullmatch(value) else as_typed(value)
     shown = STRUCK if is_secret_key(key) else shown
-    told = _suggest(as_typed_key(key), value, wanted, default)
+    suggestion = _suggest(as_typed_key(key), value, expected, default)
     signature = call.in_short([parameter.name] if parameter is not None else ())
     raise ConfigError(
-        f"expected {format_annotation(wanted)}, got {shown}",
+        f"expected {format_annotation(expected)}, got {shown}",
         key=key,
-        hint=f"{told}\n    {signature}" if told else signature,
+        hint=f"{suggestion}\n    {signature}" if suggestion else signature,
     )
 
 
-def _suggest(key: str, value: Any, wanted: Any, default: Any) -> str:
+def _suggest(key: str, value: Any, expected: Any, default: Any) -> str:
     if isinstance(value, str) and _IS_NUMBER.fullmatch(value):
         number = float(value)
-        if accepts(wanted, number):
+        if accepts(expected, number):
             return f"without quotes: {key}={value}"
         value = number
-    if isinstance(value, float) and value.is_integer() and accepts(wanted, int(value)):
+    if isinstance(value, float) and value.is_integer() and accepts(expected, int(value)):
         return f"{key}={int(value)}"
     if isinstance(value, NestedTarget) and value.kind is functools.partial:
         return "leave out its _partial_: true"
     if value is not None and not isinstance(value, list | dict | NestedTarget):
         pair = not isinstance(default, list | tuple)  # 32 for an image's height and width, but no 3 for betas
         for several in ([value], *([[value, value]] if pair else [])):
-            if accepts(wanted, several):
+            if accepts(expected, several):
                 return f"{key}=[{','.join(map(as_typed, several))}]"
-    if isinstance(value, str) and (meant := difflib.get_close_matches(value, choices_of(wanted), n=1)):
+    if isinstance(value, str) and (meant := difflib.get_close_matches(value, choices_of(expected), n=1)):
         return f"{key}={meant[0]}"
-    example = example_of(wanted, default)
+    example = example_of(expected, default)
     return f"for example {key}={example}" if example else ""
 
 
-def _check_missing(key: str, node: DictConfig, call: Call, given: set[str]) -> None:
-    missing = [name for name in call.required if name not in given]
+def _check_missing(key: str, node: DictConfig, call: Call, supplied: set[str]) -> None:
+    missing = [name for name in call.required if name not in supplied]
     if not missing:
         return
     is_called_later = key in _CALLED_WITH or _arguments_from_parent(key, node) is not None
@@ -260,19 +260,21 @@ def _to_plain(node: Any, name: Any) -> Any:
     if isinstance(value, DictConfig):
         if "_target_" in value:
             return NestedTarget(_kind(value))
-        return {one: _to_plain(value, one) for one in value}
-    return [_to_plain(value, one) for one in range(len(value))] if isinstance(value, ListConfig) else value
+        return {index: _to_plain(value, index) for index in value}
+    return (
+        [_to_plain(value, index) for index in range(len(value))] if isinstance(value, ListConfig) else value
+    )
 
 
 def _kind(node: DictConfig) -> type | None:
     """The class of what a node will be; None where a function, or its class, decides."""
     if node.get("_partial_"):
         return functools.partial
-    around = parent_of(node)
-    while around is not None:  # such a class makes what is inside it
-        if isinstance(around, DictConfig) and around.get("_recursive_") is False:
+    parent = parent_of(node)
+    while parent is not None:  # such a class makes what is inside it
+        if isinstance(parent, DictConfig) and parent.get("_recursive_") is False:
             return None
-        around = parent_of(around)
+        parent = parent_of(parent)
     try:
         target = _locate("", node)
     except ConfigError:

@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
     """Refuse what is not the same for a batch and for its pieces together."""
-    asked = config.trainer.get("micro_batch")
-    if asked is None:
+    size = config.trainer.get("micro_batch")
+    if size is None:
         return
     callbacks = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    weighing = [type(one).__name__ for one in callbacks if getattr(one, "weighs_classes", False)]
+    weighing = [
+        type(callback).__name__ for callback in callbacks if getattr(callback, "weighs_classes", False)
+    ]
     if weighing or not is_mean_over_samples(loss):
         name = type(loss).__name__ + (f" with {weighing[0]}" if weighing else "")
         raise ConfigError(
@@ -53,7 +55,7 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
         raise ConfigError(
             f"cannot be used with {type(trainer.strategy).__name__}", key=MICRO_BATCH, hint=WHOLE_BATCH
         )
-    if asked == "auto" and isinstance(trainer.strategy, DDPStrategy):
+    if size == "auto" and isinstance(trainer.strategy, DDPStrategy):
         raise ConfigError(
             "one process would repeat its step while the others wait for its gradients",
             key=MICRO_BATCH,
@@ -147,14 +149,14 @@ def random_batch(config: DictConfig, rows: int, shape: Sequence[int]) -> tuple[T
 def _try_augment(
     config: DictConfig, augment: Any, loss: nn.Module, stand_in: Module
 ) -> tuple[Tensor, Tensor]:
-    made, labels = _smoke_batch(config, _FEW)
-    inputs, targets = made, task_of(config.spec.task).loss_targets(made, labels, None)
+    samples, labels = _smoke_batch(config, _FEW)
+    inputs, targets = samples, task_of(config.spec.task).loss_targets(samples, labels, None)
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
         message = f"cannot be applied to inputs {list(inputs.shape[1:])} and {_targets_in_words(config)}"
-        whole = "write whole numbers with a point: augment.alpha=1.0" if "'Long'" in str(error) else ""
-        raise _error(error, "augment", f"{message}: {_text(error)}", whole or "augment=none") from error
+        advice = "write whole numbers with a point: augment.alpha=1.0" if "'Long'" in str(error) else ""
+        raise _error(error, "augment", f"{message}: {_text(error)}", advice or "augment=none") from error
     if getattr(loss, "kind", "") != "embedding" and _are_numbers_of_samples(targets, batch[1]):
         raise ConfigError(
             f"{type(augment).__name__} labels its outputs by the sample that they come from, "
@@ -170,12 +172,12 @@ def _try_augment(
     return batch
 
 
-def _are_numbers_of_samples(targets: Tensor, made: Tensor) -> bool:
+def _are_numbers_of_samples(targets: Tensor, augmented: Tensor) -> bool:
     """Whether an augmentation makes labels of its own; of few samples they would pass for classes."""
-    if made.ndim != 1 or made.is_floating_point():
+    if augmented.ndim != 1 or augmented.is_floating_point():
         return False
     labels = {*targets.tolist()} if targets.ndim == 1 and not targets.is_floating_point() else set()
-    return not {*made.tolist()} <= labels
+    return not {*augmented.tolist()} <= labels
 
 
 def _num_views(config: DictConfig, augment: Any) -> int:
@@ -191,8 +193,8 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     except Exception as error:
         text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
         raise _error(error, "augment", text, "transforms for samples of this shape") from error
-    whole = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
-    counts = samples.unique(return_counts=True)[1] if whole else samples.new_zeros(1)
+    is_index = samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point()
+    counts = samples.unique(return_counts=True)[1] if is_index else samples.new_zeros(1)
     if len(counts) != len(inputs) or counts.min() < 2 or counts.min() != counts.max():
         raise ConfigError(
             f"does not return several views of each sample with the index of their sample, which "
@@ -221,22 +223,22 @@ def _try_stage(
     several = tracker.metrics
     for name, metric in tracker.metrics.items(keep_base=True, copy_state=False):
         try:
-            one = metric.clone()
-            if hasattr(one, "validate_args"):
-                one.validate_args = True  # off in a run, where it would wait for the device
-            given = predictions.float(), targets
+            copied = metric.clone()
+            if hasattr(copied, "validate_args"):
+                copied.validate_args = True  # off in a run, where it would wait for the device
+            arguments = predictions.float(), targets
             if isinstance(several, ByHead):
-                given = several.select_head(str(name), *given)
-            one.update(*given)
-            to_nested_lists(one.compute())
+                arguments = several.select_head(str(name), *arguments)
+            copied.update(*arguments)
+            to_nested_lists(copied.compute())
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
-            at = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
+            full_key = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
             if frame := own_frame(error) or defined_at(metric.compute):
-                raise _error(error, at, f"{message} ({frame})", f"~{at} leaves it out") from error
+                raise _error(error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out") from error
             unlabelled = "the data has no labels: metrics=none" if not targets.numel() else suits
-            raise _error(error, at, message, unlabelled) from error
+            raise _error(error, full_key, message, unlabelled) from error
     tracker.update(*observed)
     names = [name for name, value in tracker.compute().items() if is_scalar(value)]
     tracker.reset()

@@ -129,12 +129,12 @@ def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
         return "", ""
     layer = calls[-1]["self"]
     name, weight = names[layer], getattr(layer, "weight", None)
-    what = f"{type(layer).__name__}({layer.extra_repr()})"
-    if len(what) > _MOST_TEXT or not layer.extra_repr():
-        what = type(layer).__name__
-        what += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
-    given = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
-    return name, f"layer {name!r}, {what}, got {given}" if name else f"{what} got {given}"
+    description = f"{type(layer).__name__}({layer.extra_repr()})"
+    if len(description) > _MOST_TEXT or not layer.extra_repr():
+        description = type(layer).__name__
+        description += f" with a weight of {list(weight.shape)}" if isinstance(weight, torch.Tensor) else ""
+    shapes = _shapes([*calls[-1]["args"], *calls[-1]["kwargs"].values()])
+    return name, f"layer {name!r}, {description}, got {shapes}" if name else f"{description} got {shapes}"
 
 
 def _key_of_layer(name: str, node: Any, key: str) -> str:
@@ -189,14 +189,14 @@ def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) ->
     if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
         return []  # sharded, so that each device holds a part of it
     device = trainer.strategy.root_device
-    there = device_memory(device)
+    available = device_memory(device)
     processes = trainer.num_devices if device.type == "cpu" else 1  # these share it
     needed = (memory.peak if whole else memory.peak - memory.activations) * processes
-    if not there or needed <= _NEAR * there:
+    if not available or needed <= _NEAR * available:
         return []
     where = "this machine" if device.type == "cpu" else str(device)
-    text = f"a step takes about {in_bytes(needed)}, and {where} has {in_bytes(there)}"
-    if needed <= _FAR * there:
+    text = f"a step takes about {in_bytes(needed)}, and {where} has {in_bytes(available)}"
+    if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
     if memory.activations > memory.peak / 2:
         hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
@@ -288,15 +288,15 @@ class StepError(Exception):
 
 def as_fake(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """Replace each parameter and buffer by a fake one on the CPU; tied ones stay tied."""
-    made: dict[int, torch.Tensor] = {}
+    fakes: dict[int, torch.Tensor] = {}
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) not in made:
+        if id(tensor) not in fakes:
             with mode:
                 empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
             is_parameter = isinstance(tensor, nn.Parameter)
-            made[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
-        return made[id(tensor)]
+            fakes[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if is_parameter else empty
+        return fakes[id(tensor)]
 
     for part in module.modules():
         for tensors in (part._parameters, part._buffers):
@@ -328,19 +328,21 @@ def take_step(
         return shape
 
     with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        made: Any = module.configure_optimizers()
-        optimizer = made["optimizer"] if isinstance(made, dict) else made
+        configured: Any = module.configure_optimizers()
+        optimizer = configured["optimizer"] if isinstance(configured, dict) else configured
         step()
         parameters = list(module.parameters())
-        kept = [value for state in optimizer.state.values() for value in state.values()]
-        state = [value for value in kept if isinstance(value, torch.Tensor)]
+        values = [value for state in optimizer.state.values() for value in state.values()]
+        state = [value for value in values if isinstance(value, torch.Tensor)]
         grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
         parts = [*parameters, *module.buffers()], grads, state
         with LiveMemory(itertools.chain(*parts)) as memory, FlopCounterMode(display=False) as flops:
             outputs = step()
     weights, gradients, kept_by_optimizer = map(_storage_bytes, parts)
-    rest = memory.peak - weights - gradients - kept_by_optimizer
-    return Step(outputs, flops.get_total_flops(), Memory(weights, gradients, kept_by_optimizer, max(0, rest)))
+    activations = memory.peak - weights - gradients - kept_by_optimizer
+    return Step(
+        outputs, flops.get_total_flops(), Memory(weights, gradients, kept_by_optimizer, max(0, activations))
+    )
 
 
 def try_sizes(
@@ -434,8 +436,8 @@ def small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) 
 
 def model_bytes(model: nn.Module) -> int:
     """Of the parameters that have a shape."""
-    known = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
-    return sum(p.numel() * p.element_size() for p in known)
+    initialized = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
+    return sum(p.numel() * p.element_size() for p in initialized)
 
 
 def build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
@@ -487,8 +489,8 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     if config.spec.get("vocab_size"):
         return "the inputs are token ids of texts: model=bag_of_embeddings, or model=text_transformer"
     takes = ", which an embedding takes" if dtype in ("int32", "int64") else "; an embedding takes int64"
-    own = "dtype" not in (OmegaConf.select(config, "data.source") or {})
-    instead = "return floating-point numbers from the data set" if own else "data.source.dtype=float32"
+    is_custom = "dtype" not in (OmegaConf.select(config, "data.source") or {})
+    instead = "return floating-point numbers from the data set" if is_custom else "data.source.dtype=float32"
     return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 
@@ -520,5 +522,5 @@ def _num_samples(samples: int, batch_size: int, processes: int, *, even: bool) -
         full, last = divmod(samples, batch_size)
         return ({batch_size} if full else set()) | ({last} if last else set())
     count = max(1, -(-samples // (batch_size * processes)))
-    own = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
-    return {size for part in own for size in (part // count, -(-part // count))} - {0}
+    per_process = {-(-samples // processes)} if even else {samples // processes, -(-samples // processes)}
+    return {size for part in per_process for size in (part // count, -(-part // count))} - {0}

@@ -143,11 +143,13 @@ def check_numbers(config: DictConfig) -> None:
             continue
         if str(entry.parent.get("_target_")).partition(".")[0] not in _LIBRARIES:
             continue
-        at, group = source_key(config, entry.key), entry.key.partition(".")[0]
-        around = OmegaConf.select(config, at.rpartition(".")[0]) if "." in at else None
-        at = entry.key if isinstance(around, DictConfig) and "_target_" in around else at
+        full_key, group = source_key(config, entry.key), entry.key.partition(".")[0]
+        container = OmegaConf.select(config, full_key.rpartition(".")[0]) if "." in full_key else None
+        full_key = entry.key if isinstance(container, DictConfig) and "_target_" in container else full_key
         kind = _LIMITS.get(group, {}).get(str(entry.name))
-        numbers = {f"{at}[{n}]": one for n, one in enumerate(entry.node)} if is_list else {at: value}
+        numbers = (
+            {f"{full_key}[{n}]": item for n, item in enumerate(entry.node)} if is_list else {full_key: value}
+        )
         for key, number in numbers.items():
             if not is_number(number):
                 continue
@@ -167,10 +169,10 @@ def check_trainer(config: DictConfig) -> None:
     for name, kind in _TRAINER.items():
         if values.get(name) is not None:
             check_value(f"trainer.{name}", values[name], kind)
-    for name, (pattern, wanted, example) in _TEXTS.items():
+    for name, (pattern, expected, example) in _TEXTS.items():
         if isinstance(value := values.get(name), str) and not re.fullmatch(pattern, value.strip()):
             key = f"trainer.{name}"
-            raise ConfigError(f"expected {wanted}, got {value!r}", key=key, hint=f"{key}={example}")
+            raise ConfigError(f"expected {expected}, got {value!r}", key=key, hint=f"{key}={example}")
     for name, instead in _NOT_HERE.items():
         if values.get(name):
             raise ConfigError("assay does not use this argument", key=f"trainer.{name}", hint=instead)
@@ -212,16 +214,16 @@ def _check_length(config: DictConfig, values: Mapping[str, Any]) -> None:
 
 def _check_micro_batch(config: DictConfig, values: Mapping[str, Any]) -> None:
     """Refuse micro-batches where assay does not take the steps, and LBFGS with what changes its loss."""
-    asked, accumulated = values.get("micro_batch"), values.get("accumulate_grad_batches")
+    size, accumulated = values.get("micro_batch"), values.get("accumulate_grad_batches")
     key, message, hint = MICRO_BATCH, "", WHOLE_BATCH
     if accumulated not in (None, 1) and is_lbfgs(config):
         key, hint = "trainer.accumulate_grad_batches", "a larger data.batch_size"
         message = f"expected 1 with LBFGS, which computes the loss several times per step, got {accumulated}"
-    elif asked is not None and values.get("_target_") != "lightning.Trainer":
+    elif size is not None and values.get("_target_") != "lightning.Trainer":
         message = "a custom trainer takes its steps itself"
-    elif asked is not None and OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
+    elif size is not None and OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE):
         message = "a custom LightningModule takes its steps itself"
-    elif asked == "auto" and is_lbfgs(config):
+    elif size == "auto" and is_lbfgs(config):
         message, hint = "LBFGS computes the loss several times per step", f"{MICRO_BATCH}=32"
     if message:
         raise ConfigError(message, key=key, hint=hint)

@@ -50,8 +50,8 @@ class Problem:
     def of(cls, error: BaseException) -> Problem:
         """What an exception that ends a command says."""
         if isinstance(error, typer.Exit):
-            told = cls(f"the exit code is {error.exit_code}")
-            return replace(cls.of(error.__cause__) if error.__cause__ else told, code=error.exit_code)
+            problem = cls(f"the exit code is {error.exit_code}")
+            return replace(cls.of(error.__cause__) if error.__cause__ else problem, code=error.exit_code)
         if isinstance(error, AssayError):
             key, file = (error.key, error.file) if isinstance(error, ConfigError) else ("", "")
             name, _, line = file.rpartition(":")
@@ -87,12 +87,12 @@ class Document:
 
     def to_json(self) -> str:
         """One line of ASCII: no control character of anybody's reaches a terminal through it."""
-        whole = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
+        document = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
         if self.next:
-            whole = {**whole, "next": to_plain(self.next)}
+            document = {**document, "next": to_plain(self.next)}
         if self.error is not None:
-            whole = {**whole, "error": to_plain(self.error)}
-        text = json.dumps(finite(redact_tree(whole)), allow_nan=False)
+            document = {**document, "error": to_plain(self.error)}
+        text = json.dumps(finite(redact_tree(document)), allow_nan=False)
         return text.replace("\x7f", "\\u007f")
 
 
@@ -127,7 +127,7 @@ def to_plain(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: to_plain(getattr(value, one.name)) for one in fields(value) if one.repr}
+        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value) if item.repr}
     if hasattr(value, "items"):
         return {str(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, Path):
@@ -144,15 +144,15 @@ def _stdout_on_stderr(stream: TextIO | None) -> Iterator[None]:
     if stream is None:
         raise AssayError("standard output is closed, but --json prints to it")
     stream.flush()
-    kept = os.dup(1)
+    duplicate = os.dup(1)
     try:
         os.dup2(2, 1)
         with redirect_stdout(sys.stderr):
             yield
         stream.flush()
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(duplicate, 1)
+        os.close(duplicate)
 
 
 def _print(stream: TextIO | None, text: str) -> None:

@@ -107,11 +107,11 @@ def explain(
     """Where a value comes from: who set it, and what that overrode."""
     from assay.compose import origin
 
-    found = origin.explain(key, overrides or [], config_dir)
+    explanation = origin.explain(key, overrides or [], config_dir)
     if document.as_json:
-        document.say("explain", found)
+        document.say("explain", explanation)
     else:
-        origin.print_explanation(Console(highlight=False, soft_wrap=True), found)
+        origin.print_explanation(Console(highlight=False, soft_wrap=True), explanation)
 
 
 def diff(
@@ -126,11 +126,11 @@ def diff(
     """
     from assay.report.difference import difference, print_difference
 
-    found = difference(first, second, config_dir)
+    differences = difference(first, second, config_dir)
     if not document.as_json:
-        print_difference(found)
+        print_difference(differences)
         return
-    document.say("diff", found)
+    document.say("diff", differences)
 
 
 def info(document: Document) -> None:

@@ -102,18 +102,18 @@ def best(
     runs = read_runs([path])
     make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
     comparison = compared(runs, sort=metric or default_metric([path], runs), where=where or ())
-    found, ranking = best_run(comparison), comparison.ranking
+    run, ranking = best_run(comparison), comparison.ranking
     place = shlex.quote(str(path))
     if ranking is None:
         raise AssayError(f"{path}: no run has a score", hint=f"assay ls {place} shows what there is")
-    if found is None or comparison.best is None:
+    if run is None or comparison.best is None:
         raise _no_best_error(path, ranking)
     row = to_document(comparison).rows[comparison.best]
-    document.say("best", Best(found, ranking.metric, ranking.direction, row))
+    document.say("best", Best(run, ranking.metric, ranking.direction, row))
     for note in comparison.notes:
         typer.echo(in_a_line(f"note: {note}"), err=True)
     if not document.as_json:
-        typer.echo(str(found) if sys.stdout.isatty() is False else printable(str(found)))
+        typer.echo(str(run) if sys.stdout.isatty() is False else printable(str(run)))
 
 
 def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
@@ -136,21 +136,23 @@ def rm(
     """Remove runs for good; asks first, never one that runs."""
     from assay.record.run_directory import removable, remove_run
 
-    found = [removable(run) for run in runs]
-    for one in found:
-        in_sweep = (one.parent / "journal.jsonl").is_file()
+    directories = [removable(run) for run in runs]
+    for directory in directories:
+        in_sweep = (directory.parent / "journal.jsonl").is_file()
         note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
-        typer.echo(in_a_line(f"{one}{note}"), err=True)
+        typer.echo(in_a_line(f"{directory}{note}"), err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise AssayError(
                 "cannot ask for confirmation: standard input is not a terminal", hint="assay rm --yes RUN"
             )
-        if not typer.confirm(f"Remove {len(found)} run{'s' * (len(found) > 1)} for good?", err=True):
+        if not typer.confirm(
+            f"Remove {len(directories)} run{'s' * (len(directories) > 1)} for good?", err=True
+        ):
             raise AssayError("nothing was removed")
-    for one in found:
-        remove_run(one)
-    document.say("rm", {"runs": found})
+    for directory in directories:
+        remove_run(directory)
+    document.say("rm", {"runs": directories})
 
 
 def _show(
@@ -168,14 +170,14 @@ def _show(
     runs = read_runs(paths, lost=True)
     if kind == "compare":
         choice["sort"] = choice["sort"] or default_metric(paths, runs)
-    found = compared(runs, **choice)
+    comparison = compared(runs, **choice)
     if form == "json":
-        document.say(kind, formats.to_document(found))
+        document.say(kind, formats.to_document(comparison))
     elif form == "table":
-        formats.print_comparison(Console(highlight=False), found, each=kind == "ls")
+        formats.print_comparison(Console(highlight=False), comparison, each=kind == "ls")
     else:
         write = {"csv": formats.to_csv, "markdown": formats.to_markdown, "latex": formats.to_latex}[form]
-        sys.stdout.write(write(found))
+        sys.stdout.write(write(comparison))
 
 
 def report(

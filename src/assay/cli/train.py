@@ -160,15 +160,15 @@ def _sweep_document(result: SweepResult) -> dict[str, Any]:
     jobs = []
     for job in result.jobs:
         outcome = job.outcome or Outcome("interrupted")
-        own = {name: getattr(job, name) for name in ("status", "overrides", "seed", "attempts")}
+        fields = {name: getattr(job, name) for name in ("status", "overrides", "seed", "attempts")}
         ended = ("metrics", "best", "seconds", "cause", "reason", "warnings")
         of_outcome = {name: getattr(outcome, name) for name in ended}
-        jobs.append({"number": job.number, "run_dir": result.run_dir(job), **own, **of_outcome})
+        jobs.append({"number": job.number, "run_dir": result.run_dir(job), **fields, **of_outcome})
     best = best_job(result.jobs, result.objectives[0])
     return {
         "directory": result.directory,
         "total": result.total,
-        "objectives": {one.name: one.direction for one in result.objectives},
+        "objectives": {objective.name: objective.direction for objective in result.objectives},
         "best": best.number if best else None,
         "jobs": jobs,
     }

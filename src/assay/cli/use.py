@@ -46,22 +46,22 @@ def evaluate(
     with show_loading():
         from assay.run.evaluate import evaluate as test
 
-    found = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
-    _print_evaluation(found)
-    document.say("eval", found)
+    evaluation = test(run, changes or [], checkpoint=checkpoint, split=split or "", config_dir=config_dir)
+    _print_evaluation(evaluation)
+    document.say("eval", evaluation)
 
 
-def _print_evaluation(found: Evaluation) -> None:
+def _print_evaluation(evaluation: Evaluation) -> None:
     from assay.run.result import labelled, predicting, scores_of
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{found.subset:<5}[/bold] {scores_of(found.metrics, found.subset)}")
-    samples = f"{found.num_samples:,} samples, " if found.num_samples else ""
-    whose = "the run's own data" if found.same_data else "other data"
-    lines = [("data", f"{samples}{whose}"), *(("note", note) for note in found.notes)]
+    console.print(f"[bold]{evaluation.subset:<5}[/bold] {scores_of(evaluation.metrics, evaluation.subset)}")
+    samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
+    whose = "the run's own data" if evaluation.same_data else "other data"
+    lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
-    lines = [("kept", str(found.run_dir / found.predictions))] if found.predictions else []
-    print_lines(console, [*lines, *labelled(predicting(found.run_dir))], 5)
+    lines = [("kept", str(evaluation.run_dir / evaluation.predictions))] if evaluation.predictions else []
+    print_lines(console, [*lines, *labelled(predicting(evaluation.run_dir))], 5)
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name
@@ -140,33 +140,35 @@ def predict(  # noqa: PLR0917 - typer passes them by name
         if status is not None:
             options["progress"] = lambda count: status.update(f"{count:,} samples")
         sampling = Sampling(top_k=top_k, **drawn)  # type: ignore[arg-type]  # typer has judged the types
-        found = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
-    document.say("predict", found)
+        predicted = predict_inputs(predictor, run, inputs, prompts=prompt, sampling=sampling, **options)
+    document.say("predict", predicted)
     document.next = [f"assay export {shlex.quote(str(run))}"]
-    for note in found.notes:
+    for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
-    if found.num_failed == found.num_samples:
-        raise AssayError(f"no sample could be predicted, of {found.num_samples:,}; {found.first_error}")
+    if predicted.num_failed == predicted.num_samples:
+        raise AssayError(
+            f"no sample could be predicted, of {predicted.num_samples:,}; {predicted.first_error}"
+        )
     if not document.as_json:
-        _print_predictions(found, [*(f"--prompt={one}" for one in prompt), *map(str, inputs)])
+        _print_predictions(predicted, [*(f"--prompt={text}" for text in prompt), *map(str, inputs)])
 
 
-def _print_predictions(found: Predicted, inputs: list[str]) -> None:
+def _print_predictions(predicted: Predicted, inputs: list[str]) -> None:
     from assay.run.predict import as_table
 
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE)
-    run = shlex.quote(str(found.run_dir))
+    run = shlex.quote(str(predicted.run_dir))
     lines = []
-    if found.out is None:
-        console.print(as_table(found.columns, found.rows))
+    if predicted.out is None:
+        console.print(as_table(predicted.columns, predicted.rows))
         typed = " ".join(map(shlex.quote, inputs))
         lines.append(("all", f"assay predict {run} {typed} --out predictions.csv"))
     else:
-        lines.append(("out", f"{found.out}: {found.num_samples:,} rows"))
+        lines.append(("out", f"{predicted.out}: {predicted.num_samples:,} rows"))
     lines.append(("next", f"assay export {run}"))
-    if found.num_failed:
-        counts = f"{found.num_failed:,} of {found.num_samples:,} samples"
-        lines.append(("failed", f"{counts}, see column error; {found.first_error}"))
+    if predicted.num_failed:
+        counts = f"{predicted.num_failed:,} of {predicted.num_samples:,} samples"
+        lines.append(("failed", f"{counts}, see column error; {predicted.first_error}"))
     print_lines(console, lines)
 
 
@@ -206,8 +208,8 @@ def _print_export(exported: Exported) -> None:
     console, about = Console(highlight=False, soft_wrap=True), exported.description
     lines = [("file", f"{exported.path} ({exported.size / 1e6:.2f} MB)"), ("card", str(exported.card))]
     lines += [
-        ("input", f"{one['name']}: {one['dtype']} [{', '.join(map(str, one['shape']))}]")
-        for one in about["inputs"]
+        ("input", f"{tensor['name']}: {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]")
+        for tensor in about["inputs"]
     ]
     lines.append(("output", about["output"]["name"]))
     lines.append(("inside", "; ".join(about["inside"]) or "the bare model"))

@@ -96,20 +96,20 @@ def show_loading() -> Iterator[None]:
 
 def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., None]:
     """A command of a function: with --json and --debug, and its errors told as one message."""
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    _, *declared = inspect.signature(function, eval_str=True).parameters.values()
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for name, kind in (("as_json", _Json), ("debug", _Debug))
     ]
 
     @functools.wraps(function)
-    def run(*, as_json: bool, debug: bool, **given: Any) -> None:
-        as_json = as_json or given.get("form") == "json"
-        typed = (given["overrides"] or []) if "overrides" in given else None
-        with report_errors(debug, typed, given.get("config_dir"), as_json=as_json) as document:
-            function(document, **given)
+    def run(*, as_json: bool, debug: bool, **arguments: Any) -> None:
+        as_json = as_json or arguments.get("form") == "json"
+        typed = (arguments["overrides"] or []) if "overrides" in arguments else None
+        with report_errors(debug, typed, arguments.get("config_dir"), as_json=as_json) as document:
+            function(document, **arguments)
 
-    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in declared]
     setattr(run, "__signature__", inspect.Signature([*parameters, *more]))  # noqa: B010 - mypy
     return run
 
@@ -147,11 +147,11 @@ def _keep_ctrl_c() -> Iterator[None]:
         yield
     except Exception as error:
         errors: list[BaseException | None] = [error]
-        for one in errors:
-            if isinstance(one, KeyboardInterrupt):
-                raise one from None
-            if one is not None:
-                errors += [one.__cause__, one.__context__]
+        for cause in errors:
+            if isinstance(cause, KeyboardInterrupt):
+                raise cause from None
+            if cause is not None:
+                errors += [cause.__cause__, cause.__context__]
         raise
 
 

@@ -94,10 +94,10 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
     Hydra keeps its state in a process-wide singleton; whatever was there before is put back at the end, so
     that this works inside another Hydra app and in a notebook.
     """
-    own = config_dir or project_conf()
-    if own is not None and not own.is_dir():
+    folder = config_dir or project_conf()
+    if folder is not None and not folder.is_dir():
         raise ConfigError(
-            f"--config-dir {own} is not a folder", hint="give a folder that holds config groups"
+            f"--config-dir {folder} is not a folder", hint="give a folder that holds config groups"
         )
     register_resolvers()
     before = GlobalHydra.instance().hydra, HydraConfig.instance().cfg
@@ -105,9 +105,9 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
         GlobalHydra.instance().clear()
         version.setbase("1.3")
         search_path = create_config_search_path(str(CONF_DIR))
-        if own is not None:
+        if folder is not None:
             # Before the schema, which must stay the last.
-            search_path.prepend("project", f"file://{own.resolve()}", anchor="schema")
+            search_path.prepend("project", f"file://{folder.resolve()}", anchor="schema")
         yield open_hydra("assay", search_path)
     finally:
         GlobalHydra.instance().hydra, HydraConfig.instance().cfg = before
@@ -123,17 +123,17 @@ def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.
 
 def check_replaced(hydra: Hydra, config: DictConfig, overrides: Sequence[str]) -> None:
     """Refuse an option whose value an option of another group replaces; three are put into one node."""
-    typed = {one.lstrip("+~").partition("=")[0] for one in overrides}
-    said: dict[str, tuple[str, Any]] = {}
+    typed = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    settings: dict[str, tuple[str, Any]] = {}
     implementation: Any = hydra.config_loader
     for group in ("trainer", "device", "precision"):
         option = f"{group}={config.hydra.runtime.choices.get(group)}"
-        found = implementation.repository.load_config(option.replace("=", "/"))
-        if found is None or option == "trainer=default":
+        loaded = implementation.repository.load_config(option.replace("=", "/"))
+        if loaded is None or option == "trainer=default":
             continue
-        values: Any = OmegaConf.to_container(found.config, resolve=False)
+        values: Any = OmegaConf.to_container(loaded.config, resolve=False)
         for name, value in values.items():
-            other, before = said.setdefault(name, (option, value))
+            other, before = settings.setdefault(name, (option, value))
             if before != value and f"trainer.{name}" not in typed:
                 raise ConfigError(
                     f"{other} sets {before}, but {option} sets {value}",
@@ -188,9 +188,9 @@ def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
     own_data = ["data", "_target_"] in typed and data != OUR_DATA
     model = OmegaConf.select(config, "model._target_") == TARGET
     for node in [*(["data"] if own_data else []), *(["model"] if model else [])]:
-        kept = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
+        custom_keys = {parts[1] for parts in typed if parts[0] == node and len(parts) > 1}
         with open_dict(config):
-            for key in [str(key) for key in config[node] if str(key) not in kept]:
+            for key in [str(key) for key in config[node] if str(key) not in custom_keys]:
                 del config[node][key]
     names: dict[str, str] = {}
     if own_data and isinstance(data, str) and _NAME.fullmatch(data):
@@ -218,7 +218,7 @@ def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """What was composed beside what was typed, because of what has to be predicted: `task=binary`."""
     composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # `${…}` as typed
-    return [one for one in composed if one not in overrides]
+    return [override for override in composed if override not in overrides]
 
 
 def _resolve_calls(config: DictConfig) -> None:
@@ -308,8 +308,8 @@ class JobComposer:
                 config, chosen = to_raw_dict(job_config(completed)), choices(completed.hydra)
             else:
                 config["run_dir"] = f"{self._directory}/{number}"
-        own = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
-        return Job(own, config, chosen, fingerprint_of(config), template.name)
+        typed = tuple(str(one.input_line) for one in parsed[: len(overrides)] if not one.is_hydra_override())
+        return Job(typed, config, chosen, fingerprint_of(config), template.name)
 
     def compose(self, overrides: Sequence[str], number: int = 0) -> DictConfig:
         """Compose one with its `hydra` node."""
@@ -321,9 +321,9 @@ class JobComposer:
         overrides = [*overrides, *task_defaults(overrides)]
         parsed, template = self._parse(overrides)
         composed, values = template.composed, self._values(parsed)
-        if any(one.key_or_group.startswith("data.") for one in values):
+        if any(item.key_or_group.startswith("data.") for item in values):
             composed = copy.deepcopy(composed)
-            apply_overrides([one for one in values if not is_of_task(one.key_or_group)], composed)
+            apply_overrides([item for item in values if not is_of_task(item.key_or_group)], composed)
         options = self._hydra.config_loader.get_group_options("task")
         task = task_to_choose(composed, overrides, options)
         return self._parse([*overrides, *task]) if task else (parsed, template)
@@ -333,14 +333,14 @@ class JobComposer:
             if text not in self._parsed:
                 (self._parsed[text],) = self._parser.parse_overrides([text])
         parsed = [self._parsed[text] for text in overrides]
-        options = [one for one in parsed if not self._is_plain_value(one)]
-        key = tuple(str(one.input_line) for one in options)
+        options = [override for override in parsed if not self._is_plain_value(override)]
+        key = tuple(str(override.input_line) for override in options)
         if key not in self._templates:
             self._templates[key] = self._template(key, options, overrides)
         return parsed, self._templates[key]
 
     def _values(self, parsed: Sequence[Override]) -> list[Override]:
-        return [one for one in parsed if self._is_plain_value(one)]
+        return [override for override in parsed if self._is_plain_value(override)]
 
     def _is_plain_value(self, override: Override) -> bool:
         """Whether an override leaves the choice of options, and Hydra's own node, alone."""
@@ -412,10 +412,10 @@ def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> Dic
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
     """What Hydra writes about the overrides while it composes."""
     job = config.hydra.job.config.override_dirname
-    own = [one for one in parsed if not one.is_hydra_override()]
-    config.hydra.overrides.task = [one.input_line for one in own]
+    task_overrides = [override for override in parsed if not override.is_hydra_override()]
+    config.hydra.overrides.task = [override.input_line for override in task_overrides]
     config.hydra.job.override_dirname = get_overrides_dirname(
-        overrides=own, kv_sep=job.kv_sep, item_sep=job.item_sep, exclude_keys=job.exclude_keys
+        overrides=task_overrides, kv_sep=job.kv_sep, item_sep=job.item_sep, exclude_keys=job.exclude_keys
     )
 
 
@@ -424,9 +424,9 @@ def _calls(composed: DictConfig) -> Iterator[str]:
     for entry in walk(composed):
         if entry.key.partition(".")[0] != "hydra" and entry.is_interpolation:
             text = str(entry.raw)
-            yield from (text[found.start() :] for found in _CALL_OR_HYDRA.finditer(text))
+            yield from (text[match.start() :] for match in _CALL_OR_HYDRA.finditer(text))
             if entry.key == "name":  # resolved at once, so what it takes from the job must not change
-                yield from (text for found in re.finditer(r"\$\{(?!hydra[.:])", text))
+                yield from (text for match in re.finditer(r"\$\{(?!hydra[.:])", text))
 
 
 def _apply_plain_values(template: _Template, values: Sequence[Override]) -> dict[str, Any] | None:

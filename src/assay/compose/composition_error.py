@@ -70,22 +70,22 @@ def composition_error(error: Exception, overrides: Sequence[str], loader: Config
         r"In '?([^\s':]+)'?: (?:\w+ raised while composing config:)?\s*(.*)", str(error), re.DOTALL
     )
     name, text = (match[1], match[2]) if match else ("", str(error))
-    found = _classify(error, text, overrides, loader)
+    problem = _classify(error, text, overrides, loader)
     implementation: Any = loader
     names, option = [name] if name not in ("", "train") else [], ""
     if isinstance(error, MissingConfigException):  # perhaps an experiment names it, as an override
-        names += [one.lstrip("+").replace("=", "/") for one in overrides]
+        names += [item.lstrip("+").replace("=", "/") for item in overrides]
         option = str(error.missing_cfg_file).rpartition("/")[2]
-    for path in filter(None, (config_file(implementation.repository, one) for one in names)):
+    for path in filter(None, (config_file(implementation.repository, item) for item in names)):
         if option in path.read_text(encoding="utf-8"):
-            found.add_file(display_path(path))
-    return found
+            problem.add_file(display_path(path))
+    return problem
 
 
 def _classify(  # noqa: PLR0911 - one for each kind of mistake
     error: Exception, text: str, overrides: Sequence[str], loader: ConfigLoader
 ) -> ConfigError:
-    typed = dict(one.lstrip("+~").partition("=")[::2] for one in overrides)
+    typed = dict(item.lstrip("+~").partition("=")[::2] for item in overrides)
     if isinstance(error, OverrideParseException) or "" in typed:
         override = error.override if isinstance(error, OverrideParseException) else f"={typed['']}"
         return _unreadable(override, text)
@@ -156,16 +156,16 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
 
 
 def _unknown_key(
-    what: str, key: str, typed: Mapping[str, str], overrides: Sequence[str], loader: ConfigLoader
+    action: str, key: str, typed: Mapping[str, str], overrides: Sequence[str], loader: ConfigLoader
 ) -> ConfigError:
     groups, keys = _groups(loader), _keys(key, overrides, loader)
     parent, _, last = key.rpartition(".")
-    beside = [one.rpartition(".")[2] for one in keys if parent and one.rpartition(".")[0] == parent]
+    beside = [path.rpartition(".")[2] for path in keys if parent and path.rpartition(".")[0] == parent]
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
     guess = guess or did_you_mean(key, keys if parent else groups)
     hint = f"{parent} has: {list_names(siblings, last)}" if siblings else f"groups: {', '.join(groups)}"
-    if what == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
+    if action == "override" and parent.partition(".")[0] in TOP:  # anything else would be read by nothing
         hint += f" (to add a new key: +{key}=…)"
     meant = "" if guess else guess_key(key, keys)
     if meant.startswith("assay "):
@@ -177,9 +177,9 @@ def _unknown_key(
 
 def _keys(without: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
     """Every key there is when one override is left out."""
-    kept = [one for one in overrides if one.lstrip("+~").partition("=")[0] != without]
+    remaining = [override for override in overrides if override.lstrip("+~").partition("=")[0] != without]
     try:
-        config = loader.load_configuration("train", kept, run_mode=RunMode.RUN)
+        config = loader.load_configuration("train", remaining, run_mode=RunMode.RUN)
     except (HydraException, OmegaConfBaseException, ConfigError):
         return []  # a second mistake in the same line; the first is reported without a guess
     keys = [entry.key for entry in walk(config) if "[" not in entry.key]

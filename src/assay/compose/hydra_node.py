@@ -88,13 +88,13 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
 def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
     """Refuse shell lines and addresses that no person has typed, and lines that break out of a script."""
     key, text = entry.key, str(value)
-    whole = ".".join(split_key(key)[:3])
-    if whole in _RUNS and whole not in person.keys:  # typed in one piece or in several
-        typed = override(whole, list(map(str, entry.parent))) if "[" in key else ""
-        refuse_untyped(key, text, _RUNS[whole], person, typed)
+    top_key = ".".join(split_key(key)[:3])
+    if top_key in _RUNS and top_key not in person.keys:  # typed in one piece or in several
+        typed = override(top_key, list(map(str, entry.parent))) if "[" in key else ""
+        refuse_untyped(key, text, _RUNS[top_key], person, typed)
     if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
         refuse_untyped(key, text, "a custom launcher may run it", person)
-    if CONTROL.search(text) and whole != "hydra.launcher.setup":
+    if CONTROL.search(text) and top_key != "hydra.launcher.setup":
         raise ConfigError(f"{text!r} contains a line break or another control character", key=key)
 
 

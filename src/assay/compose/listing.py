@@ -53,8 +53,8 @@ def list_options(group: str = "", *folders: Path) -> list[Option]:
     for folder in folders or (CONF_DIR,):
         for path in sorted(folder.glob("*/**/*.yaml")):
             name = path.relative_to(folder).parent.as_posix()
-            wanted = not group or name == group or name.startswith(f"{group}/")
-            if wanted and not path.name.startswith("_"):
+            in_group = not group or name == group or name.startswith(f"{group}/")
+            if in_group and not path.name.startswith("_"):
                 options.append(Option(name, path.stem, describe(path), path))
     return sorted(options, key=lambda option: (option.group, option.name))
 
@@ -66,15 +66,15 @@ def groups(*folders: Path) -> list[str]:
 
 def options_of(group: str, config_dir: Path | None) -> list[Option]:
     """The options of one group and its subgroups, or of all."""
-    own = config_dir or project_conf()
-    folders = (CONF_DIR, *([own] if own else []))
+    folder = config_dir or project_conf()
+    folders = (CONF_DIR, *([folder] if folder else []))
     options = list_options(group, *folders)
     if not options:
-        known = groups(*folders)
+        names = groups(*folders)
         raise ConfigError(
-            f"unknown group{did_you_mean(group, known, '; ')}",
+            f"unknown group{did_you_mean(group, names, '; ')}",
             key=group,
-            hint=f"groups: {', '.join(known)}",
+            hint=f"groups: {', '.join(names)}",
         )
     return options
 
@@ -96,14 +96,14 @@ _OPTIONS_OF_A_GROUP = re.compile(r"^(\+?([\w/]+)=\[?(?:[\w/]+,)*)\w*$")
 
 def shell_completion(request: str, verbs: Mapping[str, Sequence[str]]) -> None:
     """Answer `assay -sc install=bash`, `uninstall=…` and the shell's own `query=…`."""
-    what, _, shell = request.partition("=")
-    if what != "query":
+    action, _, shell = request.partition("=")
+    if action != "query":
         with loader() as hydra:
             hydra.shell_completion(config_name=PRIMARY, overrides=[request])
         return
-    found = complete(os.environ.get("COMP_LINE", ""), verbs)
+    candidates = complete(os.environ.get("COMP_LINE", ""), verbs)
     # A name with a control character in it is not offered: typed, it would be another one.
-    print(("\n" if shell == "fish" else " ").join(name for name in found if printable(name) == name))
+    print(("\n" if shell == "fish" else " ").join(name for name in candidates if printable(name) == name))
 
 
 def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -115,36 +115,36 @@ def complete(line: str, verbs: Mapping[str, Sequence[str]]) -> list[str]:
     verb, *typed = words
     if last.startswith("-"):
         return sorted(flag for flag in verbs.get(verb, ()) if flag.startswith(last))
-    own, typed = _take_folder(typed)
+    folder, typed = _take_folder(typed)
     if verb in _TAKES_A_GROUP:
-        return [group for group in groups(CONF_DIR, *([own] if own else [])) if group.startswith(last)]
-    return _overrides(last, typed, own) if verb in _TAKES_OVERRIDES else []
+        return [group for group in groups(CONF_DIR, *([folder] if folder else [])) if group.startswith(last)]
+    return _overrides(last, typed, folder) if verb in _TAKES_OVERRIDES else []
 
 
 def _take_folder(words: list[str]) -> tuple[Path | None, list[str]]:
     """The value of --config-dir, and the words that are overrides."""
     folder = project_conf()
-    kept: list[str] = []
+    overrides: list[str] = []
     for index, word in enumerate(words):
         if index and words[index - 1] in _FOLDER_OPTIONS:
             folder = Path(word) if Path(word).is_dir() else folder
         elif not word.startswith("-"):
-            kept.append(word)
-    return folder, kept
+            overrides.append(word)
+    return folder, overrides
 
 
-def _overrides(last: str, typed: list[str], own: Path | None) -> list[str]:
-    folders = (CONF_DIR, *([own] if own else []))
+def _overrides(last: str, typed: list[str], folder: Path | None) -> list[str]:
+    folders = (CONF_DIR, *([folder] if folder else []))
     if match := _OPTIONS_OF_A_GROUP.match(last):
         options = [option.name for option in list_options(match[2], *folders) if option.group == match[2]]
         if options:
-            whole = [f"{match[1]}{name}" for name in options]
-            return [word for word in whole if word.startswith(last)]
+            completed = [f"{match[1]}{name}" for name in options]
+            return [word for word in completed if word.startswith(last)]
     # Several values and the like cannot be composed as one run; they do not decide which keys there are.
     single = [word for word in typed if "," not in word or "[" in word]
-    with loader(own) as hydra:
+    with loader(folder) as hydra:
         matches = completions(hydra.config_loader, PRIMARY, " ".join([*single, last]))
-    found = [match for match in matches if match[-1:] in "=./" or "=" in match or "." in match]
-    for group in set(matches) - set(found):  # has options and groups in it, or groups alone
-        found += [f"{group}/", *([f"{group}="] if group in groups(*folders) else [])]
-    return sorted(found)
+    candidates = [match for match in matches if match[-1:] in "=./" or "=" in match or "." in match]
+    for group in set(matches) - set(candidates):  # has options and groups in it, or groups alone
+        candidates += [f"{group}/", *([f"{group}="] if group in groups(*folders) else [])]
+    return sorted(candidates)

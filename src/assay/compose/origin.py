@@ -100,8 +100,8 @@ class Origins:
         """Every setting of a key, the oldest first; the last one made it what it is."""
         layers = {  # of each layer the last one, which is the nearest
             layer: setting
-            for at, kind, layer, setting in self.events
-            if at == parts or (kind != "mapping" and parts[: len(at)] == at)
+            for position, kind, layer, setting in self.events
+            if position == parts or (kind != "mapping" and parts[: len(position)] == position)
         }
         return list(layers.values())
 
@@ -124,10 +124,10 @@ class Origins:
         ]
         return self.choices.get(key) or next(iter(packages), None)
 
-    def put(self, layer: int, at: _Parts, kind: _Kind, setting: Setting) -> None:
+    def put(self, layer: int, parts: _Parts, kind: _Kind, setting: Setting) -> None:
         """Merge one setting; `???` says only that something must be there."""
-        if setting.text != "???" or all(at != other for other, *_ in self.events):
-            self.events.append((at, kind, layer, setting))
+        if setting.text != "???" or all(parts != other for other, *_ in self.events):
+            self.events.append((parts, kind, layer, setting))
 
     def put_file(self, layer: int, path: Path, package: _Parts = ()) -> None:
         """Merge what a YAML file says."""
@@ -138,7 +138,7 @@ class Origins:
 def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str] = ()) -> Origins:
     """Where the values of a job come from, with a loader that is already open."""
     merged, parsed, repository = load_defaults(hydra.config_loader, PRIMARY, [*overrides, *implied])
-    found = Origins()
+    origins = Origins()
     named: dict[str, list[tuple[str, Setting]]] = {}
     changed: dict[str, list[tuple[str, Setting]]] = {}
     packages: dict[str, str] = {}
@@ -151,7 +151,7 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
             for entry in walk(config, package):  # Hydra's defaults are classes, not files
                 kind: _Kind = "mapping" if entry.is_container else "value"
                 text = "" if entry.is_container else to_yaml_line(entry.raw)
-                found.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's default"))
+                origins.put(layer, split_key(entry.key), kind, Setting(entry.key, text, "Hydra's default"))
             continue
         lines = read_defaults(path)
         for item, (text, line) in zip(copy.deepcopy(loaded.defaults_list or []), lines, strict=False):
@@ -162,10 +162,10 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
                 setting = Setting(key, text, f"{display_path(path)}:{line}", path, line)
                 settings = (changed if item.override else named).setdefault(key, [])
                 settings.append((_option(item.value), setting))
-        found.put_file(layer, path, split_key(package))
+        origins.put_file(layer, path, split_key(package))
         project = project_folder(hydra) if default.primary else None
         if project and (project / "project.yaml").is_file():
-            found.put_file(layer, project / "project.yaml")
+            origins.put_file(layer, project / "project.yaml")
     for override in parsed:
         key, typed = override.get_key_element().lstrip("+~"), str(override.input_line)
         if repository.group_exists(override.key_or_group) and not isinstance(override.value(), dict):
@@ -174,14 +174,14 @@ def trace_origins(hydra: Hydra, overrides: Sequence[str], implied: Sequence[str]
             changed.setdefault(key, []).append((option, Setting(key, option, where, override=typed)))
             packages.setdefault(key, str(override.package or override.key_or_group.replace("/", ".")))
     for layer, override in enumerate(merged.config_overrides, start=len(merged.defaults)):
-        _put_override(found, layer, override)
-    found.put(-1, ("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
+        _put_override(origins, layer, override)
+    origins.put(-1, ("run_dir",), "value", Setting("run_dir", "${hydra.run.dir}", "assay itself"))
     for key in dict.fromkeys((*named, *changed)):
         if not key.startswith("hydra"):
             chain = [*named.get(key, ()), *changed.get(key, ())]
             by = tuple(setting for _, setting in chain)
-            found.choices[key] = Choice(key, packages[key], chain[-1][0], by)
-    return found
+            origins.choices[key] = Choice(key, packages[key], chain[-1][0], by)
+    return origins
 
 
 def _option(value: object) -> str:
@@ -190,15 +190,15 @@ def _option(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _put_override(found: Origins, layer: int, override: Override) -> None:
+def _put_override(origins: Origins, layer: int, override: Override) -> None:
     typed = str(override.input_line)
     pending: list[tuple[_Parts, Any]] = [(split_key(override.key_or_group), override.value())]
-    for at, value in pending:
+    for parts, value in pending:
         kind: _Kind = "mapping" if isinstance(value, dict) else "list" if isinstance(value, list) else "value"
         text = "" if override.is_delete() else to_yaml_line(value)
-        found.put(layer, at, kind, Setting(join_key(at), text, COMMAND_LINE, override=typed))
+        origins.put(layer, parts, kind, Setting(join_key(parts), text, COMMAND_LINE, override=typed))
         inside = value.items() if isinstance(value, dict) else enumerate(value) if kind == "list" else ()
-        pending += [((*at, str(name)), one) for name, one in inside]
+        pending += [((*parts, str(name)), inner) for name, inner in inside]
 
 
 def to_yaml_line(value: Any) -> str:
@@ -286,56 +286,56 @@ def explain(key: str, overrides: Sequence[str] = (), config_dir: Path | None = N
     """A value, or a group with all its keys, and where each comes from."""
     with loader(config_dir) as hydra:
         config = compose_with(hydra, overrides)
-        found = trace_origins(hydra, overrides, implied_overrides(config, overrides))
-    return explain_job(key, config, found)
+        origins = trace_origins(hydra, overrides, implied_overrides(config, overrides))
+    return explain_job(key, config, origins)
 
 
-def explain_job(key: str, config: DictConfig, found: Origins) -> Explanation:
+def explain_job(key: str, config: DictConfig, origins: Origins) -> Explanation:
     """As `explain`, of a job that is composed already."""
     key = key.rstrip("=./")
-    parts, choice = split_key(key), found.choice_of(key)
+    parts, choice = split_key(key), origins.choice_of(key)
     entries = {split_key(entry.key): entry for entry in walk(config)}
     entry = entries.get(parts)
     if choice is not None:
         option = choice.option.replace(",", ", ") or "none"
-        keys = _keys_of(choice, found, entries)
+        keys = _keys_of(choice, origins, entries)
         return Explanation(choice.group, option, set_by=choice.settings, keys=keys)
     if entry is not None and not _is_one_value(entry):
-        return Explanation(entry.key, keys=_keys_below(parts, found, entries))
-    chain = found.chain(parts)
+        return Explanation(entry.key, keys=_keys_below(parts, origins, entries))
+    chain = origins.chain(parts)
     if entry is None and not (chain and not chain[-1].text):
         if parts[:1] == ("spec",):
             raise ConfigError(_AWAITED, key=key, hint="a run's config.yaml has it")
-        known = [one.key for at, one in entries.items() if at[0] != "hydra"]
+        candidates = [one.key for position, one in entries.items() if position[0] != "hydra"]
         raise ConfigError(
-            f"unknown key or group{did_you_mean(key, [*known, *found.choices], '; ')}",
+            f"unknown key or group{did_you_mean(key, [*candidates, *origins.choices], '; ')}",
             key=key,
             hint="`assay train --cfg` shows every key, `assay configs` every group",
         )
     path = chain[-1].path if chain else None
-    brought_by = tuple(one for one in found.choices.values() if path is not None and one.holds_file(path))
+    brought_by = tuple(one for one in origins.choices.values() if path is not None and one.holds_file(path))
     value, remark = _raw_and_resolved(entry, chain) if entry else ("", "was removed")
     return Explanation(entry.key if entry else key, value, remark, tuple(chain), brought_by)
 
 
-def print_explanation(console: Console, found: Explanation) -> None:
+def print_explanation(console: Console, explanation: Explanation) -> None:
     """Print an explanation."""
-    line = Text(found.key, style="bold")
-    if found.value:
-        line.append(" = ", style="not bold dim").append(found.value, style="not bold cyan")
-    if found.remark:
-        line.append(f"  {found.remark}", style="not bold")
+    line = Text(explanation.key, style="bold")
+    if explanation.value:
+        line.append(" = ", style="not bold dim").append(explanation.value, style="not bold cyan")
+    if explanation.remark:
+        line.append(f"  {explanation.remark}", style="not bold")
     console.print(line)
     # The newest first: what counts, then what it overrode.
-    settings = [(one.where, one.override or shortened(one.text)) for one in reversed(found.set_by)]
+    settings = [(one.where, one.override or shortened(one.text)) for one in reversed(explanation.set_by)]
     print_rows(console, [("over" if number else "set by", *one) for number, one in enumerate(settings)])
-    for choice in found.part_of:
+    for choice in explanation.part_of:
         by = choice.settings[-1].where
         console.print(f"  with    {choice.group}={choice.option}, chosen by {by}", markup=False)
-    if found.keys:
+    if explanation.keys:
         console.print()
-        over = [f"overridden: {one.overridden}" if one.overridden else "" for one in found.keys]
-        rows = zip(found.keys, over, strict=True)
+        over = [f"overridden: {one.overridden}" if one.overridden else "" for one in explanation.keys]
+        rows = zip(explanation.keys, over, strict=True)
         print_rows(console, [(one.key, shortened(one.value), one.where, note) for one, note in rows])
 
 
@@ -367,30 +367,30 @@ def _resolve_text(entry: Entry) -> str:
     return shortened(to_yaml_line(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
 
 
-def _keys_of(choice: Choice, found: Origins, entries: _Entries) -> list[Key]:
+def _keys_of(choice: Choice, origins: Origins, entries: _Entries) -> list[Key]:
     package = split_key(choice.package)
     if package and package == split_key(choice.group.replace("/", ".")):
-        return _keys_below(package, found, entries)
+        return _keys_below(package, origins, entries)
     # A fragment of another node, such as `device` in the trainer, or of the whole config: what its file sets.
     keys: list[Key] = []
-    for at, kind, _, setting in found.events:
+    for parts, kind, _, setting in origins.events:
         if (
             kind != "mapping"
             and setting.path
             and setting.path.as_posix().endswith(f"/{choice.group}/{choice.option}.yaml")
         ):
-            last = found.chain(at)[-1]
+            last = origins.chain(parts)[-1]
             over = f"{last.override or last.text}, {last.where}" if last != setting else ""
             keys.append(Key(setting.key, setting.text, setting.where, over))
     return keys
 
 
-def _keys_below(node: _Parts, found: Origins, entries: _Entries) -> list[Key]:
+def _keys_below(node: _Parts, origins: Origins, entries: _Entries) -> list[Key]:
     keys: list[Key] = []
-    whole = {at for at, entry in entries.items() if _is_one_value(entry)}
-    for at, entry in entries.items():
-        if at[: len(node)] == node and at in whole and at[:-1] not in whole:
-            chain = found.chain(at)
+    leaves = {parts for parts, entry in entries.items() if _is_one_value(entry)}
+    for parts, entry in entries.items():
+        if parts[: len(node)] == node and parts in leaves and parts[:-1] not in leaves:
+            chain = origins.chain(parts)
             value, _ = _raw_and_resolved(entry, chain)
             keys.append(Key(entry.key, value, chain[-1].where if chain else ""))
     return keys

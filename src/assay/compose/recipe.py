@@ -38,9 +38,9 @@ OF_SPEC: Final = frozenset(f"spec.{name}" for name, _ in RECIPE.values())
 def settle_recipe(config: DictConfig) -> None:
     """Let each key of the recipe that says `auto` refer to what the data will tell."""
     settle_model(config)
-    for key, found in RECIPE.items():
+    for key, reference in RECIPE.items():
         if _raw(config, key) == "auto":
-            OmegaConf.update(config, key, _reference(*found))
+            OmegaConf.update(config, key, _reference(*reference))
 
 
 def settle_model(config: DictConfig) -> None:
@@ -129,7 +129,7 @@ def _suits(config: DictConfig, name: str) -> bool:
         and not (name == "Adagrad" and may_be_mps)  # torch has none for Apple's GPU
         and not (
             isinstance(model, DictConfig)
-            and any(one.name == "sparse" and one.raw is True for one in walk(model, "model"))
+            and any(entry.name == "sparse" and entry.raw is True for entry in walk(model, "model"))
         )
     )
 
@@ -179,12 +179,14 @@ def _chooses_loss_or_metrics(overrides: Sequence[str]) -> bool:
 def task_defaults(overrides: Sequence[str]) -> list[str]:
     """What goes with a typed task that takes the place of the data's own, for which the data has chosen."""
     named = [
-        one.partition("=")[2] for one in overrides if one.lstrip("+").startswith(("task=", "data.task="))
+        override.partition("=")[2]
+        for override in overrides
+        if override.lstrip("+").startswith(("task=", "data.task="))
     ]
     task = TASKS.get(named[-1]) if named else None
     if task is None or not task.learns_from_inputs or _typed("experiment", overrides):
         return []
-    return [one for one in task.suits.split() if not _typed(one.partition("=")[0], overrides)]
+    return [override for override in task.suits.split() if not _typed(override.partition("=")[0], overrides)]
 
 
 def is_of_task(key: str) -> bool:

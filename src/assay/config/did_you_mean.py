@@ -33,9 +33,9 @@ _ALSO_CALLED = {"path": "root", "root": "path", "imbalance": "thin_classes"}
 _RESUME = ("ckpt_path", "checkpoint", "resume", "resume_from_checkpoint", "ckpt")
 
 
-def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
+def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
     """`did you mean 'x'?` or an empty string."""
-    names = list(known)
+    names = list(candidates)
     swapped = [name for name in names if sorted(name) == sorted(word)]
     longer = sorted((name for name in names if word and name.startswith(word)), key=len)
     close = [name for name in names if name == _ALSO_CALLED.get(word)] or swapped or longer
@@ -43,9 +43,9 @@ def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:
     return f"{before}did you mean {close[0]!r}?" if close else ""
 
 
-def list_names(known: Iterable[str], word: str = "") -> str:
+def list_names(candidates: Iterable[str], word: str = "") -> str:
     """Names in one line; of very many only those nearest to what was typed."""
-    names = list(known)
+    names = list(candidates)
     if len(names) <= _MOST:
         return ", ".join(names)
     near = difflib.get_close_matches(word, names, n=_MOST, cutoff=0.0) if word else names[:_MOST]
@@ -54,20 +54,20 @@ def list_names(known: Iterable[str], word: str = "") -> str:
 
 def guess_key(word: str, keys: Iterable[str]) -> str:
     """The full key that an unread key was probably meant to be, or a command; empty where none is near."""
-    every = list(keys)
+    all_keys = list(keys)
     parent, _, last = word.rpartition(".")
     if not parent and word in _RESUME:
         return "assay resume RUN continues a run"
-    if not parent and _ELSEWHERE.get(word) in (*every, "hydra.run.dir"):
+    if not parent and _ELSEWHERE.get(word) in (*all_keys, "hydra.run.dir"):
         return _ELSEWHERE[word]
-    beside = [one for one in every if one.rpartition(".")[0] == parent and parent]
-    for among in (beside, every):
+    beside = [key for key in all_keys if key.rpartition(".")[0] == parent and parent]
+    for among in (beside, all_keys):
         leaves = {
-            one.rpartition(".")[2]: one for one in sorted(among, key=lambda one: (-one.count("."), one))
+            key.rpartition(".")[2]: key for key in sorted(among, key=lambda key: (-key.count("."), key))
         }
         if last in leaves:
             return leaves[last]
         close = difflib.get_close_matches(last, leaves, n=1, cutoff=0.75)
         if close:
             return leaves[close[0]]
-    return next(iter(difflib.get_close_matches(word, every, n=1, cutoff=0.85)), "")
+    return next(iter(difflib.get_close_matches(word, all_keys, n=1, cutoff=0.85)), "")

@@ -106,8 +106,8 @@ def _interpolation_map_if_needed(
     overrides: Overrides, defaults: list[InputDefault], self_added: bool
 ) -> DictConfig:
     """As Hydra's own, which makes it of all choices for each file, while few files ask for one."""
-    asked = any(one.is_interpolation() for one in defaults)
-    return _create_interpolation_map(overrides, defaults, self_added) if asked else _NO_CHOICES
+    is_needed = any(default.is_interpolation() for default in defaults)
+    return _create_interpolation_map(overrides, defaults, self_added) if is_needed else _NO_CHOICES
 
 
 _create_interpolation_map = defaults_list._create_interpolation_map
@@ -129,13 +129,13 @@ def file_of(source: ConfigSource, name: str) -> Path:
 
 def config_file(repository: IConfigRepository, name: str) -> Path | None:
     """The file behind one of Hydra's config names; None for those that are no files."""
-    source = next((one for one in repository.get_sources() if one.is_config(name)), None)
+    source = next((folder for folder in repository.get_sources() if folder.is_config(name)), None)
     return file_of(source, name) if source is not None and source.scheme() == "file" else None
 
 
 def strip_plus(overrides: Sequence[str]) -> list[str]:
     """`+experiment=mine`, as templates for Lightning have it, without the plus."""
-    return [one[1:] if one.startswith(_ADDED) else one for one in overrides]
+    return [override[1:] if override.startswith(_ADDED) else override for override in overrides]
 
 
 def load_defaults(

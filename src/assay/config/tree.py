@@ -124,8 +124,8 @@ def source_key(config: DictConfig, key: str) -> str:
     """
     for _ in range(8):  # they may go round in circles
         parent, _, name = key.replace("[", ".").replace("]", "").rpartition(".")
-        around = OmegaConf.select(config, parent) if parent else config
-        node = child_node(around, int(name) if isinstance(around, ListConfig) else name) if around else None
+        outer = OmegaConf.select(config, parent) if parent else config
+        node = child_node(outer, int(name) if isinstance(outer, ListConfig) else name) if outer else None
         text = raw_value(node) if node is not None and is_interpolation(node) else ""
         match = _OF_KEY.fullmatch(str(text))
         if match is None or match[1].startswith(("spec.", "hydra.")):

@@ -81,7 +81,9 @@ def check_unread_keys(config: DictConfig) -> None:
 def check_options(config: DictConfig) -> None:
     """Refuse several options of a group that takes one: Hydra would merge them into a mixture."""
     choices = config.hydra.runtime.choices
-    values: dict[str, Any] = {one.key_or_group: one.value() for one in _parse_overrides(config)}
+    values: dict[str, Any] = {
+        override.key_or_group: override.value() for override in _parse_overrides(config)
+    }
     for group in _ONE_OPTION:
         # Of a group with a list of options, also in YAML, Hydra notes no choice.
         in_yaml = group in OF_MODULE and group not in choices and group in config and group not in values
@@ -99,16 +101,16 @@ def _parse_overrides(config: DictConfig) -> list[Override]:
 def check_unread_on_resume(config: DictConfig, typed: Sequence[Override]) -> None:
     """The same of a run that goes on, whose interpolations through resolvers are values by now."""
     entries = list(walk(config))
-    keys = [one.key_or_group for one in typed]
-    looked_at = [one for one in entries if any(_overlap(one.key, key) for key in keys)]
+    keys = [item.key_or_group for item in typed]
+    looked_at = [item for item in entries if any(_overlap(item.key, key) for key in keys)]
     _check(config, looked_at, entries, typed)
 
 
 def check_single_run(overrides: Sequence[str]) -> None:
     """Refuse what only a sweep reads."""
-    for one in OverridesParser.create().parse_overrides(list(overrides)):
-        key = one.key_or_group
-        if _OF_SWEEPS.fullmatch(key) and not one.is_delete():
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        key = override.key_or_group
+        if _OF_SWEEPS.fullmatch(key) and not override.is_delete():
             hint = f"assay train -m {' '.join(overrides)}"
             raise ConfigError("this applies only to a sweep, but this is a single run", key=key, hint=hint)
 
@@ -118,18 +120,18 @@ def _check(
 ) -> None:
     read = interpolated_keys(entries)
     ours = OmegaConf.select(config, "module._target_") == OUR_MODULE
-    values = {one.key_or_group: one for one in typed if not one.is_delete()}
+    values = {override.key_or_group: override for override in typed if not override.is_delete()}
     for entry in _unread(config, looked_at, read):
         # What was typed within it says more than the node.
         key = next((key for key in values if key == entry.key or key.startswith(f"{entry.key}.")), entry.key)
         raise _nothing_reads(key, entries, values)
-    for key, one in values.items():
+    for key, override in values.items():
         top = key.partition(".")[0].partition("/")[0]
         if top == "hydra":
             fine = "/" in key or any(_overlap(f"hydra.{part}", key) for part in _OF_HYDRA)
         else:  # not there: a group put elsewhere
             fine = top in TOP or top not in config
-        of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and one.value())
+        of_module = top in OF_MODULE or (key in _TRAINER_OF_MODULE and override.value())
         if not ours and of_module and not is_read(key, read):
             raise ConfigError(
                 "this has no effect: a custom LightningModule gets only what `module` sets",
@@ -147,9 +149,9 @@ def _unread(config: DictConfig, entries: Sequence[Entry], read: set[str]) -> Ite
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for entry in entries:
         parent, _, name = entry.key.partition("[")[0].rpartition(".")
-        known = _FIXED.get(parent) if ours or not parent.startswith("data") else None
+        names = _FIXED.get(parent) if ours or not parent.startswith("data") else None
         top = not parent and name not in (*TOP, "hydra") and not (name == "fold" and is_null(entry.node))
-        inside = parent in empty or (known is not None and name not in known and not name.startswith("_"))
+        inside = parent in empty or (names is not None and name not in names and not name.startswith("_"))
         if (top or inside) and not is_read(entry.key, read):
             yield entry
 
@@ -180,12 +182,12 @@ def _nothing_reads(key: str, entries: Sequence[Entry], values: Mapping[str, Over
         return ConfigError(f"{why}: its keys end up in the wrong place", key=key, hint=hint)
     parent = key.rpartition(".")[0]
     keys = [
-        one.key
-        for one in entries
-        if not ("[" in one.key or one.key.startswith("hydra.") or _overlap(one.key, key))
-        and (not parent or not one.is_container or one.key.rpartition(".")[0] == parent)
+        item.key
+        for item in entries
+        if not ("[" in item.key or item.key.startswith("hydra.") or _overlap(item.key, key))
+        and (not parent or not item.is_container or item.key.rpartition(".")[0] == parent)
     ]
-    beside = ", ".join(one for one in keys if parent and one.rpartition(".")[0] == parent)
+    beside = ", ".join(item for item in keys if parent and item.rpartition(".")[0] == parent)
     guess, meant = "", guess_key(key, keys)
     hint = f"keys beside it: {beside}" if beside else "`assay train --cfg` shows every key"
     if meant.startswith("assay "):
@@ -210,11 +212,11 @@ def interpolated_keys(entries: Sequence[Entry], without: Collection[str] = ()) -
 def _names(entry: Entry) -> Iterator[str]:
     """What may be a key in the text of an interpolation; a word too many does no harm."""
     text = str(entry.raw).replace("hydra:", "hydra.")
-    around = entry.key.replace("[", ".").replace("]", "").split(".")[:-1]
+    container = entry.key.replace("[", ".").replace("]", "").split(".")[:-1]
     for dots, name in _NAME.findall(text[text.index("${") : text.rindex("}")]):
         path = name.replace("[", ".").replace("]", "")
         if dots:
-            path = ".".join([*around[: len(around) - len(dots) + 1], path])
+            path = ".".join([*container[: len(container) - len(dots) + 1], path])
         yield path
 
 
@@ -224,6 +226,6 @@ def is_read(key: str, read: set[str]) -> bool:
     return any(_overlap(name, plain) for name in read)
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(key: str, other: str) -> bool:
     """Whether one of the two keys lies within the other."""
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+    return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")

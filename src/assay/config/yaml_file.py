@@ -87,9 +87,9 @@ def yaml_entries(path: Path, package: tuple[str, ...] = ()) -> list[YamlEntry]:
     node = _read(path)
     if node is None:
         return [(package, "mapping", "{}", 1)] if package else []
-    found = list(_walk(node, package, node.start_mark.line + 1))
-    found = [one for one in found if one[0][: len(package) + 1] != (*package, "defaults")]
-    return found if package else found[1:]
+    entries = list(_walk(node, package, node.start_mark.line + 1))
+    entries = [entry for entry in entries if entry[0][: len(package) + 1] != (*package, "defaults")]
+    return entries if package else entries[1:]
 
 
 def read_defaults(path: Path) -> list[tuple[str, int]]:

@@ -206,9 +206,9 @@ INSIDE: Final = Slot(
 
 def slot_of(key: str) -> tuple[str, Slot]:
     """The slot that a full key is, and what it may hold."""
-    group, _, rest = key.partition(".")
-    own = bool(rest) and "." not in rest and "[" not in rest if group in _ONE_A_NAME else not rest
-    slot = _SLOTS.get(group) if own else None
+    group, _, name = key.partition(".")
+    is_slot = bool(name) and "." not in name and "[" not in name if group in _ONE_A_NAME else not name
+    slot = _SLOTS.get(group) if is_slot else None
     return (group, slot) if slot is not None else ("", INSIDE)
 
 
@@ -271,23 +271,25 @@ def _dereference_target(written: Any, text: str, key: str) -> Any:
 
 def check_name(key: str, target: Any, packages: Sequence[str]) -> None:
     """Refuse one target by its name."""
-    at = f"{key}._target_" if key else "_target_"
+    full_key = f"{key}._target_" if key else "_target_"
     slot, holds = slot_of(key)
     if not isinstance(target, str):
-        raise ConfigError("expected the dotted name of a class", key=at, hint=f"{at}={holds.example}")
+        raise ConfigError(
+            "expected the dotted name of a class", key=full_key, hint=f"{full_key}={holds.example}"
+        )
     if is_dotted_path(target) and (is_allowed(target) or is_within(target, packages)):
         return
-    hint = f"{at}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
+    hint = f"{full_key}={holds.example}" if slot else f"a config may name classes of {_HOLDS}"
     if not is_dotted_path(target):
-        raise ConfigError(f"expected the dotted name of a class, got {target!r}", key=at, hint=hint)
+        raise ConfigError(f"expected the dotted name of a class, got {target!r}", key=full_key, hint=hint)
     root = target.partition(".")[0]
     guess = _guess(target)
     if is_library(root):
-        what = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
-        raise ConfigError(f"{target!r} is not allowed: {what}{guess}", key=at, hint=hint)
+        reason = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
+        raise ConfigError(f"{target!r} is not allowed: {reason}{guess}", key=full_key, hint=hint)
     raise ConfigError(
         f"{target!r} is not allowed: {root!r} is neither a known package nor one that you trust{guess}",
-        key=at,
+        key=full_key,
         hint=f"if it is your own: put {KEY}: [{root}] into conf/project.yaml, "
         f"or add {KEY}=[{root}] to a command that takes KEY=VALUE",
     )
@@ -297,5 +299,5 @@ def _guess(target: str) -> str:
     """What was probably meant: the same name in a place that is spelled nearly alike."""
     tails = [".".join(target.split(".")[-count:]) for count in (2, 1)]
     places = [*EXACT, *FUNCTIONS, *(f"{place}.{tail}" for tail in tails for place in PLACES)]
-    meant = [one for one in difflib.get_close_matches(target, places, n=1, cutoff=0.8) if one != target]
+    meant = [match for match in difflib.get_close_matches(target, places, n=1, cutoff=0.8) if match != target]
     return f"; did you mean {meant[0]!r}?" if meant else ""

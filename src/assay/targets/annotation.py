@@ -51,9 +51,9 @@ def resolve_annotation(function: Any, name: str, annotation: Any, names: Mapping
     function = inspect.unwrap(function.__init__ if inspect.isclass(function) else function)
     stand_in = types.SimpleNamespace(__annotations__={name: annotation})
     # What a module imports for the type checker alone is not among its names.
-    known = {**vars(collections.abc), **vars(typing), **names, **getattr(function, "__globals__", {})}
+    namespace = {**vars(collections.abc), **vars(typing), **names, **getattr(function, "__globals__", {})}
     try:
-        return typing.get_type_hints(stand_in, globalns=known, include_extras=True)[name]
+        return typing.get_type_hints(stand_in, globalns=namespace, include_extras=True)[name]
     except Exception:  # a name that only the type checker knows
         return Any
 
@@ -64,12 +64,12 @@ def accepts(annotation: Any, value: Any) -> bool:  # noqa: PLR0911 - one for eac
         return any(accepts(part, value) for part in parts)
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in _MAPPINGS and not isinstance(value, NestedTarget):
-        return isinstance(value, dict) and all(accepts(args[1], one) for one in value.values())
+        return isinstance(value, dict) and all(accepts(args[1], item) for item in value.values())
     if origin is tuple and args[1:] != (...,) and not isinstance(value, NestedTarget):
         fits = isinstance(value, list | tuple) and len(value) == len(args)
         return fits and all(map(accepts, args, value))
     if origin in _SEQUENCES and not isinstance(value, NestedTarget):
-        return isinstance(value, list | tuple) and all(accepts(args[0], one) for one in value)
+        return isinstance(value, list | tuple) and all(accepts(args[0], item) for item in value)
     if isinstance(value, NestedTarget) and (
         value.kind is None or not _is_object(value.kind, functools.partial)
     ):
@@ -98,15 +98,15 @@ def _check_object(annotation: Any, value: Any) -> Any:
         # Neither can be made before there are parameters; a module annotates what it makes of the partial.
         fits = issubclass(kind, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler))
     else:  # of one family: a subclass may be what a factory gives
-        fits = any(issubclass(value.kind, one) and issubclass(kind, one) for one in _objects())
+        fits = any(issubclass(value.kind, base) and issubclass(kind, base) for base in _objects())
     if fits:
         raise NotImplementedError
     raise msgspec.ValidationError
 
 
-def _is_object(kind: Any, *others: type) -> bool:
+def _is_object(kind: Any, *classes: type) -> bool:
     is_class = inspect.isclass(kind) and not isinstance(kind, types.GenericAlias)
-    return is_class and issubclass(kind, (*_objects(), *others))
+    return is_class and issubclass(kind, (*_objects(), *classes))
 
 
 def _objects() -> tuple[type, ...]:
@@ -129,7 +129,7 @@ def _parts(annotation: Any) -> tuple[Any, ...]:
 
 def _literals(annotation: Any) -> list[Any]:
     literals = [part for part in _parts(annotation) if typing.get_origin(part) is typing.Literal]
-    return [one for part in literals for one in typing.get_args(part)]
+    return [value for part in literals for value in typing.get_args(part)]
 
 
 def format_annotation(annotation: Any) -> str:
@@ -138,8 +138,8 @@ def format_annotation(annotation: Any) -> str:
     >>> in_words(collections.abc.Sequence[int] | None), in_words(typing.Literal["min", "max"])
     ('Sequence[int] | null', "'min' | 'max'")
     """
-    others = [part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal]
-    text = " | ".join([*map(repr, _literals(annotation)), *map(inspect.formatannotation, others)])
+    members = [part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal]
+    text = " | ".join([*map(repr, _literals(annotation)), *map(inspect.formatannotation, members)])
     return _MODULES.sub("", text).replace("NoneType", "null")
 
 
@@ -149,7 +149,7 @@ def choices_of(annotation: Any) -> list[str]:
     >>> choices_of(typing.Literal["min", "max"] | None)
     ['min', 'max']
     """
-    return [one for one in _literals(annotation) if isinstance(one, str)]
+    return [literal for literal in _literals(annotation) if isinstance(literal, str)]
 
 
 def example_of(annotation: Any, default: Any) -> str:
@@ -185,13 +185,13 @@ def check_value(key: str, value: Any, kind: Any) -> None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         choices = choices_of(kind) if isinstance(value, str) else []
-        others = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
-        words = [*choices, *(format_annotation(getattr(part, "__origin__", part)) for part in others)]
-        wanted = f"one of {', '.join(words)}" if choices else expected_type(error)
+        members = [part for part in _parts(kind) if typing.get_origin(part) is not typing.Literal]
+        words = [*choices, *(format_annotation(getattr(part, "__origin__", part)) for part in members)]
+        expected = f"one of {', '.join(words)}" if choices else expected_type(error)
         guess = did_you_mean(value, choices, "; ") if choices else ""
         example = example_of(kind, None)
         hint = f"for example {as_typed_key(key)}={example}" if example else ""
-        raise ConfigError(f"expected {wanted}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
+        raise ConfigError(f"expected {expected}, got {as_typed(value)}{guess}", key=key, hint=hint) from error
 
 
 def expected_type(error: msgspec.ValidationError) -> str:

@@ -73,7 +73,7 @@ class Call:
 
     def in_short(self, about: Collection[str] = ()) -> str:
         """The signature in a line, without what is of no interest."""
-        near = {one for name in about for one in difflib.get_close_matches(name, self.parameters, n=3)}
+        near = {match for name in about for match in difflib.get_close_matches(name, self.parameters, n=3)}
         shown = {*self.required, *near.union(about).intersection(self.parameters)}
         for name in self.own:
             if len(self._line({*shown, name})) > _WIDTH:
@@ -105,54 +105,55 @@ def call_of(target: Callable[..., Any]) -> Call | None:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
         return None
-    every = list(signature.parameters.values())
+    params = list(signature.parameters.values())
     if inspect.isclass(target) and target.__init__ is torch.nn.Module.__init__:
-        every = []  # its `*args, **kwargs` are there to be refused
-    parameters = {one.name: _resolve_parameter(target, one) for one in every if one.kind not in _MANY}
-    own = tuple(parameters)
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in every)
+        params = []  # its `*args, **kwargs` are there to be refused
+    parameters = {item.name: _resolve_parameter(target, item) for item in params if item.kind not in _MANY}
+    names = tuple(parameters)
+    takes_any = any(item.kind is item.VAR_KEYWORD for item in params)
     if takes_any:
         handed_on = _forwarded_parameters(target)
         if handed_on is not None:
             takes_any = False
-            parameters = {**{one.name: one for one in handed_on}, **parameters}
-            parameters = {name: parameters[name] for name in (*own, *parameters)}
+            parameters = {**{item.name: item for item in handed_on}, **parameters}
+            parameters = {name: parameters[name] for name in (*names, *parameters)}
     many = next(
-        (_resolve_parameter(target, one).annotation for one in every if one.kind is one.VAR_POSITIONAL), None
+        (_resolve_parameter(target, item).annotation for item in params if item.kind is item.VAR_POSITIONAL),
+        None,
     )
     if target is torch.nn.Sequential:
         many = torch.nn.Module  # its annotation stands in an overload
-    return Call(str(getattr(target, "__name__", target)), parameters, own, takes_any, many)
+    return Call(str(getattr(target, "__name__", target)), parameters, names, takes_any, many)
 
 
 def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
     """What becomes of `**kwargs`, where they are looked at only after the object is made."""
     name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
     if home.startswith("torchvision."):
-        made = (
+        network = (
             target
             if inspect.isclass(target)
             else resolve_annotation(
                 target, "return", target.__annotations__.get("return"), _FOR_TYPE_CHECKERS
             )
         )
-        return _named_parameters(made) if getattr(made, "__name__", "") in _NETWORKS else None
+        return _named_parameters(network) if getattr(network, "__name__", "") in _NETWORKS else None
     if not home.startswith("lightning.") or name not in _HANDED_ON:
         return None
     try:
-        taken = _named_parameters(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
+        parameters = _named_parameters(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
     except ImportError:
         return None  # said where installed packages are looked for
     keyword = inspect.Parameter.KEYWORD_ONLY
-    taken = [one for one in taken if one.name not in _GIVEN]
-    return taken + [
+    parameters = [one for one in parameters if one.name not in _GIVEN]
+    return parameters + [
         inspect.Parameter(also, keyword, default=None, annotation=Any) for also in _ALSO.get(name, ())
     ]
 
 
 def _named_parameters(target: Any) -> list[inspect.Parameter]:
-    every = inspect.signature(target).parameters.values()
-    return [_resolve_parameter(target, one) for one in every if one.kind not in _MANY]
+    parameters = inspect.signature(target).parameters.values()
+    return [_resolve_parameter(target, parameter) for parameter in parameters if parameter.kind not in _MANY]
 
 
 def _resolve_parameter(target: Any, parameter: inspect.Parameter) -> inspect.Parameter:
@@ -160,8 +161,8 @@ def _resolve_parameter(target: Any, parameter: inspect.Parameter) -> inspect.Par
     if (getattr(target, "__name__", ""), parameter.name) == ("WandbLogger", "experiment"):
         annotation = type(None)  # an object of a running program
     is_known = annotation is not parameter.empty
-    known = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
-    return parameter.replace(annotation=known)
+    resolved = resolve_annotation(target, parameter.name, annotation, _FOR_TYPE_CHECKERS) if is_known else Any
+    return parameter.replace(annotation=resolved)
 
 
 def example_hint(config: DictConfig, key: str) -> str:

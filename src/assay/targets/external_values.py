@@ -94,9 +94,9 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
         why = f"{str(path)!r}, which contains a control character" if str(path) else "an empty path"
         raise ConfigError(f"expected a folder, got {why}", key=key, hint=f"{key}=outputs/my_folder")
     here = Path.cwd()
-    whole = Path(os.path.normpath(here / path))
-    inside = whole.is_relative_to(here) and whole != here
-    if inside and not any(part.startswith(".") for part in whole.relative_to(here).parts):
+    full_path = Path(os.path.normpath(here / path))
+    inside = full_path.is_relative_to(here) and full_path != here
+    if inside and not any(part.startswith(".") for part in full_path.relative_to(here).parts):
         return
     if not _is_approved(key, str(path), person):
         refuse_untyped(key, str(path), "runs are written below the current directory", person)
@@ -139,15 +139,15 @@ def _stays_inside(name: str, value: str, run_dir: Path) -> bool:
     if not (by_name or absolute or ".." in parts) and is_plain:
         return True
     # What is not a name of a path, such as a file's name with `..`, is taken from wherever its class puts it.
-    whole = Path(os.path.normpath(Path.cwd() / value))
-    return is_plain and whole.is_relative_to(run_dir) and (by_name or absolute)
+    full_path = Path(os.path.normpath(Path.cwd() / value))
+    return is_plain and full_path.is_relative_to(run_dir) and (by_name or absolute)
 
 
 def _is_approved(key: str, value: str, person: Trust) -> bool:
     if key in person.keys or (key, value) in person.said:
         return True
     return ".." not in value.split("/") and any(
-        value == one or value.startswith(f"{one.rstrip('/')}/") for one in person.values
+        value == allowed or value.startswith(f"{allowed.rstrip('/')}/") for allowed in person.values
     )
 
 

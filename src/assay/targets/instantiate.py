@@ -52,7 +52,7 @@ def instantiate(tree: Any, key: str = "", packages: Sequence[str] = (), /, **obj
 def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = MappingProxyType({})) -> Any:
     if isinstance(value, list):
         return _wrap_container(
-            [_build(one, f"{key}[{i}]", words) for i, one in enumerate(value)], words.convert
+            [_build(inner, f"{key}[{i}]", words) for i, inner in enumerate(value)], words.convert
         )
     if not isinstance(value, dict):
         return value
@@ -62,13 +62,13 @@ def _build(value: Any, key: str, words: _Words, objects: Mapping[str, Any] = Map
     prefix = f"{key}." if key else ""
     if "_target_" not in value:
         return _wrap_container(
-            {name: _build(one, f"{prefix}{name}", words) for name, one in value.items()}, convert
+            {name: _build(inner, f"{prefix}{name}", words) for name, inner in value.items()}, convert
         )
     arguments = {
-        name: _unwrap_container(_build(one, f"{prefix}{name}", words), convert)
+        name: _unwrap_container(_build(inner, f"{prefix}{name}", words), convert)
         if recursive
-        else _wrap_container(one, convert)
-        for name, one in value.items()
+        else _wrap_container(inner, convert)
+        for name, inner in value.items()
         if name == "_args_" or name not in ("_target_", *WORDS, *objects)
     }
     by_position = arguments.pop("_args_", ())
@@ -96,8 +96,10 @@ def _unwrap_container(value: Any, convert: str) -> Any:
 
 def check_words(key: str, node: Mapping[str, Any]) -> None:
     """Refuse words of a node that say what they cannot say."""
-    for name, wanted in WORDS.items():
-        if name in node and not accepts(wanted, value := _unwrap_container(node[name], "all")):
-            at = f"{key}.{name}" if key else name
-            text = f"expected {format_annotation(wanted)}, got {as_typed(value)}"
-            raise ConfigError(text, key=at, hint="leave it out" if "[" in at else f"leave it out: ~{at}")
+    for name, expected in WORDS.items():
+        if name in node and not accepts(expected, value := _unwrap_container(node[name], "all")):
+            full_key = f"{key}.{name}" if key else name
+            text = f"expected {format_annotation(expected)}, got {as_typed(value)}"
+            raise ConfigError(
+                text, key=full_key, hint="leave it out" if "[" in full_key else f"leave it out: ~{full_key}"
+            )

@@ -38,10 +38,10 @@ def provide_objects(objects: Mapping[str, Any]) -> Iterator[None]:
 def take(argument: Literal["model", "data"], kind: str, digest: str = "") -> Any:
     """The object of an argument of `assay.train`; of a model a copy, so that each use starts alike."""
     del digest
-    found = _objects.get().get(argument)
-    if found is None:
+    instance = _objects.get().get(argument)
+    if instance is None:
         raise missing_object_error(argument, kind)
-    return copy.deepcopy(found) if argument == "model" else found
+    return copy.deepcopy(instance) if argument == "model" else instance
 
 
 def missing_object_error(argument: str, kind: str) -> ConfigError:
@@ -60,13 +60,13 @@ def current_objects() -> Mapping[str, Any]:
 
 def object_kinds() -> dict[str, str]:
     """The class of each object in sight, for the record."""
-    return {argument: kind_of(one) for argument, one in _objects.get().items()}
+    return {argument: kind_of(instance) for argument, instance in _objects.get().items()}
 
 
-def kind_of(one: Any) -> str:
+def kind_of(instance: Any) -> str:
     """Full name of an object's class; of a pair that of its first one."""
-    one = one[0] if type(one) in (tuple, list) and one else one
-    return f"{type(one).__module__}.{type(one).__qualname__}"
+    instance = instance[0] if type(instance) in (tuple, list) and instance else instance
+    return f"{type(instance).__module__}.{type(instance).__qualname__}"
 
 
 def name_of(node: Mapping[str, Any]) -> str:
@@ -75,9 +75,9 @@ def name_of(node: Mapping[str, Any]) -> str:
     return str(node["kind"] if target == TARGET else target).rpartition(".")[2]
 
 
-def placeholder(one: Any) -> str:
+def placeholder(instance: Any) -> str:
     """What stands for an object of data where a source has a path."""
-    return f"{_PREFIX}{kind_of(one)}"
+    return f"{_PREFIX}{kind_of(instance)}"
 
 
 def take_from(path: str | Path) -> Any:

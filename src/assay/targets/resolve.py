@@ -49,17 +49,17 @@ def resolve_targets(config: DictConfig, nodes: Sequence[str] | None = None) -> N
     """Find every target of a job: first those in known libraries, only then those of trusted packages."""
     parts: list[tuple[str, Any]] = [(name, child_node(config, name)) for name in nodes or ()]
     if nodes is None or any(is_interpolation(part) for _, part in parts):
-        found = list(find_targets(config))
+        pairs = list(find_targets(config))
     else:
         inside = [(name, part) for name, part in parts if OmegaConf.is_config(part) and not is_null(part)]
-        found = [one for name, part in inside for one in find_targets(part, name)]
-    _resolve_all(found, read_trusted_packages(config))
+        pairs = [target for name, part in inside for target in find_targets(part, name)]
+    _resolve_all(pairs, read_trusted_packages(config))
 
 
-def _resolve_all(found: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
-    for key, target in found:
+def _resolve_all(pairs: list[tuple[str, Any]], packages: tuple[str, ...]) -> None:
+    for key, target in pairs:
         check_name(key, target, packages)
-    for key, target in sorted(found, key=lambda one: not is_allowed(one[1])):  # stable: else as they stand
+    for key, target in sorted(pairs, key=lambda pair: not is_allowed(pair[1])):  # stable: else as they stand
         resolve(key, target, packages)
 
 
@@ -80,14 +80,14 @@ def _add_key(error: ConfigError, key: str) -> ConfigError:
 def custom_class(key: str, path: str, packages: Sequence[str], base: type[Kind]) -> type[Kind]:
     """A class of the user's own that is not called through a node: a task, a launcher, a searcher."""
     try:
-        found = _resolve_custom(path, "", tuple(packages))
+        kind = _resolve_custom(path, "", tuple(packages))
     except ConfigError as error:
         raise _add_key(error, key) from error.__cause__
-    if not (inspect.isclass(found) and issubclass(found, base)):
+    if not (inspect.isclass(kind) and issubclass(kind, base)):
         interface = f"{base.__module__}.{base.__qualname__}"
         message, hint = f"{path!r} is not a subclass of {interface}", f"derive it from {interface}"
         raise ConfigError(message, key=key, hint=hint)
-    return found
+    return kind
 
 
 def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
@@ -108,19 +108,19 @@ def resolve_node(config: DictConfig, key: str, node: Any, without: Sequence[str]
     """A node as plain data with nothing left to resolve, every target in it judged."""
     if not OmegaConf.is_config(node):
         raise ConfigError("expected a mapping", key=key)
-    given = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
-    plain = {name: _plain(one) for name, one in given.items()} if isinstance(given, dict) else _plain(given)
+    items = {name: node[name] for name in node if name not in without} if OmegaConf.is_dict(node) else node
+    plain = {name: _plain(item) for name, item in items.items()} if isinstance(items, dict) else _plain(items)
     packages = read_trusted_packages(config)
-    found: list[tuple[str, dict[Any, Any]]] = []
+    nodes: list[tuple[str, dict[Any, Any]]] = []
     for at, value in _walk_plain(plain, key):
         if isinstance(value, dict) and value.get("_target_") is not None:
             check_trust(at, value["_target_"], value)
-            found.append((at, value))
+            nodes.append((at, value))
         elif isinstance(value, str) and "${" in value:  # an escaped one; a DictConfig would resolve it again
             hint = "write it without the backslash"
             raise ConfigError(f"{value!r} is still an interpolation after it was resolved", key=at, hint=hint)
-    _resolve_all([(at, inner["_target_"]) for at, inner in found], packages)
-    for _, inner in found:
+    _resolve_all([(at, inner["_target_"]) for at, inner in nodes], packages)
+    for _, inner in nodes:
         if inner["_target_"] == "assay.load":
             inner[KEY] = list(packages)  # another run is judged with the trust of this job, not with its own
             inner.setdefault("raw_input", False)  # the data of this job normalises by itself
@@ -149,21 +149,21 @@ def _resolve(target: str, slot: str, packages: tuple[str, ...]) -> Any:
 
 @functools.cache
 def _resolve_library(target: str, slot: str) -> Any:
-    found = _locate(target)
-    _check_object(target, found, slot)
-    return found
+    obj = _locate(target)
+    _check_object(target, obj, slot)
+    return obj
 
 
-def _check_object(target: str, found: Any, slot: str) -> None:
+def _check_object(target: str, obj: Any, slot: str) -> None:
     """Refuse what a config may not call, whatever name it has."""
     holds = _slot_by_name(slot)
     says = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
     hint = f"for example {holds.example}"
-    if not inspect.isclass(found):
-        if not _is_listed(target, found, slot):
+    if not inspect.isclass(obj):
+        if not _is_listed(target, obj, slot):
             raise ConfigError(f"{target!r} is not allowed: it is not a class; {says}", hint=hint)
         return
-    home = str(found.__module__)
+    home = str(obj.__module__)
     reason = next((why for module, why in REFUSED.items() if is_within(home, [module])), "")
     if reason:
         raise ConfigError(
@@ -171,8 +171,8 @@ def _check_object(target: str, found: Any, slot: str) -> None:
             hint="wrap it in a class of your own package, which you trust",
         )
     if not is_within(home, HOMES):
-        raise ConfigError(f"{target!r} is not allowed: it is {home}.{found.__qualname__}; {says}", hint=hint)
-    if not (issubclass(found, _classes(holds.bases)) or is_within(home, holds.homes)):
+        raise ConfigError(f"{target!r} is not allowed: it is {home}.{obj.__qualname__}; {says}", hint=hint)
+    if not (issubclass(obj, _classes(holds.bases)) or is_within(home, holds.homes)):
         raise ConfigError(f"{target!r} is not allowed here: {says}", hint=hint)
 
 
@@ -180,28 +180,28 @@ def _slot_by_name(slot: str) -> Slot:
     return slot_of(slot if slot not in ("callbacks", "logger", "metrics") else f"{slot}.x")[1]
 
 
-def check_object(key: str, made: Any) -> None:
+def check_object(key: str, instance: Any) -> None:
     """Refuse what a function of the user's own has made, where its place holds something else."""
     slot, holds = slot_of(key)
-    if slot and not (slot in _ANY_CALL or isinstance(made, (functools.partial, *_classes(holds.bases)))):
+    if slot and not (slot in _ANY_CALL or isinstance(instance, (functools.partial, *_classes(holds.bases)))):
         raise ConfigError(
-            f"expected {holds.words}, got a {type(made).__name__}",
+            f"expected {holds.words}, got a {type(instance).__name__}",
             key=key,
             hint=f"for example {holds.example}",
         )
 
 
-def _is_listed(target: str, found: Any, slot: str) -> bool:
+def _is_listed(target: str, obj: Any, slot: str) -> bool:
     """A function of an exact name, or one of torchvision's own builders of models."""
     for name, slots in FUNCTIONS.items():
         if (not slot or slot in slots) and (
-            target == name or (inspect.isroutine(found) and found is _locate(name))
+            target == name or (inspect.isroutine(obj) and obj is _locate(name))
         ):
             return True
-    if slot not in ("", "model") or not is_within(str(getattr(found, "__module__", "")), [_BUILDERS]):
+    if slot not in ("", "model") or not is_within(str(getattr(obj, "__module__", "")), [_BUILDERS]):
         return False
     registry: Any = importlib.import_module("torchvision.models._api")
-    return any(found is builder for builder in registry.BUILTIN_MODELS.values())
+    return any(obj is builder for builder in registry.BUILTIN_MODELS.values())
 
 
 @functools.cache
@@ -213,62 +213,58 @@ def _classes(names: tuple[str, ...]) -> tuple[type, ...]:
 def _resolve_custom(target: str, slot: str, packages: tuple[str, ...]) -> Any:
     """Imports code that the user trusts; what that code only imported is judged like everything else."""
     make_importable()
-    found = _locate(target, packages)
-    home = getattr(found, "__module__", None)
-    if callable(found) and not isinstance(found, ModuleType):
+    obj = _locate(target, packages)
+    home = getattr(obj, "__module__", None)
+    if callable(obj) and not isinstance(obj, ModuleType):
         if isinstance(home, str) and is_within(home, packages):
-            if inspect.isclass(found):
-                _check_custom_class(target, found, slot)
-            return found
-        if inspect.isclass(found) or inspect.isroutine(found):
-            _check_object(target, found, "")
-            return found
+            if inspect.isclass(obj):
+                _check_custom_class(target, obj, slot)
+            return obj
+        if inspect.isclass(obj) or inspect.isroutine(obj):
+            _check_object(target, obj, "")
+            return obj
     raise ConfigError(
-        f"{target!r} is not allowed: it is a {type(found).__name__}, not a class or function of your own",
+        f"{target!r} is not allowed: it is a {type(obj).__name__}, not a class or function of your own",
         hint="name a class or function that you wrote",
     )
 
 
-def _check_custom_class(target: str, found: type, slot: str) -> None:
+def _check_custom_class(target: str, kind: type, slot: str) -> None:
     """Refuse a class of the user's own that is not what its place holds."""
     bases, words = _slot_by_name(slot).bases, _slot_by_name(slot).words
-    if slot == "model" and issubclass(found, _classes(_slot_by_name("module").bases)):
+    if slot == "model" and issubclass(kind, _classes(_slot_by_name("module").bases)):
         raise ConfigError(
             f"{target!r} is a LightningModule, which replaces assay's own under `module`",
             hint="move its YAML from conf/model/ to conf/module/, and choose it by module=NAME "
             "(in an experiment: override /module: NAME); its keys are module.… then",
         )
-    if slot and slot not in _ANY_CALL and not issubclass(found, _classes(bases)):
-        raise ConfigError(f"{target!r} is not {words}", hint=f"derive {found.__name__} from {bases[0]}")
-    if lacking := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
+    if slot and slot not in _ANY_CALL and not issubclass(kind, _classes(bases)):
+        raise ConfigError(f"{target!r} is not {words}", hint=f"derive {kind.__name__} from {bases[0]}")
+    if lacking := ", ".join(sorted(getattr(kind, "__abstractmethods__", ()))):
         raise ConfigError(
-            f"{target!r} cannot be made: it lacks {lacking}", hint=f"define that in {found.__name__}"
+            f"{target!r} cannot be made: it lacks {lacking}", hint=f"define that in {kind.__name__}"
         )
 
 
 def _locate(path: str, packages: tuple[str, ...] = ()) -> Any:
     """The object of a dotted name; a module on the way must have that name, not just be imported there."""
     parts = path.split(".")
-    found: Any = None
+    obj: Any = None
     for index, part in enumerate(parts):
         name = ".".join(parts[: index + 1])
-        if inspect.isclass(found) and not packages:
+        if inspect.isclass(obj) and not packages:
             raise ConfigError(
                 f"{path!r} is not allowed: what belongs to a class is not one",
                 hint=f"use {'.'.join(parts[:index])} itself",
             )
-        inside = index and hasattr(found, part)
-        found = getattr(found, part) if inside else _import(path, name, found)
-        if (
-            isinstance(found, ModuleType)
-            and found.__name__ != name
-            and not is_within(found.__name__, packages)
-        ):
+        inside = index and hasattr(obj, part)
+        obj = getattr(obj, part) if inside else _import(path, name, obj)
+        if isinstance(obj, ModuleType) and obj.__name__ != name and not is_within(obj.__name__, packages):
             raise ConfigError(
-                f"{path!r} is not allowed: {name} is the module {found.__name__}",
+                f"{path!r} is not allowed: {name} is the module {obj.__name__}",
                 hint="name the class itself",
             )
-    return found
+    return obj
 
 
 def _import(path: str, name: str, inside: Any) -> Any:
@@ -289,8 +285,8 @@ def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
     parent, _, part = name.rpartition(".")
     if not parent:
         return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"
-    known = [one for one in dir(inside) if not one.startswith("_")]
-    return f"{parent} has no {part!r}", did_you_mean(part, known) or f"see the documentation of {parent}"
+    names = [attribute for attribute in dir(inside) if not attribute.startswith("_")]
+    return f"{parent} has no {part!r}", did_you_mean(part, names) or f"see the documentation of {parent}"
 
 
 def check_tasks(config: DictConfig) -> None:
@@ -327,8 +323,8 @@ def check_task(key: str, name: str, packages: Sequence[str]) -> None:
 def import_task(key: str, name: str, packages: Sequence[str]) -> Task:
     """One task; from then on `assay.task.task_of.task_of` knows it."""
     check_task(key, name, packages)
-    if (known := find_task(name)) is not None:
-        return known
+    if (remembered := find_task(name)) is not None:
+        return remembered
     kind = custom_class(key, name, packages, Task)  # type: ignore[type-abstract]  # only its subclasses are made
     if kind.name != name:
         raise ConfigError(

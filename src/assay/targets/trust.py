@@ -72,13 +72,13 @@ def trust(overrides: Iterable[str]) -> Trust:
 
 def check_project(folder: Path | None, overrides: Iterable[str], trusted: Trust) -> None:
     """Refuse a config folder from elsewhere that wants packages trusted, unless the user has typed them."""
-    asked = [name for name in project_packages(folder) if name not in trusted.packages]
-    if asked and not _parse_key_overrides(overrides, KEY):
+    names = [name for name in project_packages(folder) if name not in trusted.packages]
+    if names and not _parse_key_overrides(overrides, KEY):
         raise ConfigError(
-            f"this config folder asks to trust {', '.join(asked)}, whose code could then run",
+            f"this config folder asks to trust {', '.join(names)}, whose code could then run",
             key=KEY,
             file=str(folder),
-            hint=f"{KEY}=[{','.join(asked)}] if you know whose code it is; {KEY}=[] to continue without it",
+            hint=f"{KEY}=[{','.join(names)}] if you know whose code it is; {KEY}=[] to continue without it",
         )
 
 
@@ -132,14 +132,14 @@ def typed_packages(overrides: Iterable[str]) -> tuple[str, ...]:
 
 def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
     """The keys whose values a person has typed, not those that refer to what a config says."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for override in _parse_all(overrides):
         if override.is_delete():
             continue
         text = override.input_line or ""
         if override.is_sweep_override():
             if not _refers(text):
-                found.add(override.key_or_group)
+                keys.add(override.key_or_group)
             continue
         pending: list[tuple[str, Any]] = [(override.key_or_group, override.value())]
         while pending:
@@ -150,8 +150,8 @@ def typed_keys(overrides: Iterable[str]) -> frozenset[str]:
             if isinstance(value, list):
                 pending += [(f"{key}[{index}]", inner) for index, inner in enumerate(value)]
             if not _refers(str(value)):
-                found.add(key)
-    return frozenset(join_key(split_key(key)) for key in found)  # `a.0` is `a[0]`
+                keys.add(key)
+    return frozenset(join_key(split_key(key)) for key in keys)  # `a.0` is `a[0]`
 
 
 def _refers(text: str) -> bool:
@@ -218,17 +218,17 @@ def check_search_path(overrides: Iterable[str], trusted: Trust) -> None:
 
 
 def _parse_key_overrides(overrides: Iterable[str], key: str) -> list[Override]:
-    asked = _parse_all(text for text in overrides if key in text)
-    return [override for override in asked if override.key_or_group == key]
+    parsed = _parse_all(text for text in overrides if key in text)
+    return [override for override in parsed if override.key_or_group == key]
 
 
 def _parse_all(overrides: Iterable[str]) -> list[Override]:
     """Overrides, parsed; what cannot be parsed is left to Hydra's own message."""
-    found = []
+    parsed = []
     for text in overrides:
         with suppress(HydraException):
-            found += OverridesParser.create().parse_overrides([text])
-    return found
+            parsed += OverridesParser.create().parse_overrides([text])
+    return parsed
 
 
 def is_within(name: str, packages: Sequence[str]) -> bool:
