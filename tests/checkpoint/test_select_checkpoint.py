@@ -41,12 +41,12 @@ def test_a_link_is_as_good_as_what_it_names(tmp_path: Path) -> None:
     best.with_name("last.ckpt").symlink_to("best.ckpt")
     assert newest_valid(tmp_path).path == best.with_name("last.ckpt")
     best.unlink()
-    with pytest.raises(AssayError, match=r"best\.ckpt is not there; last\.ckpt is not there"):
+    with pytest.raises(AssayError, match=r"best\.ckpt does not exist; last\.ckpt does not exist"):
         newest_valid(tmp_path)
 
 
 def test_what_the_record_promises_and_is_gone_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"no checkpoint that can be used: last\.ckpt is not there"):
+    with pytest.raises(AssayError, match=r"no checkpoint that can be used: last\.ckpt does not exist"):
         newest_valid(tmp_path, ["last.ckpt"])
     best = save(tmp_path, "best.ckpt", 1)
     found = newest_valid(tmp_path, ["last.ckpt", "best.ckpt", "../../elsewhere.ckpt"])
@@ -58,7 +58,7 @@ def test_without_its_sum_none_is_trusted_to_go_on_from(tmp_path: Path) -> None:
     last.with_name("last.ckpt.sha256").unlink()
     found = newest_valid(tmp_path)
     assert found.path == best
-    assert found.refused == [(last, "has no .sha256 file beside it, so whether it is whole is not known")]
+    assert found.refused == [(last, "has no .sha256 file beside it, so it cannot be verified")]
 
 
 @pytest.fixture(scope="module")

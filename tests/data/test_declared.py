@@ -174,7 +174,7 @@ def test_what_a_source_reads_passes(target: str, argument: str, path: str) -> No
 @pytest.mark.parametrize(
     ("target", "path", "says"),
     [
-        (TABLE, "notes.pdf", "a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file was expected"),
+        (TABLE, "notes.pdf", "expected a .csv, .tsv, .jsonl, .parquet, .feather or .xlsx file"),
         (TABLE, "row.csv", "did you mean 'rows.csv'"),
         (TABLE, "folder.csv", "is a folder"),
         (TABLE, "pipe.csv", "is not a regular file"),

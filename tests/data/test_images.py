@@ -336,7 +336,7 @@ def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("folders", "message"),
     [
-        ({"a": None}, "has no folder of images in it"),
+        ({"a": None}, "contains no folder of images"),
         ({"a": 2, "b": 0, "c": 1}, "no image in the folder of class b"),
         ({"train/a": 2, "train/b": 2, "test/a": 1, "test/x": 1}, "test has a class that training lacks: x"),
         ({"train/a": 2, "test/a": 2, "masks": 0}, "beside train there is masks"),

@@ -167,8 +167,9 @@ def test_groups_in_several_subsets_are_said(
     train, test = (frame[column].iloc[data.splits.rows[subset]] for subset in ("train", "test"))
     share = sum(value in set(train.dropna()) for value in test) / len(test)
     assert told == [
-        f"data: {100 * share:.0f} % of the rows in test have a {column!r} whose other rows are in training, "
-        f"too; scores are too good if new ones are to be predicted: {override('data.split.group', column)}"
+        f"data: {100 * share:.0f} % of the rows in test have a {column!r} whose other rows are also in "
+        "training; scores are too good if you want to predict new ones: "
+        f"{override('data.split.group', column)}"
     ]
     if not frame[column].isna().any():
         grouped = notes(frame, tmp_path, data_module, group=column)
@@ -188,8 +189,8 @@ def test_times_under_a_random_division_are_said(
 ) -> None:
     frame = visits().assign(**{column: np.random.default_rng(0).permutation(values)})
     assert notes(frame, tmp_path, data_module) == [
-        f"data: the rows are divided at random, and {column!r} dates them ({span}); scores are too good if "
-        f"later rows are to be predicted: data.split.time={column}"
+        f"data: the rows are split at random, but {column!r} dates them ({span}); scores are too good if "
+        f"you want to predict later rows: data.split.time={column}"
     ]
     [told] = [note for note in notes(frame, tmp_path, data_module, time=column) if "from" in note]
     assert "too good" not in told

@@ -226,7 +226,7 @@ def test_a_sample_that_is_known_to_be_of_another_shape_is_looked_at() -> None:
 
 def test_what_is_not_a_tensor() -> None:
     assert input_of({"image": torch.ones(2), "label": 1}).tolist() == [1, 1]
-    with pytest.raises(DataError, match="of type str; a tensor was expected"):
+    with pytest.raises(DataError, match="expected a sample's input to be a tensor, got str"):
         input_of(("text", 1))
     with pytest.raises(DataError, match="cannot be read"):
         input_of(DataError("it cannot be read"))

@@ -226,7 +226,7 @@ def test_what_can_only_be_read_from_its_beginning_goes_on_at_an_epoch(
     batches = WHOLE_EPOCHS[kind]
     whole, steps = run(train, *words)
     assert len(steps) == 3 * batches
-    assert "goes on from the start of the epoch it was in" in caplog.text
+    assert "resumes from the start of the epoch" in caplog.text
     stopped, before = run(train, *words, callbacks=(Told(batches + 3),))
     assert before[:batches] == steps[:batches]
     assert len(before) == batches + 4

@@ -81,7 +81,7 @@ def test_known_targets_are_not_read_again(name: str) -> None:
         (Own(lambda _: torch.zeros(3)), {}, "sample 0 is of type Tensor"),
         (Own(mapping), {"input_key": "dta"}, "sample 0 has no key 'dta'"),
         (Own(mapping), {"target_key": "lab"}, "sample 0 has no key 'lab'"),
-        (Own(lambda _: (torch.zeros(3), "cat")), {}, "targets are of type str; numbers were expected"),
+        (Own(lambda _: (torch.zeros(3), "cat")), {}, "expected numbers as targets, got str"),
     ],
 )
 def test_data_sets_that_cannot_be_used(dataset: Any, options: dict[str, Any], message: str) -> None:

@@ -112,7 +112,7 @@ def test_parts_of_the_sources_own() -> None:
     assert len(rows["test"]) == 5
     assert "in train (90.0 % of" in notes
     with pytest.raises(
-        DataError, match=r"data\.split\.column=split: .* test samples, and the source has such of its own"
+        DataError, match=r"data\.split\.column=split: .* test samples, but the source has its own as well"
     ):
         cut(OWN, column="split")
     shared = {"test": Samples(torch.zeros(1, 2), torch.zeros(1), split_values={"patient": ["p3"]})}
@@ -234,7 +234,7 @@ GROUP, INPUTS = "data.split.group", torch.zeros(2, 1)
         (FILES, "(", "not a regular expression"),
         (FILES, "patient", "not a regular expression: .* capture group"),
         (FILES, "(p)(a)", "one group in parentheses"),
-        (FILES, "(p1)", r"finds nothing in 'b/p2_x.png' \(1 of 3 files\)"),
+        (FILES, "(p1)", r"matches nothing in 'b/p2_x.png' \(1 of 3 files\)"),
     ],
 )
 def test_no_value(data: Samples, name: str, message: str) -> None:

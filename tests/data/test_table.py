@@ -126,7 +126,7 @@ PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
         (frame(), {"exclude": ["agee"]}, "data.source.exclude: ", "columns: age"),
         (frame(), {"features": ["age", "kind"]}, "features: 'kind' is the target", "leave it out"),
         (frame(), {"features": []}, "no column is left to predict from", "add a column"),
-        (frame(), {"task": "regression"}, "kind cannot be numbers (regression)", "multiclass"),
+        (frame(), {"task": "regression"}, "kind cannot be converted to numbers (regression)", "multiclass"),
         (
             frame(),
             {"target": ["kind", "city"], "task": "binary"},
@@ -306,7 +306,7 @@ def test_what_is_kept_is_used(tmp_path: Path, data_module: Callable[..., DataMod
 
 LEAKS: list[tuple[str, Any, str]] = [
     ("kind", lambda table: table["kind"].map({"no": 3, "yes": 8}), "each of its 2 values stands for one"),
-    ("height", lambda table: table["height"] / 2.54 + 1, "the target is it times a number, plus a constant"),
+    ("height", lambda table: table["height"] / 2.54 + 1, "the target is a linear function of it"),
 ]
 
 
@@ -314,14 +314,14 @@ LEAKS: list[tuple[str, Any, str]] = [
 def test_a_column_that_gives_the_target_away(tmp_path: Path, target: str, make: Any, how: str) -> None:
     table = frame()
     table["secret"] = make(table)
-    with pytest.raises(DataError, match=f"'secret' gives the target '{target}' away: .*{how}") as caught:
+    with pytest.raises(DataError, match=f"'secret' reveals the target '{target}': .*{how}") as caught:
         Table(save(table, tmp_path), target).read()
     assert caught.value.hint.startswith("'data.source.exclude=[secret]'")
     assert "secret" not in Table(save(table, tmp_path), target, exclude=["secret"]).read()["all"].raw
     assert "secret" in Table(save(table, tmp_path), target, keep=["secret"]).read()["all"].raw
     alone = Table(save(table, tmp_path), target, features=["secret"])
     alone.read()
-    assert "gives the target" in alone.notes[-1]
+    assert "reveals the target" in alone.notes[-1]
 
 
 FRAME = pd.DataFrame(

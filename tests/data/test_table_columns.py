@@ -123,7 +123,9 @@ def test_dates_that_are_no_texts(column: pd.Series[Any], form: str) -> None:
 
 def test_the_day_or_the_month_first() -> None:
     either = pd.Series(["05/01/2024", "06/02/2024"], name="day")
-    with pytest.raises(DataError, match=r"day or the month first .* 'day', such as '05/01/2024'") as asked:
+    with pytest.raises(
+        DataError, match=r"day or the month comes first .* 'day', such as '05/01/2024'"
+    ) as asked:
         find_format(either)
     assert asked.value.hint == "data.source.day_first=true, or data.source.day_first=false"
     assert parse_dates(either, find_format(either, True)).dt.month.tolist() == [1, 2]
@@ -144,7 +146,7 @@ def test_a_date_with_one_meaning_alone_is_read_beside_those_of_training(form: st
 
 def test_dates_of_several_forms_are_refused() -> None:
     mixed = pd.Series(["2024-01-05", "05.01.2024", "6 Jan 2024"], name="day")
-    with pytest.raises(DataError, match=r"'day' are not all written in one .* '2024-01-05'"):
+    with pytest.raises(DataError, match=r"'day' are not all in one .* '2024-01-05'"):
         find_format(mixed)
 
 
@@ -209,7 +211,7 @@ PRICE, KIND = pd.Series(DRAW.normal(300, 50, 200)), pd.Series(DRAW.choice(["a", 
         (KIND, lambda y: y.map({"a": 3, "b": 1, "c": 2}), "3 values stands for one"),
         (KIND, lambda y: y.str.upper(), "3 values stands for one"),
         (PRICE, lambda y: y / 1000, "times a number"),
-        (PRICE, lambda y: 32 - 1.8 * y, "it times a number, plus a constant"),
+        (PRICE, lambda y: 32 - 1.8 * y, "a linear function of it"),
         (PRICE, lambda y: (y / 7).mask(y > 320), "times a number"),
     ],
 )
@@ -272,8 +274,8 @@ def test_several_columns() -> None:
         ([f"2024-01-{day:02}" for day in range(1, 29)], "dates"),
         ([f"{price:,} €" for price in range(1000, 1030)], "looks like numbers"),
         ([f"name{n}" for n in range(40)], "40 different texts in 40 rows"),
-        (list(range(30)) * 25, "30 different integers in 750 rows: numbers, or classes?"),
-        ([*range(11), *[0, 1] * 20, 14], "12 different integers in 52 rows: numbers, or classes?"),
+        (list(range(30)) * 25, "30 different integers in 750 rows may be numbers or classes"),
+        ([*range(11), *[0, 1] * 20, 14], "12 different integers in 52 rows may be numbers or classes"),
         ([f"name{n}" for n in range(150)] * 5, "150 classes in 750 rows, fewer than 10 rows a class"),
     ],
 )

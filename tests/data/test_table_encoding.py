@@ -151,7 +151,7 @@ def fitted(impute: bool = False) -> TableEncoder:
         ("garden", "perhaps", "'garden' is 'perhaps', not a number"),
         ("code", None, "'code' has no value"),
         ("code", "M\ufffd", "'code' is 'M\ufffd', which is not text in UTF-8 (--encoding names another)"),
-        ("code", "x,3\ny,4", "'code' is 'x,3\\ny,4': is a quote not closed there?"),
+        ("code", "x,3\ny,4", "'code' is 'x,3\\ny,4'; perhaps a quote is not closed"),
         ("since", "2021-13-01", "'since' is '2021-13-01', not a date such as 2024-12-31"),
         ("since", 20210101, "'since' is '20210101', not a date such as 2024-12-31"),
     ],
@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_row(column: str, value: Any, error: str) -> None:
     [
         ("size", -6, "'size' is '-6.0', far outside the training range, 1.5 to 8"),
         ("size", 14, None),
-        ("size", np.inf, "'size' has no value, which each training row has: it is filled in"),
+        ("size", np.inf, "'size' has no value, unlike each training row; it is filled in"),
         ("rooms", "8", "'rooms' is '8', far outside the training range, 1 to 4"),
         ("garden", False, None),
         (

@@ -300,7 +300,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     ("options", "message"),
     [
         ({"context_length": 0}, "data.source.context_length=0: expected 1 or more"),
-        ({"vocab_size": 500}, "vocab_size=500 is of byte pairs, and the tokens are bytes"),
+        ({"vocab_size": 500}, "vocab_size=500 is for byte pairs, but the tokens are bytes"),
         ({"tokens": "bpe", "vocab_size": 10}, "vocab_size=10"),
     ],
     ids=str,

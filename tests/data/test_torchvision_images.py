@@ -119,7 +119,7 @@ def test_missing_files_without_download(name: str, tmp_path: Path) -> None:
     source = TorchvisionImages(functools.partial(getattr(datasets, name)), str(tmp_path), download=False)
     source.prepare()
     with pytest.raises(
-        DataError, match=rf"data\.source\.root={tmp_path}: {name} is not there and whole"
+        DataError, match=rf"data\.source\.root={tmp_path}: {name} is missing or damaged"
     ) as caught:
         source.read()
     assert caught.value.hint.startswith("data.source.download=true, or set data.source.root")
@@ -134,7 +134,7 @@ def test_a_download_that_fails(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(datasets.MNIST, "mirrors", ["http://127.0.0.1:9/"])
     source = TorchvisionImages(getattr(datasets, name), str(tmp_path))
     with pytest.raises(
-        DataError, match=rf"data\.source\.root={tmp_path}: {name} is not there and whole"
+        DataError, match=rf"data\.source\.root={tmp_path}: {name} is missing or damaged"
     ) as caught:
         source.prepare()
     assert "no route to host" in caught.value.message
@@ -146,7 +146,7 @@ def test_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     source = TorchvisionImages(datasets.MNIST, str(tmp_path))
     source.prepare()
     (tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03 cut off")
-    with pytest.raises(DataError, match="is not there and whole"):
+    with pytest.raises(DataError, match="is missing or damaged"):
         source.read()
 
 
@@ -171,7 +171,7 @@ def test_an_archive_with_a_member_that_leads_outside(
             archive.addfile(info)
     sum_of = md5((root / "cifar-10-python.tar.gz").read_bytes())
     monkeypatch.setattr(datasets.CIFAR10, "tgz_md5", sum_of)
-    with pytest.raises(DataError, match="CIFAR10 is not there and whole") as caught:
+    with pytest.raises(DataError, match="CIFAR10 is missing or damaged") as caught:
         TorchvisionImages(datasets.CIFAR10, str(root)).prepare()
     if kind != "absolute":  # its leading slash is taken off
         assert "outside" in caught.value.message or "link to an absolute path" in caught.value.message

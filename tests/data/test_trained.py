@@ -48,7 +48,7 @@ def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
     trained = FittedPreprocessing(spec("multilabel"))
     assert adapted(trained, ("dog", "bird", "cat"), [[1, 0, 0]] * 4, "multilabel") == [[0, 0, 1]] * 4
     for names, message in (
-        (("bird", "cat"), "lacks the label 'dog'"),
+        (("bird", "cat"), "the label 'dog' is missing"),
         (("bird", "cat", "fish"), "does not know the label 'fish'"),
     ):
         with pytest.raises(DataError, match=message):
@@ -56,7 +56,7 @@ def test_labels_are_matched_by_name_and_must_all_be_there() -> None:
 
 
 def test_another_task_or_number_of_targets_is_refused() -> None:
-    with pytest.raises(DataError, match="its task is regression; the model was trained for multiclass"):
+    with pytest.raises(DataError, match="the task is regression, but the model was trained for multiclass"):
         adapted(FittedPreprocessing(spec()), (), [[1.0]] * 4, "regression")
     trained = FittedPreprocessing(spec("regression", num_targets=2))
     assert adapted(trained, (), [[1.0, 2.0]] * 4, "regression") == [[1.0, 2.0]] * 4

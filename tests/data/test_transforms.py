@@ -98,7 +98,7 @@ def test_as_torchvision_has_it(name: str) -> None:
 
 
 def test_what_loses_the_mask_is_refused() -> None:
-    with pytest.raises(DataError, match="a Mask of the same height and width was expected"):
+    with pytest.raises(DataError, match="expected a Mask of the same height and width"):
         Transforms([v2.ToPureTensor(), v2.RandomHorizontalFlip()], masks=True).pair(
             PICTURES[0], MASKS[0], (0, 0, 0)
         )

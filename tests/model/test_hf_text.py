@@ -193,7 +193,7 @@ def test_a_run_needs_nothing_but_its_directory(train: Train, bert: Path, table: 
     )
     assert run.watch.falls()
     log = (run.run_dir / "log.txt").read_text()
-    assert f"tokens of {folder}; data.source.vocab_size and lowercase do not count" in log
+    assert f"tokens of {folder}; data.source.vocab_size and lowercase have no effect" in log
     assert "not for head, which" in log
     assert run.config.model.config.hidden_size == 32
     shutil.rmtree(folder)

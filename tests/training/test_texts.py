@@ -175,7 +175,7 @@ REFUSED = {
     "data.source.tokenizer=chars": "data.source.tokenizer: tokenizer='chars'",
     "data.source.text=word": "did you mean 'words'",
     "data.source.text=length": "data.source.text=length: the column holds numbers",
-    "data.source.text=kind": "text='kind': a column other than the target",
+    "data.source.text=kind": "expected a text column other than the target, got 'kind'",
     "data.source.target=kin": "did you mean 'kind'",
 }
 

@@ -76,13 +76,13 @@ class Arrays:
         if task != "auto":
             task_of(task)
         if targets is None and task != "auto" and not task_of(task).learns_from_inputs:
-            raise ValueError(f"targets=None: the name of an array was expected for task={task!r}")
+            raise ValueError(f"expected targets to name an array for task={task!r}, got None")
         self._names: dict[str, tuple[str, str | None]] = {"train": (inputs, targets)}
         for subset, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
             if targets is None and pair[1] is not None:
-                raise ValueError(f"{subset}_targets={pair[1]}: none were expected with targets=None")
+                raise ValueError(f"expected no {subset}_targets with targets=None, got {pair[1]}")
             if targets is not None and (pair[0] is None) != (pair[1] is None):
-                raise ValueError(f"{subset}_inputs and {subset}_targets go together; only one is given")
+                raise ValueError(f"{subset}_inputs and {subset}_targets must be set together")
             if pair[0] is not None:
                 self._names[subset] = (pair[0], pair[1])
         self.input_names = tuple(pair[0] for pair in self._names.values())
@@ -125,7 +125,7 @@ class Arrays:
             values[name] = self._read(key, name)
             if values[name].ndim != 1:
                 raise DataError(
-                    f"{key}={name}: the array has shape {values[name].shape}; one a sample was expected",
+                    f"{key}={name}: expected one value per sample, got shape {values[name].shape}",
                     hint=f"{key}=null, or another array",
                 )
         return values
@@ -139,9 +139,9 @@ class Arrays:
         try:
             return read_array(self._root, name)
         except NoArrayError as error:
-            known = ", ".join(error.known) or "nothing"
+            available = ", ".join(error.known) or "nothing"
             raise DataError(
-                f"{key}={name}: {self._root} has no such array", hint=f"there is: {known}"
+                f"{key}={name}: {self._root} has no such array", hint=f"available: {available}"
             ) from error
         except (ValueError, OSError, EOFError, BadZipFile) as error:
             raise DataError(

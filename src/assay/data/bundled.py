@@ -48,13 +48,13 @@ class Bundled:
         names = tuple(str(name) for name in table.get("target_names", ()))
         columns = [str(name) for name in table.feature_names]
         if unknown := [name for name in self.also if columns.count(name) != 1]:
-            raise ValueError(f"also={unknown[0]!r}: one of {', '.join(columns)} was expected")
-        asked = [columns.index(name) for name in self.also]
-        used = [index for index in range(len(columns)) if index not in asked]
+            raise ValueError(f"expected also to name one of {', '.join(columns)}, got {unknown[0]!r}")
+        targets = [columns.index(name) for name in self.also]
+        used = [index for index in range(len(columns)) if index not in targets]
         data, target = torch.from_numpy(table.data).float(), torch.from_numpy(table.target)
         if self.also:
             self.class_names = (*name_outputs(self.name, names), *(str(name) for name in self.also))
-            target = torch.cat([target.float()[:, None], data[:, asked]], 1)
+            target = torch.cat([target.float()[:, None], data[:, targets]], 1)
         else:
             self.class_names, target = names, task_of(self.task).as_targets(target)
         return {"all": Samples(data[:, used], target, columns=tuple(columns[index] for index in used))}

@@ -57,7 +57,7 @@ class Custom:
         class_names: Sequence[str] | None = None,
     ) -> None:
         if dataset is None:
-            raise ValueError("dataset=None: a torch.utils.data.Dataset was expected")
+            raise ValueError("expected dataset to be a torch.utils.data.Dataset, got None")
         self.task, self._task = task, task_of(task)
         self.class_names: tuple[str, ...] = tuple(class_names or ())
         self._datasets = {
@@ -126,7 +126,7 @@ class _Pairs:
         else:
             raise DataError(
                 f"{self._key}: sample {index} is of type {type(sample).__name__}; "
-                "an (input, target) tuple or a mapping was expected",
+                "expected an (input, target) tuple or a mapping",
                 hint="return both from __getitem__",
             )
         if isinstance(inputs, Image):
@@ -136,11 +136,11 @@ class _Pairs:
 
 def _read_targets(dataset: IndexedDataset, pairs: _Pairs, key: str) -> Tensor:
     if not len(pairs):
-        raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it looks")
+        raise DataError(f"{key}: {type(dataset).__name__} is empty", hint="check where it reads its files")
     for name in ("targets", "labels"):
-        known = getattr(dataset, name, None)
-        if known is not None and len(known) == len(pairs):
-            targets = _tensor(known)
+        attribute = getattr(dataset, name, None)
+        if attribute is not None and len(attribute) == len(pairs):
+            targets = _tensor(attribute)
             # A target_transform makes what the samples hold differ from what the attribute says.
             if torch.equal(targets[0].double(), _tensor(pairs[0][1]).double()):
                 return targets
@@ -152,6 +152,6 @@ def _tensor(values: Any) -> Tensor:
         return torch.as_tensor(np.asarray(values) if not isinstance(values, torch.Tensor) else values)
     except TypeError as error:
         raise DataError(
-            f"data.source.dataset: targets are of type {type(values).__name__}; numbers were expected",
+            f"data.source.dataset: expected numbers as targets, got {type(values).__name__}",
             hint="number the classes from 0 in the data set",
         ) from error

@@ -94,8 +94,8 @@ class DataModule(L.LightningDataModule):
         pretrained_inputs: What the model's weights were trained with; None where they are random.
 
     Attributes:
-        spec: What the data tells the rest of the config; there after `setup()`.
-        splits: What the source is divided into; there after `setup()`.
+        spec: What the data tells the rest of the config; available after `setup()`.
+        splits: What the source is divided into; available after `setup()`.
         encoder: What made the inputs of raw records; None where they come as numbers, and before `setup()`.
         tested: The subset that `test_dataloader` gives.
 
@@ -159,7 +159,7 @@ class DataModule(L.LightningDataModule):
         }
         self._ready: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
-        self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may ask for new ones every epoch
+        self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may request new ones every epoch
         self.normalize = Normalize()
         self.encoder: Encoder | None = None
         self.tested = "test"
@@ -173,7 +173,7 @@ class DataModule(L.LightningDataModule):
         del stage
         if hasattr(self, "spec"):
             return
-        # Reading may draw random numbers; what comes after, such as initial weights, must not depend on it.
+        # Reading may draw random numbers; later draws, such as initial weights, must not depend on it.
         with torch.random.fork_rng(devices=[]):
             request_split_columns(self.source, self.split)
             declared = isinstance(self.source, StaticSpec)
@@ -215,7 +215,7 @@ class DataModule(L.LightningDataModule):
         )
 
     def setup_for(self, trained: FittedPreprocessing, subset: str = "", digest: str = "") -> None:
-        """Read the source for a model that is trained; nothing is learned from the samples."""
+        """Read the source for a trained model; nothing is learned from the samples."""
         if hasattr(self.source, "fitted"):
             self.source.fitted = trained.encoder
         with torch.random.fork_rng(devices=[]):
@@ -230,11 +230,11 @@ class DataModule(L.LightningDataModule):
             )
             self.splits, self.encoder, self.spec = splits, splits.encoder, trained.spec
             self.normalize = Normalize(trained.spec.mean, trained.spec.std)
-            own = "all" not in splits.rows or splits.digest == digest
-            self.tested = subset or ("test" if own else "all")
+            is_own_data = "all" not in splits.rows or splits.digest == digest
+            self.tested = subset or ("test" if is_own_data else "all")
             if not len(splits.rows[self.tested]):
                 raise DataError(
-                    f"data: it has no {self.tested} subset", hint="name another one: --split train"
+                    f"data: the source has no {self.tested} subset", hint="choose another one: --split train"
                 )
             if isinstance(samples := splits.data[self.tested], Samples):
                 check_inputs(self.tested, samples)
@@ -243,8 +243,8 @@ class DataModule(L.LightningDataModule):
     def subset(self, name: str, chain: str = "") -> Subset:
         """Samples as the source gives them, encoded, and neither transformed yet nor normalised."""
         rows = torch.as_tensor(self.splits.rows[name])
-        given = self._transforms[chain] if chain else Transforms()
-        transforms = Transforms(given.transforms, given.keys, masks=self.splits.task.has_masks)
+        configured = self._transforms[chain] if chain else Transforms()
+        transforms = Transforms(configured.transforms, configured.keys, masks=self.splits.task.has_masks)
         return Subset(self.splits.data[name], rows, keys=rows, transforms=transforms)
 
     def sample_inputs(self, count: int) -> Tensor:
@@ -256,19 +256,19 @@ class DataModule(L.LightningDataModule):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the source and the loading decided on their own, a sentence each; there after `setup()`."""
+        """Decisions of the source and the loading, one sentence each; available after `setup()`."""
         source = getattr(self.source, "notes", ())
-        rest = self.spec.num_train % (self.batch_size * self._world_size()) if self._drops_last() else 0
-        others = ", other ones in each epoch" if self.shuffle else ""
-        left = (
-            f"data.drop_last={str(self.drop_last).lower()}: {rest} of {self.spec.num_train:,} training "
-            f"samples do not fill a batch and are left out{others}; data.drop_last=false trains them too"
+        remainder = self.spec.num_train % (self.batch_size * self._world_size()) if self._drops_last() else 0
+        varies = ", other ones in each epoch" if self.shuffle else ""
+        left_out = (
+            f"data.drop_last={str(self.drop_last).lower()}: {remainder} of {self.spec.num_train:,} training "
+            f"samples do not fill a batch and are left out{varies}; data.drop_last=false trains them too"
         )
-        return (*source, *self.splits.notes, *self._scale_notes, *([left] if rest else []))
+        return (*source, *self.splits.notes, *self._scale_notes, *([left_out] if remainder else []))
 
     @property
     def batch_size(self) -> int:
-        """Training samples a batch and device; there after `setup()` where it was `auto`."""
+        """Training samples a batch and device; available after `setup()` where it was `auto`."""
         if self._batch_size != "auto":
             return int(self._batch_size)
         return choose_batch_size(len(self.splits.rows["train"]), self.splits.task)

@@ -66,12 +66,12 @@ class DigitsSegmentation:
             draw = np.random.default_rng([self._seed, number])
             chosen = slice(int(begin * len(images)), int(end * len(images)))
             cut = [one[:, int(begin * one.shape[1]) : int(end * one.shape[1])] for one in photographs]
-            made = [
+            scenes = [
                 self._scene(draw, images[chosen], classes[chosen], cut)
                 for _ in range(self._num_samples[subset])
             ]
-            inputs = torch.from_numpy(np.stack([picture for picture, _ in made])).permute(0, 3, 1, 2)
-            masks = torch.from_numpy(np.stack([mask for _, mask in made]))
+            inputs = torch.from_numpy(np.stack([picture for picture, _ in scenes])).permute(0, 3, 1, 2)
+            masks = torch.from_numpy(np.stack([mask for _, mask in scenes]))
             subsets[subset] = Samples(inputs.contiguous(), masks)
         return subsets
 
@@ -91,8 +91,8 @@ class DigitsSegmentation:
             small = Image.fromarray((255 * digits[which]).astype(np.uint8), "L")
             ink = np.asarray(small.resize((side, side), Image.Resampling.BICUBIC)) / 255
             row, column = draw.integers(0, size - side + 1, 2)
-            there = slice(row, row + side), slice(column, column + side)
+            area = slice(row, row + side), slice(column, column + side)
             colour = draw.uniform(170, 255, 3)
-            picture[there] = (1 - ink[..., None]) * picture[there] + ink[..., None] * colour
-            mask[there] = np.where(ink > _COVERS, classes[which], mask[there])
+            picture[area] = (1 - ink[..., None]) * picture[area] + ink[..., None] * colour
+            mask[area] = np.where(ink > _COVERS, classes[which], mask[area])
         return picture.round().astype(np.uint8), mask

@@ -81,14 +81,14 @@ class ImageFolder(PictureFolder):
 
     def _folders(self) -> dict[str, Path]:
         names = {entry.name for entry in self._root.iterdir() if entry.is_dir() and entry.name[0] != "."}
-        others = names - set(SUBSETS)
-        if not self._classes and others:
+        other_names = names - set(SUBSETS)
+        if not self._classes and other_names:
             return {"all": self._root}
-        if "train" not in names or (others and not names & {"val", "test"}):
+        if "train" not in names or (other_names and not names & {"val", "test"}):
             return {"all": self._root}  # `train` may be a class, beside `car` and `plane`
-        if others:
+        if other_names:
             raise self._error(
-                f"beside train there is {min(others)}",
+                f"beside train there is {min(other_names)}",
                 "name the subsets train, val and test, and keep nothing else in this folder",
             )
         return {subset: self._root / subset for subset in SUBSETS if subset in names}
@@ -99,15 +99,15 @@ class ImageFolder(PictureFolder):
             self._note_others(others)
             if not images:
                 raise self._error(
-                    f"{folder} has no image in it", f"images ({', '.join(IMG_EXTENSIONS)}) were expected"
+                    f"{folder} contains no images", f"expected images ({', '.join(IMG_EXTENSIONS)})"
                 )
             return [self._picture(path) for path in images]
         try:
             names = [name for name in find_classes(str(folder))[0] if not name.startswith(".")]
         except FileNotFoundError as error:
             raise self._error(
-                f"{folder} has no folder of images in it",
-                "one folder per class was expected: root/<class>/*.jpg; to learn from images alone: "
+                f"{folder} contains no folder of images",
+                "expected one folder per class: root/<class>/*.jpg; to learn from images alone: "
                 "data.source.classes=false task=reconstruction",
             ) from error
         if subset in ("all", "train"):
@@ -127,10 +127,10 @@ class ImageFolder(PictureFolder):
     def _picture(self, path: str, label: int = NO_CLASS) -> Picture:
         return Picture(Path(os.path.relpath(path, self._root)).as_posix(), path, label)
 
-    def _note_others(self, others: Sequence[str]) -> None:
-        if others:
-            told = ", ".join(f"{count} × {suffix}" for suffix, count in Counter(others).most_common(5))
-            self._note(f"files that are not images by their name are left out: {told}")
+    def _note_others(self, suffixes: Sequence[str]) -> None:
+        if suffixes:
+            counts = ", ".join(f"{count} × {suffix}" for suffix, count in Counter(suffixes).most_common(5))
+            self._note(f"files whose names are not those of images are left out: {counts}")
 
     @override
     def _problems(self, pictures: Sequence[Picture], looks: Sequence[FileScan]) -> dict[str, str]:
@@ -138,8 +138,8 @@ class ImageFolder(PictureFolder):
 
     @override
     def _targets(self, subset: str, pictures: Sequence[Picture], images: Tensor | None) -> Tensor:
-        found = {picture.label for picture in pictures}
-        empty = [name for label, name in enumerate(self.class_names) if label not in found]
+        labels = {picture.label for picture in pictures}
+        empty = [name for label, name in enumerate(self.class_names) if label not in labels]
         if empty and subset in ("all", "train"):
             raise self._error(
                 f"no image in the folder of class {', '.join(empty[:5])}",

@@ -49,16 +49,16 @@ _SIDEWAYS = 5
 
 def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
     """The size that pictures are scaled to where `auto` is asked for, and a sentence on it."""
-    found = [size for path in paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1] if (size := size_of(path))]
-    sizes = set(found)
-    if not sizes or (len(sizes) == 1 and max(found[0]) <= _LARGE):
+    shapes = [size for path in paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1] if (size := size_of(path))]
+    sizes = set(shapes)
+    if not sizes or (len(sizes) == 1 and max(shapes[0]) <= _LARGE):
         return None, ""
-    middle = np.median(np.array(found), 0)
+    middle = np.median(np.array(shapes), 0)
     scale = min(1.0, _LONGEST / middle.max())
     height, width = (max(8, int(scale * side / 8 + 0.5) * 8) for side in middle)
-    told = f"pictures of {len(sizes):,} sizes are" if len(sizes) > 1 else "pictures are"
+    subject = f"pictures of {len(sizes):,} sizes are" if len(sizes) > 1 else "pictures are"
     return (height, width), (
-        f"data.source.image_size=auto: {told} scaled to {height}×{width} (height × width)"
+        f"data.source.image_size=auto: {subject} scaled to {height}×{width} (height × width)"
     )
 
 
@@ -72,13 +72,13 @@ def read_image(path: str, mode: str = "RGB", size: tuple[int, int] | None = None
     return read_as("an image", path, lambda content: decode(content, mode, size))
 
 
-def read_as(what: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
+def read_as(kind: str, path: str, decode: Callable[[bytes], Tensor]) -> Tensor:
     """Decode a file, whose path a refusal names."""
     try:
         return decode(read_bytes(path))
     except ValueError as error:
         raise DataError(
-            f"{path} cannot be read as {what}: {error}",
+            f"{path} cannot be read as {kind}: {error}",
             hint="repair or remove this file (data.source.root)",
         ) from error
 
@@ -115,7 +115,7 @@ def as_tensor(image: Image.Image, mode: str, size: tuple[int, int] | None) -> Te
 
 
 def verify(content: bytes, index: int = 0) -> tuple[int, int]:
-    """Decode an image as cheaply as it can be found out whether it is whole."""
+    """Check that an image is intact, decoding as little as possible."""
     del index  # of `scan_files`
     with _open_image(io.BytesIO(content)) as image:
         size = upright_size(image)
@@ -153,7 +153,7 @@ def _to_convertible(image: Image.Image) -> Image.Image:
 
 def _refuse_wide(image: Image.Image) -> None:
     if image.mode in ("I", "F"):  # Pillow would cut its values off at 255
-        raise ValueError(f"its values have 32 bits (Pillow's mode {image.mode}); 8 or 16 were expected")
+        raise ValueError(f"its values have 32 bits (Pillow's mode {image.mode}); expected 8 or 16")
 
 
 @contextmanager
@@ -169,13 +169,13 @@ def _open_image(source: str | io.BytesIO) -> Iterator[Image.Image]:
 
 _CHUNK: Final = 32
 _FEW: Final = 1000
-"""Files that are looked at so quickly that nothing need be remembered."""
+"""Fewer files are scanned so quickly that nothing is cached."""
 _SETTLED: Final = 2.0
 """Seconds after which a file's times tell whether it was changed."""
 
 
 class FileScan(NamedTuple):
-    """What is known of a file."""
+    """The hash and image size of a file, or why it cannot be used."""
 
     sha256: str = ""
     size: tuple[int, int] = (0, 0)
@@ -204,27 +204,27 @@ def scan_files(paths: Sequence[str], take: Callable[[bytes, int], tuple[int, int
 
 
 def scan_images(root: Path, paths: Sequence[str]) -> list[FileScan]:
-    """Verify every file, and remember of those that are whole what they held."""
+    """Verify every file, and cache the result for intact files."""
     if len(paths) < _FEW:
         return scan_files(paths, verify)
-    told = os.environ.get("XDG_CACHE_HOME", "")
-    home = (Path(told) if Path(told).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    home = (Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache") / "assay" / "pictures"
     file = home / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]}.json"
-    kept: dict[str, FileScan] = {}
-    with suppress(OSError, msgspec.MsgspecError):  # it is made anew
-        kept = msgspec.json.decode(file.read_bytes(), type=dict[str, FileScan])
+    cached: dict[str, FileScan] = {}
+    with suppress(OSError, msgspec.MsgspecError):  # it is recreated
+        cached = msgspec.json.decode(file.read_bytes(), type=dict[str, FileScan])
     states = {path: _state(root, path) for path in paths}
-    looks = {path: kept[state] for path, state in states.items() if state in kept}
+    looks = {path: cached[state] for path, state in states.items() if state in cached}
     if new := [path for path in paths if path not in looks]:
         looks.update(zip(new, scan_files(new, verify), strict=True))
         settled = (time.time() - _SETTLED) * 1e9
-        whole = {
+        to_cache = {
             state: looks[path]
             for path, state in states.items()
             if state and not looks[path].bad and int(state.rpartition(":")[2]) < settled
         }
         with suppress(OSError):  # a home that cannot be written, or is full: the files are read again
-            write_text(file, msgspec.json.encode(whole).decode())
+            write_text(file, msgspec.json.encode(to_cache).decode())
     return [looks[path] for path in paths]
 
 
@@ -285,7 +285,7 @@ class PictureFolder(ABC):
 
     def _common_size(self, pictures: Sequence[Picture]) -> tuple[int, int] | None:
         """Height and width, if the pictures seem to have the same; asked before they are read."""
-        sizes = {size_of(one.path) for one in pictures[:: max(1, len(pictures) // PEEK)]} - {None}
+        sizes = {size_of(picture.path) for picture in pictures[:: max(1, len(pictures) // PEEK)]} - {None}
         return sizes.pop() if len(sizes) == 1 else None
 
     @abstractmethod
@@ -312,8 +312,8 @@ class PictureFolder(ABC):
         pictures = [picture for some in listed.values() for picture in some]
         paths = [picture.path for picture in pictures]
         if self.auto_size:
-            self.image_size, told = choose_size(paths)
-            self.notes += (told,) if told else ()
+            self.image_size, note = choose_size(paths)
+            self.notes += (note,) if note else ()
         size = self.image_size or self._common_size(pictures)
         images, looks = None, list[FileScan]()
         if size is not None and self._fit_in_memory(size, len(paths)):
@@ -339,9 +339,9 @@ class PictureFolder(ABC):
         start = 0
         for subset, some in listed.items():
             chosen = [picture for picture in some if picture.name not in problems]
-            there = slice(start, start + len(chosen))
-            own = None if images is None else images[there]
-            subsets[subset] = self._subset(subset, chosen, looks[there], own)
+            block = slice(start, start + len(chosen))
+            decoded = None if images is None else images[block]
+            subsets[subset] = self._subset(subset, chosen, looks[block], decoded)
             start += len(chosen)
         return subsets
 
@@ -354,7 +354,7 @@ class PictureFolder(ABC):
             return Samples(images, targets, identity, names, hashes=hashes)
         files = _Files(pictures, self.mode, self.image_size, self._target_reader())
         # Some pictures of each size, where there are several.
-        sizes = {} if self.image_size else {look.size: at for at, look in enumerate(looks)}
+        sizes = {} if self.image_size else {look.size: position for position, look in enumerate(looks)}
         unlike = tuple(sizes.values())[:PEEK] if len(sizes) > 1 else ()
         return Stream(files, targets, identity, unlike, names, hashes=hashes)
 
@@ -371,30 +371,30 @@ class PictureFolder(ABC):
         return count * pixel * size[0] * size[1] < free_memory() // 4
 
     def _decode(self, paths: Sequence[str], size: tuple[int, int]) -> tuple[Tensor, list[FileScan]]:
-        """All pictures as one tensor, and what is known of each; one of another size is left zero."""
+        """All pictures as one tensor, and a scan of each; one of another size stays zero."""
         images = torch.zeros((len(paths), MODES[self.mode][1], *size), dtype=torch.uint8)
 
         def take(content: bytes, index: int) -> tuple[int, int]:
             image = decode(content, self.mode, None)
-            found = image.shape[1], image.shape[2]
+            size_found = image.shape[1], image.shape[2]
             if self.image_size is not None:
                 image = F.resize(image, list(self.image_size), antialias=True)
             if image.shape[1:] == images.shape[2:]:
                 images[index] = image
-            return found
+            return size_found
 
         return images, scan_files(paths, take)
 
     def _check_problems(self, problems: Mapping[str, str], count: int) -> None:
-        """Refuse pictures that cannot be used, or say that they are left out."""
+        """Refuse pictures that cannot be used, or note that they are left out."""
         if not problems:
             return
-        told = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
-        others = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
-        message = f"{len(problems)} of {count} pictures cannot be used: {told}{others}"
+        examples = "; ".join(f"{name} ({why})" for name, why in list(problems.items())[:NAMED])
+        more = f"; and {len(problems) - NAMED} more" if len(problems) > NAMED else ""
+        message = f"{len(problems)} of {count} pictures cannot be used: {examples}{more}"
         if has_too_many_bad(len(problems), count, self._on_bad):
             raise self._error(message, "repair or remove them, or leave them out: data.source.on_bad=skip")
-        self._note(f"{message}; left out, as data.source.on_bad={self._on_bad} says")
+        self._note(f"{message}; left out because of data.source.on_bad={self._on_bad}")
 
 
 @final
@@ -422,11 +422,11 @@ def list_images(folder: Path) -> tuple[list[str], list[str]]:
     """Paths of the images below a folder, in order, and what else is there that is not hidden, by suffix."""
     images, others, seen = [], [], set()
     for parent, folders, names in os.walk(folder, followlinks=True):
-        here = os.path.realpath(parent)
-        if here in seen:  # a link that leads back
+        real_path = os.path.realpath(parent)
+        if real_path in seen:  # a link that leads back
             folders.clear()
             continue
-        seen.add(here)
+        seen.add(real_path)
         folders[:] = [name for name in folders if not name.startswith(".")]
         others += ["folder named as an image" for name in folders if _is_image(name)]
         for name in names:

@@ -36,29 +36,29 @@ NAMES: Final = tuple(_KINDS)
 
 
 def check_limits(values: Mapping[str, Any]) -> None:
-    """Refuse numbers that no data can be split, thinned out or batched by."""
+    """Refuse numbers with which no data can be split, thinned out or batched."""
     for name, kind in _KINDS.items():
         if (value := values.get(name)) is not None:
             check_value("fold" if name == "split.fold" else f"data.{name}", value, kind)
     if values.get("num_workers"):
         _check_temporary_folder()
-    given = [f"data.{name}" for name in _COLUMNS if values.get(name) is not None]
-    if len(given) > 1:
-        several = "samples are divided by one of group, time and column, not by several"
-        _refuse(", ".join(given), several, f"{given[1]}=null, or {given[0]}=null")
+    columns = [f"data.{name}" for name in _COLUMNS if values.get(name) is not None]
+    if len(columns) > 1:
+        several = "samples can be divided by only one of group, time and column"
+        _refuse(", ".join(columns), several, f"{columns[1]}=null, or {columns[0]}=null")
     folds, val = values.get("split.folds"), values.get("split.val") or 0
     test = 1 / folds if folds else values.get("split.test") or 0
     _check_folds(folds, values.get("split.fold"))
-    if folds and given and given != ["data.split.group"]:
-        hint = f"{given[0]}=null, or data.split.folds=null fold=null"
-        _refuse(given[0], "folds cannot be divided by this", hint)
+    if folds and columns and columns != ["data.split.group"]:
+        hint = f"{columns[0]}=null, or data.split.folds=null fold=null"
+        _refuse(columns[0], "folds cannot be divided by this", hint)
     if val + test >= 1:
         tested = f"one of {folds} folds" if folds else f"data.split.test={test}"
         _refuse("data.split.val", f"{val} and {tested} leave nothing to train on", "data.split.val=0.1")
 
 
 def _check_temporary_folder() -> None:
-    """Workers hand samples over by sockets there; with too long a path they wait for each other for ever."""
+    """Workers hand samples over by sockets there; with too long a path they deadlock."""
     folder = tempfile.gettempdir()
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
         _refuse(
@@ -69,13 +69,13 @@ def _check_temporary_folder() -> None:
 
 
 def _check_folds(folds: int | None, fold: int | None) -> None:
-    every = f"assay train -m 'fold=range({folds or 5})' data.split.folds={folds or 5}"
+    sweep = f"assay train -m 'fold=range({folds or 5})' data.split.folds={folds or 5}"
     if folds is None and fold is not None:
-        _refuse("fold", f"{fold} was given, but not how many folds there are", f"data.split.folds=5; {every}")
+        _refuse("fold", f"got fold {fold}, but not how many folds there are", f"data.split.folds=5; {sweep}")
     if folds is not None and fold is None:
-        _refuse("fold", f"there are {folds} folds, and none is chosen", f"{every}; fold=0 for one of them")
+        _refuse("fold", f"none of the {folds} folds is chosen", f"{sweep}; fold=0 for one of them")
     if folds is not None and fold is not None and fold >= folds:
-        _refuse("fold", f"{fold} was given; expected 0 to {folds - 1}", f"fold=0, or all: {every}")
+        _refuse("fold", f"expected 0 to {folds - 1}, got {fold}", f"fold=0, or all: {sweep}")
 
 
 def _refuse(key: str, message: str, hint: str) -> NoReturn:

@@ -38,20 +38,20 @@ _POOL = 50
 """Batches within which samples are ordered by their length."""
 
 
-def should_drop_last(asked: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
+def should_drop_last(drop_last: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
     """Whether the last training batch of an epoch, which is smaller, is left out.
 
     >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
     [False, True, True, False]
     """
-    if asked != "auto":
-        return bool(asked)
-    full, rest = divmod(num_samples, batch_size * world_size)
-    return full > 0 and (20 * rest < num_samples or (rest == 1 and world_size == 1))
+    if drop_last != "auto":
+        return bool(drop_last)
+    full, remainder = divmod(num_samples, batch_size * world_size)
+    return full > 0 and (20 * remainder < num_samples or (remainder == 1 and world_size == 1))
 
 
 def choose_batch_size(num_samples: int, task: Task) -> int:
-    """How many samples `data.batch_size=auto` comes to: fewer for a small set, which so sees more steps.
+    """How many samples `data.batch_size=auto` comes to: fewer for a small data set, so it gets more steps.
 
     >>> from assay.task.classification import Multiclass
     >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
@@ -112,13 +112,13 @@ class BatchOrder:
             order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
         if self.lengths is not None and self.shuffle and self.even:
             order = self._group_by_length(order, self.lengths, epoch)
-        own = order[self.rank :: self.world_size]
+        rows = order[self.rank :: self.world_size]
         if of is not None:
-            own = of.index_select(0, own)
+            rows = of.index_select(0, rows)
         if self.world_size == 1 or self.drop_last:
-            chunks = own.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            chunks = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         else:  # evened out, so that no rank has a batch less than another
-            chunks = own.tensor_split(count)
+            chunks = rows.tensor_split(count)
         return [chunk for chunk in chunks[start:] if len(chunk)]
 
     def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
@@ -130,20 +130,20 @@ class BatchOrder:
         if self.world_size == 1 or self.drop_last:
             sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
         else:
-            own = torch.arange(len(order) // self.world_size)
-            sizes = [self.world_size * len(chunk) for chunk in own.tensor_split(count)]
+            positions = torch.arange(len(order) // self.world_size)
+            sizes = [self.world_size * len(chunk) for chunk in positions.tensor_split(count)]
         generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
         start = 0
-        done: list[Tensor] = []
+        grouped: list[Tensor] = []
         for first in range(0, len(sizes), _POOL):
-            among = sizes[first : first + _POOL]
-            pool = order[start : start + sum(among)]
+            pool_sizes = sizes[first : first + _POOL]
+            pool = order[start : start + sum(pool_sizes)]
             start += len(pool)
-            turn = torch.randperm(len(among), generator=generator).tolist()
+            turn = torch.randperm(len(pool_sizes), generator=generator).tolist()
             by_length = pool[lengths[pool].argsort(stable=True)]
-            chunks = torch.split(by_length, [among[at] for at in turn])
-            done += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
-        return torch.cat(done)
+            chunks = torch.split(by_length, [pool_sizes[index] for index in turn])
+            grouped += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
+        return torch.cat(grouped)
 
 
 class SubsetLoader(ABC):
@@ -167,7 +167,7 @@ class SubsetLoader(ABC):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to take up."""
+        """Nothing to restore."""
         del state
 
 
@@ -231,7 +231,7 @@ class StreamLoader(SubsetLoader):
 
 
 def ignore_stop_signals(worker: int) -> None:
-    """Take no notice of a stop: the run needs its processes for one step more, and ends them by SIGTERM."""
+    """Ignore stop signals: the run needs its workers for one more step and ends them with SIGTERM."""
     del worker
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a terminal, a launcher and a scheduler tell whole groups
@@ -261,8 +261,8 @@ class KeyedDataset(Dataset[Any]):
                 names = [*sample][:2]
                 pair = self._transforms.pair(sample[names[0]], sample[names[1]], draw)
                 return {**sample, **dict(zip(names, pair, strict=True))}
-            inputs, targets, *rest = sample
-            return (*self._transforms.pair(inputs, targets, draw), *rest)
+            inputs, targets, *extra = sample
+            return (*self._transforms.pair(inputs, targets, draw), *extra)
         except DataError as error:
             return error
 
@@ -283,7 +283,7 @@ def collate(samples: list[Any]) -> Any:
 
 @final
 class _KeyedBatches:
-    """Batch sampler whose indices carry the epoch, so that a worker knows it without being told."""
+    """Batch sampler whose indices carry the epoch, so that workers need no other state."""
 
     def __init__(self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]]) -> None:
         self._subset, self._order, self._position = subset, order, position
@@ -323,7 +323,7 @@ def input_of(sample: Any) -> Tensor:
     inputs = next(iter(sample.values())) if isinstance(sample, dict) else sample[0]
     if not isinstance(inputs, torch.Tensor):
         raise DataError(
-            f"data: a sample's input is of type {type(inputs).__name__}; a tensor was expected",
+            f"data: expected a sample's input to be a tensor, got {type(inputs).__name__}",
             hint="convert it in the data set, for example with torchvision.transforms.v2.functional.to_image",
         )
     return inputs

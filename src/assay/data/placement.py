@@ -126,9 +126,9 @@ class Placement:
         prepare, device = self._prepare, self._device
         if prepare is None or self._is_prepared or self._inputs.device != device:
             return
-        whole = self._inputs, self._targets
-        pairs = list(zip(whole, prepare(whole[0][:1], whole[1][:1]), strict=True))
-        before, after = (one.dtype for one in (whole[0], pairs[0][1]))
+        samples = self._inputs, self._targets
+        pairs = list(zip(samples, prepare(samples[0][:1], samples[1][:1]), strict=True))
+        before, after = (one.dtype for one in (samples[0], pairs[0][1]))
         if before != after and not after.is_floating_point:
             return  # token ids are kept in few bytes, and widening those of a batch costs next to nothing
         size = sum(first[0].nbytes * len(old) for old, first in pairs if not _is_view(first, old))
@@ -140,14 +140,14 @@ class Placement:
             for old, first in pairs
         )
         # In blocks: a value does not depend on what lies beside it, and the whole would take memory twice.
-        length = max(1, _BLOCK_ELEMENTS // max(1, whole[0][0].numel()))
+        length = max(1, _BLOCK_ELEMENTS // max(1, samples[0][0].numel()))
         for start in range(0, len(inputs), length):
             block = slice(start, start + length)
-            done = prepare(whole[0][block], whole[1][block])
-            if inputs is not whole[0]:
-                inputs[block] = done[0]
-            if targets is not whole[1]:
-                targets[block] = done[1]
+            prepared = prepare(samples[0][block], samples[1][block])
+            if inputs is not samples[0]:
+                inputs[block] = prepared[0]
+            if targets is not samples[1]:
+                targets[block] = prepared[1]
         self._inputs, self._targets, self._is_prepared = inputs, targets, True
 
 
@@ -160,6 +160,6 @@ def padded_length(longest: int) -> int:
     return max(1, -(-longest // _MULTIPLE)) * _MULTIPLE
 
 
-def _is_view(one: Tensor, of: Tensor) -> bool:
+def _is_view(new: Tensor, old: Tensor) -> bool:
     """Whether nothing was done to the first of some samples."""
-    return one.data_ptr() == of.data_ptr() and one.dtype == of.dtype and one.shape[1:] == of.shape[1:]
+    return new.data_ptr() == old.data_ptr() and new.dtype == old.dtype and new.shape[1:] == old.shape[1:]

@@ -1,4 +1,4 @@
-"""Somebody's own `DataLoader`, so that a run that was stopped goes on with the samples it had still to do."""
+"""Custom `DataLoader`s, made resumable: a resumed run continues with the remaining samples."""
 
 from __future__ import annotations
 
@@ -65,30 +65,30 @@ _OPTIONS: Final = (
 
 
 def seed_loaders(datamodule: L.LightningDataModule, seed: int) -> None:
-    """Have the training batches of somebody's own datamodule be a function of (seed, epoch, rank)."""
+    """Make the training batches of a custom datamodule a function of (seed, epoch, rank)."""
     original = datamodule.train_dataloader
-    said: set[str] = set()
+    logged: set[str] = set()
 
     @functools.wraps(original)
     def train_dataloader() -> Any:
-        given = original()
-        several = isinstance(given, list | tuple | dict | CombinedLoader)
+        loaders = original()
+        several = isinstance(loaders, list | tuple | dict | CombinedLoader)
         where = f"data: {type(datamodule).__qualname__}.train_dataloader"
 
         def wrapped(loader: Any) -> Any:
             if hasattr(loader, "load_state_dict") and hasattr(loader, "state_dict"):
-                return loader  # it says itself where it is
+                return loader  # it saves its own position
             seeded = SeededLoader(loader, seed, datamodule.trainer, cycled=several)
             for note in seeded.notes:
-                if note not in said:
+                if note not in logged:
                     log.warning("%s: %s", where, note)
-            said.update(seeded.notes)
+            logged.update(seeded.notes)
             return seeded
 
-        if isinstance(given, CombinedLoader):
-            given.flattened = [wrapped(loader) for loader in given.flattened]
-            return given
-        return tree_map(wrapped, given)
+        if isinstance(loaders, CombinedLoader):
+            loaders.flattened = [wrapped(loader) for loader in loaders.flattened]
+            return loaders
+        return tree_map(wrapped, loaders)
 
     datamodule.train_dataloader = train_dataloader  # type: ignore[method-assign]  # of this one object
 
@@ -103,7 +103,7 @@ class SeededLoader:
     def __init__(self, loader: Any, seed: int, trainer: L.Trainer | None, *, cycled: bool = False) -> None:
         self.loader, self._seed, self._trainer, self._cycled = loader, seed, trainer, cycled
         self.notes: list[str] = []
-        """What the user should know before training."""
+        """Notes for the user before training."""
         self._rank, self._world = (trainer.global_rank, trainer.world_size) if trainer else (0, 1)
         self._overfit = getattr(trainer, "overfit_batches", 0) > 0
         self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
@@ -112,8 +112,8 @@ class SeededLoader:
         self.exact = not reason
         if reason:
             self.notes.append(
-                f"{reason}, so that no run can go on in the middle of an epoch: one that is stopped goes on "
-                "from the start of the epoch it was in"
+                f"{reason}, so a stopped run cannot resume in the middle of an epoch: it resumes "
+                "from the start of the epoch"
             )
         self._inner: Any = self._rebuild()
 
@@ -177,16 +177,16 @@ class SeededLoader:
             generator.manual_seed(mix(first, epoch, turn))
         loader = self.loader
         batch_sampler = getattr(loader, "batch_sampler", None)
-        for one in (
+        for component in (
             getattr(loader, "sampler", None),
             batch_sampler,
             getattr(batch_sampler, "sampler", None),
             getattr(loader, "dataset", None),
         ):
-            if callable(set_epoch := getattr(one, "set_epoch", None)):
+            if callable(set_epoch := getattr(component, "set_epoch", None)):
                 set_epoch(epoch)
-        own = () if self._by_index else (self._rank,)
-        seed_generators((self._seed, epoch, turn, *own))
+        rank_key = () if self._by_index else (self._rank,)
+        seed_generators((self._seed, epoch, turn, *rank_key))
 
     def batches(self) -> Iterator[list[Any]]:
         """What is left of the epoch: indices of each batch, each with the seed of its sample's draws."""
@@ -215,16 +215,16 @@ class SeededLoader:
         return (list(batch) for batch in elements)
 
     def _elements(self) -> Any:
-        """What the ranks divide: samples, or the batches of a batch sampler of somebody's own."""
+        """What the ranks divide: samples, or the batches of a custom batch sampler."""
         batch_sampler: Any = self.loader.batch_sampler
         if batch_sampler is None:
             return self.loader.sampler
         return batch_sampler.sampler if type(batch_sampler) is BatchSampler else batch_sampler
 
     def _is_distributed(self) -> bool:
-        """Whether the sampler gives each rank samples of its own."""
-        own = (self.loader.sampler, self.loader.batch_sampler, self._elements())
-        return any(hasattr(one, "num_replicas") and hasattr(one, "rank") for one in own)
+        """Whether the sampler gives each rank its own samples."""
+        samplers = (self.loader.sampler, self.loader.batch_sampler, self._elements())
+        return any(hasattr(sampler, "num_replicas") and hasattr(sampler, "rank") for sampler in samplers)
 
     def _share(self, elements: Iterable[Any]) -> Iterable[Any]:
         if isinstance(elements, list):
@@ -236,7 +236,7 @@ class SeededLoader:
         return {}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Nothing to take up."""
+        """Nothing to restore."""
         del state
 
     # -- how it is read
@@ -288,7 +288,7 @@ class _Order:
 
 
 def train_batches_done(trainer: L.Trainer) -> int:
-    """Batches of the epoch that are done."""
+    """How many batches of the epoch are done."""
     return trainer.fit_loop.epoch_loop.batch_progress.current.ready
 
 
@@ -301,15 +301,15 @@ def _generators(loader: Any) -> dict[int, tuple[torch.Generator, int]]:
     """Generators that a loader or its samplers draw from, each with its first seed."""
     batch_sampler = getattr(loader, "batch_sampler", None)
     samplers = getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)
-    found = (getattr(owner, "generator", None) for owner in (loader, *samplers))
-    return {id(one): (one, one.initial_seed()) for one in found if isinstance(one, torch.Generator)}
+    drawn_from = (getattr(owner, "generator", None) for owner in (loader, *samplers))
+    return {id(item): (item, item.initial_seed()) for item in drawn_from if isinstance(item, torch.Generator)}
 
 
 def _cut(elements: Iterable[Any], like: BatchSampler) -> BatchSampler:
     return BatchSampler(elements, like.batch_size, like.drop_last)
 
 
-def _start_worker(own: Callable[[int], None] | None, worker: int) -> None:
+def _start_worker(init: Callable[[int], None] | None, worker: int) -> None:
     ignore_stop_signals(worker)
-    if own is not None:
-        own(worker)
+    if init is not None:
+        init(worker)

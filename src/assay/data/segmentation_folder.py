@@ -76,15 +76,13 @@ def _values(image: Image.Image) -> NDArray[np.uint8]:
         channels = np.asarray(image)[:, :, :3]
         if (channels == channels[:, :, :1]).all():
             return channels[:, :, 0]
-        raise ValueError("it has colours; a class per pixel, as grey values or a palette, was expected")
+        raise ValueError("it has colours; expected a class per pixel, as grey values or a palette")
     if image.mode.startswith("I"):
-        whole = np.asarray(image)
-        if whole.min() >= 0 and whole.max() <= 255:
-            return whole.astype(np.uint8)
-        raise ValueError(f"it has values up to {whole.max()}; 0 to 255 were expected")
-    raise ValueError(
-        f"Pillow's mode {image.mode} is not that of a mask; grey values or a palette were expected"
-    )
+        pixels = np.asarray(image)
+        if pixels.min() >= 0 and pixels.max() <= 255:
+            return pixels.astype(np.uint8)
+        raise ValueError(f"expected values from 0 to 255, got up to {pixels.max()}")
+    raise ValueError(f"Pillow's mode {image.mode} is not a mask; expected grey values or a palette")
 
 
 NUM_VALUES: Final = 256
@@ -97,21 +95,21 @@ def find_classes(
     ignore_value: int | None,
 ) -> tuple[tuple[str, ...], Tensor, str]:
     """Names of the classes, the class of each value of a mask, and a note on what was decided."""
-    there = np.flatnonzero(counts.any(0)).tolist()
+    present = np.flatnonzero(counts.any(0)).tolist()
     note = ""
-    if values is None and there == [0, 255] and (class_names is None or len(class_names) == 2):
+    if values is None and present == [0, 255] and (class_names is None or len(class_names) == 2):
         values = (0, 255)
         note = "the masks have the values 0 and 255 alone: these are the two classes"
     if values is None:
-        known = [value for value in there if value != ignore_value]
-        if class_names is None and known != list(range(len(known))):
+        class_values = [value for value in present if value != ignore_value]
+        if class_names is None and class_values != list(range(len(class_values))):
             raise DataError(
-                f"data.source.values: the masks have the values {', '.join(map(str, known[:20]))}, which do "
-                "not number classes from 0",
-                hint=f"data.source.values=[{','.join(map(str, known[:20]))}], or data.source.class_names="
-                "[…] with a name for each, those without a pixel included",
+                f"data.source.values: the masks have the values "
+                f"{', '.join(map(str, class_values[:20]))}, which do not number classes from 0",
+                hint=f"data.source.values=[{','.join(map(str, class_values[:20]))}], or "
+                "data.source.class_names=[…] with a name for each, those without a pixel included",
             )
-        values = range(len(known) if class_names is None else len(class_names))
+        values = range(len(class_values) if class_names is None else len(class_names))
     table = torch.full((NUM_VALUES,), -1, dtype=torch.int64)
     if ignore_value is not None:
         table[ignore_value] = IGNORED
@@ -187,9 +185,7 @@ class SegmentationFolder(PictureFolder):
         """Pictures with their masks; a picture without a mask is a problem, the reverse only noted."""
         pictures, mask_of = self._by_stem(images), self._by_stem(masks)
         if not pictures:
-            raise self._error(
-                f"no picture below {images}", "root/images/*.jpg and root/masks/*.png were expected"
-            )
+            raise self._error(f"no picture below {images}", "expected root/images/*.jpg and root/masks/*.png")
         pairs: list[Picture] = []
         for stem, path in pictures.items():
             name = Path(os.path.relpath(path, self._root)).as_posix()
@@ -203,15 +199,15 @@ class SegmentationFolder(PictureFolder):
 
     def _by_stem(self, folder: Path) -> dict[str, str]:
         """The files below a folder by their names without suffixes."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for path in list_images(folder)[0]:
             stem = Path(os.path.relpath(path, folder)).with_suffix("").as_posix()
-            if stem in found:
+            if stem in paths:
                 raise self._error(
-                    f"{found[stem]} and {path} have the same name but for the suffix", "rename one of them"
+                    f"{paths[stem]} and {path} have the same name but for the suffix", "rename one of them"
                 )
-            found[stem] = path
-        return found
+            paths[stem] = path
+        return paths
 
     def _look_at_masks(self, pairs: Sequence[Picture]) -> None:
         counts = np.zeros((len(pairs), NUM_VALUES), np.int32)
@@ -233,8 +229,10 @@ class SegmentationFolder(PictureFolder):
         )
         if note:
             self._note(note)
-        found = {one.name: self._problem(one.name, look) for one, look in zip(pictures, looks, strict=True)}
-        return self._without_mask | {name: why for name, why in found.items() if why}
+        reasons = {
+            pair.name: self._problem(pair.name, look) for pair, look in zip(pictures, looks, strict=True)
+        }
+        return self._without_mask | {name: why for name, why in reasons.items() if why}
 
     def _problem(self, name: str, image: FileScan) -> str:
         """Why a pair cannot be used; empty where it can."""
@@ -256,8 +254,8 @@ class SegmentationFolder(PictureFolder):
             return self._pixels([pair.name for pair in pictures])
         targets = torch.empty(len(pictures), *images.shape[2:], dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for at, mask in enumerate(pool.map(self._target_reader(), pictures)):
-                targets[at] = mask
+            for index, mask in enumerate(pool.map(self._target_reader(), pictures)):
+                targets[index] = mask
         return targets
 
     @override

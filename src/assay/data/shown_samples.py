@@ -1,4 +1,4 @@
-"""Samples as a person can look at them: a picture, or a row of named values."""
+"""Samples rendered for people: a picture, or a row of named values."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def sample_names(data: DataModule) -> list[str]:
 
 
 def feature_names(data: DataModule) -> Sequence[str]:
-    """What each value of a flat input is called; nothing where nobody knows."""
+    """What each value of a flat input is called; empty where that is unknown."""
     encoded: Sequence[str] = getattr(data.encoder, "feature_names", ())
     names: Sequence[str] = getattr(data.splits.data[data.tested], "columns", ())
     return encoded or names
 
 
 def show_test_samples(data: DataModule, positions: Sequence[int]) -> list[RenderedSample]:
-    """Some tested samples, as a person can look at them."""
+    """Some test samples, rendered for people."""
     splits = data.splits
     if (pieces := getattr(data.encoder, "pieces", None)) is not None:
         targets = splits.targets(data.tested)[torch.as_tensor(positions)]
@@ -66,7 +66,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class RenderedSample(NamedTuple):
-    """A sample to look at."""
+    """A rendered sample."""
 
     picture: bytes | None
     row: dict[str, Any] | None
@@ -89,7 +89,7 @@ def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
     """Samples as their loader reads them; no random numbers are drawn from the run's generators."""
     dataset = KeyedDataset(subset.data, subset.transforms, seed)
     with torch.random.fork_rng(devices=[]):
-        return [dataset[0, int(subset.rows[at]), int(subset.keys[at])] for at in positions]
+        return [dataset[0, int(subset.rows[position]), int(subset.keys[position])] for position in positions]
 
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
@@ -122,13 +122,13 @@ def show_pairs(given: torch.Tensor, returned: torch.Tensor, columns: Sequence[st
     both = [torch.stack([one, other]).float().cpu() for one, other in zip(given, returned, strict=True)]
     shown = []
     for pair, picture in zip(both, _pictures([_beside(pair) for pair in both]), strict=True):
-        original, made = (_row(one, columns) for one in pair)
+        original, reconstruction = (_row(one, columns) for one in pair)
         row = None
-        if original is not None and made is not None:
+        if original is not None and reconstruction is not None:
             row = {
                 f"{name}{suffix}": values[name]
                 for name in original
-                for values, suffix in ((original, ""), (made, ", reconstructed"))
+                for values, suffix in ((original, ""), (reconstruction, ", reconstructed"))
             }
         shown.append(RenderedSample(picture, row))
     return shown
@@ -143,10 +143,10 @@ def _beside(pair: torch.Tensor) -> torch.Tensor:
 
 
 def _pictures(inputs: Sequence[torch.Tensor]) -> list[bytes | None]:
-    low = min((float(one.min()) for one in inputs if one.is_floating_point()), default=0.0)
-    high = max((float(one.max()) for one in inputs if one.is_floating_point()), default=1.0)
+    low = min((float(sample.min()) for sample in inputs if sample.is_floating_point()), default=0.0)
+    high = max((float(sample.max()) for sample in inputs if sample.is_floating_point()), default=1.0)
     low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
-    return [_png(one, low, high) for one in inputs]
+    return [_png(sample, low, high) for sample in inputs]
 
 
 def _png(inputs: torch.Tensor, low: float, high: float) -> bytes | None:
@@ -181,7 +181,7 @@ def _rows(raw: pd.DataFrame) -> list[dict[str, Any] | None]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON has not, such as a date, as text; of a long text its beginning."""
+    """A value as JSON has it; what JSON lacks, such as a date, as text; long texts are cut."""
     if isinstance(value, int | float | bool | None):
         return value
     text = str(value)

@@ -40,31 +40,31 @@ TABLE_FILE: Final = (
 
 
 def check_path(path: Path, source: SourcePath, key: str) -> None:
-    """Refuse a path of nothing, or of something else than what is read from it."""
+    """Refuse a path that does not exist or is not what the source reads."""
     if take_from(path) is not None:
         return
     if source.name is not None and not source.name.search(path.name):
-        raise ConfigError(f"{path}: {source.expected} was expected", key=key, hint="convert it to one")
+        raise ConfigError(f"expected {source.expected}, got {path}", key=key, hint="convert it to one")
     if not path.exists():
         raise missing_path_error(key, path, source.may_be, source.expected)
     if source.may_be == "file" and not path.is_file():  # reading a pipe or a device may never end
-        what = "is a folder" if path.is_dir() else "is not a regular file"
-        raise ConfigError(f"{path.absolute()} {what}", key=key, hint=f"{source.expected} was expected")
+        reason = "is a folder" if path.is_dir() else "is not a regular file"
+        raise ConfigError(f"{path.absolute()} {reason}", key=key, hint=f"expected {source.expected}")
     if source.may_be == "folder" and not path.is_dir():
         raise ConfigError(f"{path.absolute()} is not a folder", key=key, hint=f"{key}=FOLDER")
 
 
 def missing_path_error(key: str, path: Path, what: str, expected: str) -> ConfigError:
-    """There is nothing: which part of the path is the first that is not there, and what there is instead."""
-    whole = path.absolute()
-    first = next(one for one in (*reversed(whole.parents), whole) if not one.exists())
+    """The error for a missing path: the first part that does not exist, and similar names beside it."""
+    absolute = path.absolute()
+    first = next(entry for entry in (*reversed(absolute.parents), absolute) if not entry.exists())
     try:
-        names = sorted(one.name for one in first.parent.iterdir())
+        names = sorted(entry.name for entry in first.parent.iterdir())
     except OSError:
         names = []
-    there = "" if first == whole else f"; {first.parent} has no {first.name!r}"
+    where = "" if first == absolute else f"; {first.parent} has no {first.name!r}"
     return ConfigError(
-        f"there is no such {what}: {whole}{there}{did_you_mean(first.name, names, '; ')}",
+        f"no such {what}: {absolute}{where}{did_you_mean(first.name, names, '; ')}",
         key=key,
         hint=expected,
     )
@@ -74,7 +74,7 @@ _NAMES = ("inputs", "targets")
 
 
 class NoArrayError(Exception):
-    """There is no array of a name."""
+    """No array has this name."""
 
     def __init__(self, known: Sequence[str]) -> None:
         super().__init__(known)
@@ -83,13 +83,13 @@ class NoArrayError(Exception):
 
 def read_array(root: Path, name: str) -> NDArray[Any]:
     """One array; of a folder mapped into memory, so that only what is used is read."""
-    if (given := take_from(root)) is not None:
-        return _array_of(given, name)
+    if (container := take_from(root)) is not None:
+        return _array_of(container, name)
     if root.is_dir():
         # Copy-on-write, because torch shares writable memory only; the file itself stays as it is.
         mapped: NDArray[Any] = np.lib.format.open_memmap(_file(root, name), mode="c")
         return mapped
-    # A ValueError of numpy's would name pickle, which is not the point.
+    # A ValueError of numpy's would name pickle, which would mislead.
     with root.open("rb") as file, ZipFile(file):
         file.seek(0)
         archive = np.load(file, allow_pickle=False)
@@ -111,7 +111,7 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
         if not name and len(names) != 1:
             raise DataError(
                 f"{path} has {len(names)} arrays: {', '.join(names[:10])}",
-                hint=f"call the one to predict {wanted[0]}",
+                hint=f"name the array to predict {wanted[0]}",
             )
         return read_array(path, name or names[0])
     except (ValueError, OSError, EOFError, BadZipFile, NoArrayError) as error:
@@ -122,26 +122,26 @@ def read_inputs(path: Path, wanted: Sequence[str]) -> NDArray[Any]:
 
 def read_header(root: Path, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of an array, of which no more is read."""
-    if (given := take_from(root)) is not None:
-        return (array := _array_of(given, name)).shape, array.dtype
+    if (container := take_from(root)) is not None:
+        return (array := _array_of(container, name)).shape, array.dtype
     if root.is_dir():
         mapped = np.lib.format.open_memmap(_file(root, name), mode="r")
         return mapped.shape, mapped.dtype
     with ZipFile(root) as archive:
         if f"{name}.npy" not in archive.namelist():
-            raise NoArrayError([one.removesuffix(".npy") for one in archive.namelist()])
+            raise NoArrayError([member.removesuffix(".npy") for member in archive.namelist()])
         with archive.open(f"{name}.npy") as file:
             of_1_0, of_2_0 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
             shape, _, dtype = (of_1_0 if np.lib.format.read_magic(file) == (1, 0) else of_2_0)(file)
             return shape, dtype
 
 
-def _array_of(given: Any, name: str) -> NDArray[Any]:
+def _array_of(container: Any, name: str) -> NDArray[Any]:
     """An array of a TensorDataset, or of a pair of arrays or tensors."""
     if name not in _NAMES:
         raise NoArrayError(_NAMES)
-    one = getattr(given, "tensors", given)[_NAMES.index(name)]
-    array = one.detach().cpu().numpy() if hasattr(one, "detach") else np.asarray(one)
+    values = getattr(container, "tensors", container)[_NAMES.index(name)]
+    array = values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
     return np.require(array, requirements=["C", "W"])  # as torch can share it
 
 

@@ -1,4 +1,4 @@
-"""What each source declares of itself; known before torch is imported."""
+"""What each source declares about itself; available without importing torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class SourceInfo:
-    """What a source declares of itself, as its class attribute `info`.
+    """What a source declares about itself, as its class attribute `info`.
 
     Attributes:
         paths: Arguments that name files and folders, checked before anything is read.
@@ -55,7 +55,7 @@ def info_of(source: object) -> SourceInfo:
 
 
 def _find_table_task(source: dict[str, Any]) -> str:
-    """By the target's columns; nothing where they cannot be read, which is said when the data is."""
+    """By the target's columns; empty where they cannot be read, which reading the data reports."""
     targets = source.get("target")
     if targets is None and "tokenizer" not in source:  # texts are not reconstructed
         return Reconstruction.name
@@ -90,7 +90,7 @@ def are_vectors(source: dict[str, Any]) -> bool:
 
 
 def _header_of(source: dict[str, Any], argument: str) -> tuple[tuple[int, ...], Any] | None:
-    """Shape and type of an array; nothing where there is none, which is said when the data is read."""
+    """Shape and type of an array; None where there is none, which reading the data reports."""
     root, name = source.get("root"), source.get(argument)
     if "???" in (root, name) or not isinstance(root, str) or not isinstance(name, str):
         return None
@@ -117,7 +117,7 @@ def _find_arrays_task(source: dict[str, Any]) -> str:
 
 
 def _find_folder_task(source: dict[str, Any]) -> str:
-    """Two folders of classes are yes and no."""
+    """Two class folders make a binary task."""
     root = Path(str(source.get("root")))
     if source.get("classes") is False or not root.is_dir():
         return ""
@@ -144,12 +144,12 @@ _BUILT_IN: Final = {
         "arrays",
     ),
     "assay.data.image_folder.ImageFolder": SourceInfo(
-        (SourcePath("root", "one folder per class was expected: root/<class>/*.jpg"),),
+        (SourcePath("root", "one folder per class: root/<class>/*.jpg"),),
         _find_folder_task,
         "pictures",
     ),
     "assay.data.segmentation_folder.SegmentationFolder": SourceInfo(
-        (SourcePath("root", "two folders were expected: root/images/*.jpg and root/masks/*.png"),),
+        (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),),
         raw_input="pictures",
     ),
     "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),

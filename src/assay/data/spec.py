@@ -39,7 +39,7 @@ class Spec:
             `int64` of token ids.
         vocab_size: Token ids go from 0, which is padding, to below this; 0 where inputs are not token ids.
         token_bytes: How many bytes of text each token id stands for, as
-            `assay.task.language_modelling` writes it; empty where nobody asks.
+            `assay.task.language_modelling` writes it; empty where it is not needed.
         train_shape: Shape of one sample in training, where the transforms there make it another; else empty.
         num_classes: Number of classes; 2 for a binary task, the number of labels for a multilabel one, 0 for
             regression.
@@ -161,9 +161,9 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
                 subset: torch.arange(len(counts)).repeat_interleave(torch.as_tensor(counts))
                 for subset, counts in self.class_counts.items()
             }
-        declared, size = task_of(self.task).declared_targets, self._size or 0
+        make_targets, size = task_of(self.task).declared_targets, self._size or 0
         return {
-            subset: declared(number, size, self.input_shape, self.class_names)
+            subset: make_targets(number, size, self.input_shape, self.class_names)
             for subset, number in (self.num_samples or {}).items()
         }
 
@@ -187,7 +187,7 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True):
 @final
 @dataclass(frozen=True, eq=False)
 class FittedPreprocessing:
-    """What was learned from a run's training subset, for samples that its model is evaluated on."""
+    """What a run learned from its training subset, to apply to samples that its model is evaluated on."""
 
     spec: Spec
     encoder: Any = None
@@ -196,12 +196,12 @@ class FittedPreprocessing:
     def adapt(self, source: Source, given: Mapping[str, _Data], asked: str | None = None) -> dict[str, _Data]:
         """The subsets of a source with the run's classes and encoder in place of their own."""
         task = task_of(asked or source.task)
-        known = task_of(self.spec.task)
-        if task.by_class and known.by_class:
-            task = known  # how many classes new samples have is not how many the model knows
-        if task is not known:
+        trained_task = task_of(self.spec.task)
+        if task.by_class and trained_task.by_class:
+            task = trained_task  # how many classes new samples have is not how many the model knows
+        if task is not trained_task:
             raise DataError(
-                f"data: its task is {task.name}; the model was trained for {self.spec.task}",
+                f"data: the task is {task.name}, but the model was trained for {self.spec.task}",
                 hint=f"data.source.task={self.spec.task}, or data of the same kind",
             )
         self.notes.clear()
@@ -238,44 +238,46 @@ class FittedPreprocessing:
         """Targets as columns, classes numbered as the model numbers them."""
         if [head.name for head in heads] != [head.name for head in known]:
             raise DataError(
-                "data: its targets are not those that the model was trained on, in their order",
+                "data: the targets and their order differ from those that the model was trained on",
                 hint=f"targets: {', '.join(head.name for head in known)}",
             )
         renumbered = {subset: values.clone() for subset, values in targets.items()}
-        for of, head in zip(heads, known, strict=True):
-            if bool(of.class_names) != bool(head.class_names):
+        for new, head in zip(heads, known, strict=True):
+            if bool(new.class_names) != bool(head.class_names):
                 raise DataError(
-                    f"data: the target {head.name!r} is not of the kind that the model was trained on",
+                    f"data: the target {head.name!r} has another type than in training",
                     hint="name the same targets as in training",
                 )
             if head.class_names:
-                labels = {subset: values[:, of.column].long() for subset, values in targets.items()}
-                for subset, own in self._renumber_classes(of.class_names, head.class_names, labels).items():
-                    renumbered[subset][:, of.column] = own
+                labels = {subset: values[:, new.column].long() for subset, values in targets.items()}
+                for subset, classes in self._renumber_classes(
+                    new.class_names, head.class_names, labels
+                ).items():
+                    renumbered[subset][:, new.column] = classes
         return renumbered
 
     def _renumber_classes(
-        self, names: Sequence[str], wanted: Sequence[str], targets: Mapping[str, Tensor]
+        self, names: Sequence[str], trained_names: Sequence[str], targets: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        known = {name: index for index, name in enumerate(wanted)}
+        indices = {name: index for index, name in enumerate(trained_names)}
         present = {int(label) for values in targets.values() for label in torch.unique(values)}
-        strange = [name for label, name in enumerate(names) if name not in known and label in present]
-        if strange:
-            raise _unknown_error("class", strange, wanted)
-        self._note_lacking([name for name in known if name not in names])
-        new = torch.tensor([known.get(name, -1) for name in names])
+        unknown = [name for label, name in enumerate(names) if name not in indices and label in present]
+        if unknown:
+            raise _unknown_error("class", unknown, trained_names)
+        self._note_lacking([name for name in indices if name not in names])
+        new = torch.tensor([indices.get(name, -1) for name in names])
         return {subset: new[values] for subset, values in targets.items()}
 
     def _match_masks(self, names: tuple[str, ...], targets: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        known = self.spec.class_names
-        if names != known[: len(names)]:
+        trained_names = self.spec.class_names
+        if names != trained_names[: len(names)]:
             raise DataError(
                 f"data: the masks have the classes {', '.join(names[:10])}; the model was trained on "
-                f"{', '.join(known[:10])}",
-                hint=f"number and name them alike: data.source.class_names=[{','.join(known)}]",
+                f"{', '.join(trained_names[:10])}",
+                hint=f"number and name them alike: data.source.class_names=[{','.join(trained_names)}]",
             )
-        self._note_lacking(known[len(names) :])
-        missing = len(known) - len(names)
+        self._note_lacking(trained_names[len(names) :])
+        missing = len(trained_names) - len(names)
         return {  # of a stream they are the pixels of each class
             subset: torch.nn.functional.pad(values, (0, missing)) if values.ndim == 2 else values
             for subset, values in targets.items()
@@ -286,7 +288,7 @@ class FittedPreprocessing:
             raise _unknown_error("label", strange, self.spec.class_names)
         if lacking := [name for name in self.spec.class_names if name not in names]:
             raise DataError(
-                f"data: it lacks the label {lacking[0]!r}, which the model was trained on",
+                f"data: the label {lacking[0]!r} is missing, which the model was trained on",
                 hint=f"labels: {', '.join(self.spec.class_names)}",
             )
         order = torch.tensor([names.index(name) for name in self.spec.class_names])
@@ -303,7 +305,7 @@ class FittedPreprocessing:
             return data
         if self.encoder is None:
             raise DataError(
-                "data: it is a table of raw columns; the model was trained on an array of numbers",
+                "data: got a table of raw columns, but the model was trained on an array of numbers",
                 hint="give data of the kind that the run was trained on",
             )
         unknown = getattr(self.encoder, "unknown", None)
@@ -311,22 +313,22 @@ class FittedPreprocessing:
         return replace(data, encoder=self.encoder)
 
     def check(self, first: Tensor) -> None:
-        """Refuse samples that the model does not take."""
-        shape, wanted = tuple(first.shape[1:]), tuple(self.spec.input_shape)
-        stored = stored_type(first.dtype)
+        """Refuse samples that do not fit the model."""
+        shape, expected = tuple(first.shape[1:]), tuple(self.spec.input_shape)
+        dtype = stored_type(first.dtype)
         trained = self.spec.input_dtype
-        alike = stored == trained or (first.is_floating_point() and "float" in trained)
-        if shape != wanted or not alike:
+        same_kind = dtype == trained or (first.is_floating_point() and "float" in trained)
+        if shape != expected or not same_kind:
             raise DataError(
-                f"data: a sample has shape {list(shape)} and type {stored}; the model was trained on "
-                f"{list(wanted)} and {trained}",
+                f"data: a sample has shape {list(shape)} and type {dtype}; the model was trained on "
+                f"{list(expected)} and {trained}",
                 hint="give data of the form that the run was trained on",
             )
 
 
-def _unknown_error(what: str, names: Sequence[str], known: Sequence[str]) -> DataError:
+def _unknown_error(kind: str, names: Sequence[str], known: Sequence[str]) -> DataError:
     more = f", and {len(names) - 5} more" if len(names) > 5 else ""
     return DataError(
-        f"data: the model does not know the {what} {', '.join(map(repr, names[:5]))}{more}",
+        f"data: the model does not know the {kind} {', '.join(map(repr, names[:5]))}{more}",
         hint=f"leave such samples out; it was trained on {', '.join(known)}",
     )

@@ -1,4 +1,4 @@
-"""A source divided into train, val and test, and what there is to say about it."""
+"""A source divided into train, val and test, and its description."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def _form(samples: Tensor) -> str:
 
 
 def request_split_columns(source: Source, split: Split) -> None:
-    """Have a source give the values that its samples are divided by."""
+    """Make a source provide the values that its samples are divided by."""
     columns = split.columns
     if split.folds:
         columns = {**columns, "data.split.folds": str(split.folds)}
     if columns and info_of(source).divides_itself:
         key, name = next(iter(columns.items()))
         raise DataError(
-            f"{key}={name}: this source divides its texts itself, and not into samples that stand alone",
-            hint=f"{key}=null fold=null; data.source.split_by says how they are divided",
+            f"{key}={name}: this source divides its texts itself; its samples are not independent",
+            hint=f"{key}=null fold=null; data.source.split_by sets how they are divided",
         )
     if hasattr(source, "split_columns"):
         source.split_columns = split.columns
@@ -118,8 +118,8 @@ class Splits:
     def targets(self, subset: str) -> Tensor:
         """Targets of one subset, in its order."""
         targets, rows = self.data[subset].targets, self.rows[subset]
-        whole = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
-        return targets if whole else targets[torch.as_tensor(rows)]
+        is_slice = len(rows) == len(targets) and bool((np.diff(rows) == 1).all())
+        return targets if is_slice else targets[torch.as_tensor(rows)]
 
     def separate_subsets(self) -> list[str]:
         """Those of `val` and `test` whose samples do not lie beside the training samples."""
@@ -134,13 +134,13 @@ class Splits:
                 f"data: {num_train} training sample(s) after the split; training needs at least two",
                 hint="add samples, or lower data.split.val and data.split.test",
             )
-        wanted = self.data["train"].targets.shape[1:]
+        shape = self.data["train"].targets.shape[1:]
         for subset, data in self.data.items():
             if isinstance(data, Samples) and (subset == "train" or data is not self.data["train"]):
                 check_inputs(subset, data)
-            if data.targets.shape[1:] != wanted:
+            if data.targets.shape[1:] != shape:
                 raise DataError(
-                    f"data: expected targets of shape {list(wanted)} a sample, as in training, got "
+                    f"data: expected targets of shape {list(shape)} a sample, as in training, got "
                     f"{list(data.targets.shape[1:])} in the {subset} subset"
                 )
         self.task.check_subsets({subset: self.targets(subset) for subset in self.rows}, self.class_names)
@@ -194,32 +194,32 @@ def read_splits(
     asked: str | None = None,
 ) -> Splits:
     """Read a source and divide what it does not come divided."""
-    given = dict(source.read())
-    _check_subsets(given)
+    parts = dict(source.read())
+    _check_subsets(parts)
     if trained is not None:
-        given = trained.adapt(source, given, asked)
-    task = own = _task_of(source, None if asked else trained)
+        parts = trained.adapt(source, parts, asked)
+    task = source_task = _task_of(source, None if asked else trained)
     class_names = trained.spec.class_names if trained else tuple(source.class_names)
     if asked is not None:
-        task = _replace_task(own, asked)
-        given = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in given.items()}
-        class_names = class_names if next(iter(given.values())).targets.ndim == 1 else ()
-    for subset, data in given.items():
+        task = _replace_task(source_task, asked)
+        parts = {name: replace(data, targets=task.as_targets(data.targets)) for name, data in parts.items()}
+        class_names = class_names if next(iter(parts.values())).targets.ndim == 1 else ()
+    for subset, data in parts.items():
         task.check(subset, data.targets, class_names)
-    undivided = "all" in given
-    whole = given.pop("all" if undivided else "train")
-    labels = whole.targets.numpy() if own.by_class and whole.targets.ndim == 1 else None
+    undivided = "all" in parts
+    training = parts.pop("all" if undivided else "train")
+    labels = training.targets.numpy() if source_task.by_class and training.targets.ndim == 1 else None
     try:
-        rows, notes = divide(whole, given, split, labels)
+        rows, notes = divide(training, parts, split, labels)
     except DataError:
         if trained is None:
             raise
         # They cannot be the run's own: too few, or without the columns that those were divided by.
-        rows = {subset: np.arange(len(data)) for subset, data in given.items()}
-        rows |= {"train": np.arange(len(whole))}
+        rows = {subset: np.arange(len(data)) for subset, data in parts.items()}
+        rows |= {"train": np.arange(len(training))}
         rows, notes = {subset: rows.get(subset, np.arange(0)) for subset in ("train", "val", "test")}, []
     if split.folds:
-        given.pop("test", None)
+        parts.pop("test", None)
     if thin_classes is not None:
         if labels is None:
             raise DataError(
@@ -227,23 +227,23 @@ def read_splits(
                 hint="data.thin_classes=null",
             )
         rows["train"] = long_tail(rows["train"], labels, len(class_names), thin_classes, split.seed)
-    if task is not own:
-        use = f"its {len(class_names)} classes are only looked at"
+    if task is not source_task:
+        use = f"its {len(class_names)} classes are used for validation only"
         use = use if class_names else "it does not see the targets"
-        notes.insert(0, f"data.task={task.name}: learnt from the inputs alone; {use}")
-    every = {"train": whole, **given}
+        notes.insert(0, f"data.task={task.name}: learned from the inputs alone; {use}")
+    all_data = {"train": training, **parts}
     if compare and trained is None:
-        notes += find_copies(every, rows)
-        notes += note_ignored_columns(whole, given, rows, folds=bool(split.folds))
-    encoded = _encode(every, None if trained else rows["train"])
+        notes += find_copies(all_data, rows)
+        notes += note_ignored_columns(training, parts, rows, folds=bool(split.folds))
+    encoded = _encode(all_data, None if trained else rows["train"])
     shared = {subset: encoded.get(subset, encoded["train"]) for subset in ("train", "val", "test")}
     if trained and undivided:
-        shared["all"], rows["all"] = encoded["train"], np.arange(len(whole))
-    encoder = whole.encoder if isinstance(whole, Unfitted) else getattr(source, "fitted", None)
+        shared["all"], rows["all"] = encoded["train"], np.arange(len(training))
+    encoder = training.encoder if isinstance(training, Unfitted) else getattr(source, "fitted", None)
     # A baseline is fitted to texts; of other data only the test is shown.
     wants_all = trained is not None or getattr(shared["train"], "vocab_size", 0) > 0
     shown = rows if wants_all else ("test",)
-    frames: dict[str, Any] = {name: getattr(every.get(name, whole), "raw", None) for name in shown}
+    frames: dict[str, Any] = {name: getattr(all_data.get(name, training), "raw", None) for name in shown}
     raw = {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")}
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
@@ -253,23 +253,23 @@ def read_splits(
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
-    known = task_of(trained.spec.task) if trained is not None else task
-    return known if task.by_class and known.by_class else task
+    trained_task = task_of(trained.spec.task) if trained is not None else task
+    return trained_task if task.by_class and trained_task.by_class else task
 
 
-def _replace_task(own: Task, asked: str) -> Task:
+def _replace_task(current: Task, asked: str) -> Task:
     task = task_of(asked)
-    if not (task.learns_from_inputs or task is own):
+    if not (task.learns_from_inputs or task is current):
         raise DataError(
-            f"data.task={asked}: only a task that learns from the inputs alone can replace {own.name}",
+            f"data.task={asked}: only a task that learns from the inputs alone can replace {current.name}",
             hint=f"data.source.task={asked}, where the source has that key, or data.task=null",
         )
     return task
 
 
-def _encode(given: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[str, Samples | Stream]:
+def _encode(subsets: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[str, Samples | Stream]:
     encoded: dict[str, Samples | Stream] = {}
-    for subset, data in given.items():  # the training subset comes first
+    for subset, data in subsets.items():  # the training subset comes first
         if not isinstance(data, Unfitted):
             encoded[subset] = data
             continue
@@ -283,21 +283,21 @@ def _encode(given: Mapping[str, Data], train: NDArray[np.int64] | None) -> dict[
     return encoded
 
 
-def _check_subsets(given: Mapping[str, Data]) -> None:
-    """Refuse subsets that would be left out without a word, and those of no or half of the samples."""
-    if ("all" in given) == ("train" in given) or not {*given} <= {"all", "train", "val", "test"}:
+def _check_subsets(parts: Mapping[str, Data]) -> None:
+    """Refuse unknown subset names, empty parts, and parts whose inputs and targets differ in number."""
+    if ("all" in parts) == ("train" in parts) or not {*parts} <= {"all", "train", "val", "test"}:
         raise DataError(
-            f"data: expected the subsets all or train, and val and test, got {', '.join(given) or 'nothing'}",
+            f"data: expected the parts all or train, and val and test, got {', '.join(parts) or 'nothing'}",
             hint="name them train, val and test",
         )
-    for subset, data in given.items():
-        num_targets, what = len(data.targets), describe_subset(subset)
+    for subset, data in parts.items():
+        num_targets, name = len(data.targets), describe_subset(subset)
         if not num_targets:
-            raise DataError(f"data: {what} has no samples", hint="add some, or do not name it in data.source")
+            raise DataError(f"data: {name} has no samples", hint="add some, or do not name it in data.source")
         num_inputs = len(data.inputs) if isinstance(data, Samples) else len(getattr(data, "dataset", data))
         if num_inputs != num_targets:
             raise DataError(
-                f"data: {what} has {num_inputs} inputs and {num_targets} targets",
+                f"data: {name} has {num_inputs} inputs and {num_targets} targets",
                 hint="check which files or arrays data.source names",
             )
 
@@ -310,13 +310,13 @@ def check_inputs(subset: str, data: Samples) -> None:
             f"{subset} subset",
             hint="give a single feature a dimension of its own: inputs.reshape(-1, 1)",
         )
-    for what, tensor in (("inputs", data.inputs), ("targets", data.targets)):
+    for kind, tensor in (("inputs", data.inputs), ("targets", data.targets)):
         start = 0
         for block in blocks(tensor, torch.arange(len(tensor))) if tensor.is_floating_point() else ():
             # A sum is finite only if all of it is; that it may overflow is settled by looking closer.
             if not block.sum().isfinite() and not (finite := block.isfinite().flatten(1).all(1)).all():
                 raise DataError(
-                    f"data: the {what} of the {subset} subset hold NaN or infinity, first in sample "
+                    f"data: the {kind} of the {subset} subset hold NaN or infinity, first in sample "
                     f"{start + int((~finite).nonzero()[0])}",
                     hint="leave such samples out, or fill in what is missing",
                 )

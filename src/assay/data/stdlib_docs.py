@@ -90,12 +90,12 @@ class StdlibDocs:
         for topic, text in find_docstrings():
             topics.setdefault(" ".join(text.split()).casefold(), {}).setdefault(topic, text)
         samples = [
-            (text, topic) for found in topics.values() if len(found) == 1 for topic, text in found.items()
+            (text, topic) for texts in topics.values() if len(texts) == 1 for topic, text in texts.items()
         ]
         if not samples:
             raise DataError(
                 f"data=stdlib_docs: this Python has no sources in {sysconfig.get_paths()['stdlib']}",
-                hint="use a Python with its standard library, or texts of your own: data=text_table",
+                hint="use a Python with its standard library, or your own texts: data=text_table",
             )
         texts, targets = zip(*samples, strict=True)
         frame = pd.DataFrame({"text": texts})

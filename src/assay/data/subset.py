@@ -1,4 +1,4 @@
-"""Which samples are in which subset, and each subset as its loader sees it."""
+"""How samples are divided into subsets, and each subset as its loader sees it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
             else:
                 warnings.simplefilter("error", UserWarning)  # about a class of fewer samples than folds
                 cuts = (KFold if labels is None else StratifiedKFold)(**seeded).split(classes, classes)
-            rest, fold = list(cuts)[int(split.fold or 0)]
+            remaining, fold = list(cuts)[int(split.fold or 0)]
         except (ValueError, UserWarning) as error:
             raise DataError(f"{key}: {error}", hint=hint) from error
-    if not len(fold) or not len(rest):
+    if not len(fold) or not len(remaining):
         message = f"{key}: fold {split.fold} is empty: there are too few groups, or some are too large"
         raise DataError(message, hint=hint)
-    return indices[rest], indices[fold]
+    return indices[remaining], indices[fold]
 
 
 _DRAWS: Final = 50
@@ -79,8 +79,8 @@ def hold_out_groups(
     def distance(cut: tuple[Rows, Rows]) -> float:
         return float(np.square(members[cut[1]].sum(0) / members.sum(0) - fraction).sum())
 
-    rest, taken = min(cuts, key=distance)
-    return indices[rest], indices[taken]
+    remaining, taken = min(cuts, key=distance)
+    return indices[remaining], indices[taken]
 
 
 def hold_out_latest(indices: Rows, fraction: float, times: pd.Series[Any], subset: str) -> tuple[Rows, Rows]:
@@ -140,14 +140,14 @@ def _values_of_names(names: Sequence[str], key: str, pattern: str) -> pd.Series[
             f"with one group in parentheses, got {values.shape[1]}",
             hint=hint,
         )
-    found: pd.Series[Any] = values[0]
-    if (missing := found.isna()).any():
+    matches: pd.Series[Any] = values[0]
+    if (missing := matches.isna()).any():
         raise DataError(
-            f"{key}={pattern}: finds nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
+            f"{key}={pattern}: matches nothing in {names[int(missing.argmax())]!r} ({int(missing.sum())} of "
             f"{len(names)} files)",
             hint=hint,
         )
-    return found
+    return matches
 
 
 def parse_times(values: pd.Series[Any], key: str, name: str) -> pd.Series[Any]:
@@ -174,9 +174,9 @@ def parse_subsets(values: pd.Series[Any], key: str, name: str) -> NDArray[np.str
     subsets = values.astype(str).str.strip().str.casefold().map(_SUBSETS)
     if (wrong := subsets.isna().to_numpy()).any():
         unknown = values[wrong].astype(str).unique()
-        more = ", …" if len(unknown) > 5 else ""
+        ellipsis = ", …" if len(unknown) > 5 else ""
         raise DataError(
-            f"{key}={name}: expected train, val and test, got {', '.join(map(repr, unknown[:5]))}{more}",
+            f"{key}={name}: expected train, val and test, got {', '.join(map(repr, unknown[:5]))}{ellipsis}",
             hint="rename these values, or name another column",
         )
     return subsets.to_numpy(dtype=np.str_)
@@ -202,19 +202,19 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
                 f"test subset ({len(rows['test']):,} samples) is left out"
             )
         fixed.discard("test")
-        train, how = rows["train"], "" if labels is None else ", classes in proportion"
+        train, stratified = rows["train"], "" if labels is None else ", classes in proportion"
         rows["train"], rows["test"] = cut_fold(train, split, labels, groups)
         if groups is not None and labels is not None:
-            how += " as far as groups allow"
+            stratified += " as far as groups allow"
         notes.append(
             f"fold {split.fold} of {split.folds} is tested: {len(rows['test']):,} of {len(train):,} "
-            f"samples{how} (data.split.test is not used)"
+            f"samples{stratified} (data.split.test is not used)"
         )
-    known = set(rows)
+    divided = set(rows)
     # The test subset is taken first, so that changing the share for validation leaves it as it is.
     for subset in ("test", "val"):
-        if subset not in known:
-            train, share = rows["train"], split.share_of_rest(subset, known)
+        if subset not in divided:
+            train, share = rows["train"], split.share_of_rest(subset, divided)
             if share == 0:
                 cut = train, train[:0]
             elif groups is not None:
@@ -242,7 +242,7 @@ def divide(  # noqa: PLR0912 - a branch for each key of data.split
         notes.append(f"data.split.time={split.time}: {spans}; not stratified")
     if split.column is not None:
         sizes = ", ".join(f"{len(own):,} {subset}" for subset, own in sorted(rows.items()))
-        drawn = [subset for subset in ("val", "test") if subset not in known and len(rows[subset])]
+        drawn = [subset for subset in ("val", "test") if subset not in divided and len(rows[subset])]
         more = f"; it names no {' and no '.join(drawn)} samples, which are drawn from train" if drawn else ""
         notes.append(f"data.split.column={split.column}: {sizes}{more}")
     return rows, notes
@@ -253,14 +253,14 @@ def _rows_by_column(whole: Data, given: Mapping[str, Data], name: str) -> dict[s
     subsets = parse_subsets(values_of(whole, key, name), key, name)
     rows = {subset: np.flatnonzero(subsets == subset) for subset in ("train", "val", "test")}
     if not len(rows["train"]):
-        raise DataError(f"{key}={name}: the column says train nowhere", hint="name another column")
+        raise DataError(f"{key}={name}: no row of the column is train", hint="name another column")
     if both := [subset for subset in given if len(rows[subset])]:
         raise DataError(
-            f"{key}={name}: the column names {len(rows[both[0]])} {both[0]} samples, and the source has such "
-            "of its own",
+            f"{key}={name}: the column names {len(rows[both[0]])} {both[0]} samples, but the source has its "
+            "own as well",
             hint=f"{key}=null, or leave the source's own {both[0]} subset out",
         )
-    return {subset: own for subset, own in rows.items() if len(own)}
+    return {subset: indices for subset, indices in rows.items() if len(indices)}
 
 
 def _find_groups(whole: Data, given: Mapping[str, Data], name: str) -> Rows:
@@ -288,7 +288,7 @@ def _format_time(time: Any) -> str:
 @final
 @dataclass(frozen=True)
 class Split:
-    """How the samples are divided that a source does not come divided."""
+    """How samples are divided where the source does not divide them."""
 
     val: float
     test: float
@@ -319,11 +319,11 @@ def hold_out(
     """Take a subset away."""
     stratify = None if labels is None else labels[indices]
     try:
-        rest, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)
+        remaining, taken = train_test_split(indices, test_size=fraction, random_state=seed, stratify=stratify)
     except ValueError as error:
         hint = f"add samples, or take no such subset: data.split.{subset}=0"
         raise DataError(f"data.split.{subset}: {' '.join(str(error).split())}", hint=hint) from error
-    return np.sort(rest), np.sort(taken)
+    return np.sort(remaining), np.sort(taken)
 
 
 def long_tail(indices: Rows, labels: Rows, num_classes: int, ratio: float, seed: int) -> Rows:
@@ -334,12 +334,12 @@ def long_tail(indices: Rows, labels: Rows, num_classes: int, ratio: float, seed:
     """
     generator = np.random.default_rng(seed)
     counts = np.bincount(labels[indices], minlength=num_classes)
-    kept = []
+    sampled = []
     for label in range(num_classes):
-        wanted = max(1, int(counts.max() * ratio ** (label / max(1, num_classes - 1))))
+        size = max(1, int(counts.max() * ratio ** (label / max(1, num_classes - 1))))
         members = indices[labels[indices] == label]
-        kept.append(generator.permutation(members)[:wanted])
-    return np.sort(np.concatenate(kept))
+        sampled.append(generator.permutation(members)[:size])
+    return np.sort(np.concatenate(sampled))
 
 
 _BLOCK_ELEMENTS = 1 << 22
@@ -368,9 +368,9 @@ class Subset:
         inputs, targets = (one.new_empty((len(self.rows), *one.shape[1:])) for one in first)
         start = 0
         for block in blocks(self.data.inputs, self.rows):
-            there = slice(start, start + len(block))
-            chosen = self.data.targets.index_select(0, self.rows[there])
-            inputs[there], targets[there] = head.pairs(block, chosen, 0, 0, self.keys[there])
+            block_rows = slice(start, start + len(block))
+            chosen = self.data.targets.index_select(0, self.rows[block_rows])
+            inputs[block_rows], targets[block_rows] = head.pairs(block, chosen, 0, 0, self.keys[block_rows])
             start += len(block)
         return Subset(Samples(inputs, targets), torch.arange(len(self.rows)), self.keys, tail)
 
@@ -395,32 +395,32 @@ _SHARED = 0.1
 """Rows of a subset with a group in training, below which a column rather holds names than groups."""
 
 
-def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str]:
-    """Say how many samples of val and test are in training, or, of texts and pictures, nearly so."""
-    if (hashes := _hashes(every)) is None:
+def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str]:
+    """Note how many samples of val and test are in training, or, for texts and pictures, nearly so."""
+    if (hashes := _hashes(all_data)) is None:
         return []
-    pools = {subset: subset if subset in every else "train" for subset in rows}
+    pools = {subset: subset if subset in all_data else "train" for subset in rows}
     inputs = {subset: hashes[pools[subset]][own] for subset, own in rows.items()}
     equal, near = [], []
 
     def pairs(subset: str, places: Rows) -> list[tuple[int, int]]:
-        targets = every[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
+        targets = all_data[pools[subset]].targets[torch.as_tensor(rows[subset][places])]
         return list(zip(inputs[subset][places].tolist(), hash_rows(targets).tolist(), strict=True))
 
     for subset in ("val", "test"):
         shared = np.flatnonzero(np.isin(inputs[subset], inputs["train"]))
-        there = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
+        originals = np.flatnonzero(np.isin(inputs["train"], inputs[subset][shared]))
         if len(shared):
-            known = set(pairs("train", there))
+            training_pairs = set(pairs("train", originals))
             own = pairs(subset, shared)
-            twin = there[np.flatnonzero(inputs["train"][there] == own[0][0])[0]]
+            twin = originals[np.flatnonzero(inputs["train"][originals] == own[0][0])[0]]
             equal.append(
                 f"{len(shared):,} of {len(inputs[subset]):,} in {subset} "
-                f"({sum(pair in known for pair in own):,} with the same target; such as "
-                f"{_sample_name(every[pools[subset]], rows[subset][shared[0]])}, "
-                f"like {_sample_name(every['train'], rows['train'][twin])})"
+                f"({sum(pair in training_pairs for pair in own):,} with the same target; such as "
+                f"{_sample_name(all_data[pools[subset]], rows[subset][shared[0]])}, "
+                f"like {_sample_name(all_data['train'], rows['train'][twin])})"
             )
-    looks: dict[str, Any] = {name: _summarize(data) for name, data in every.items()}
+    looks: dict[str, Any] = {name: _summarize(data) for name, data in all_data.items()}
     if all(look is not None for look in looks.values()):
         are_texts = looks["train"].ndim == 1
         most = len(rows["train"]) if are_texts else _MOST_PICTURES
@@ -431,30 +431,32 @@ def find_copies(every: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[str
                 continue
             twins = _find_nearest(looks[pools[subset]][own_rows], looks["train"][train])
             twins[np.isin(inputs[subset][: len(own_rows)], inputs["train"])] = -1
-            if len(found := np.flatnonzero(twins >= 0)):
-                name = _sample_name(every[pools[subset]], own_rows[found[0]])
-                twin_name = _sample_name(every["train"], train[twins[found[0]]])
+            if len(near_rows := np.flatnonzero(twins >= 0)):
+                name = _sample_name(all_data[pools[subset]], own_rows[near_rows[0]])
+                twin_name = _sample_name(all_data["train"], train[twins[near_rows[0]]])
                 near.append(
-                    f"{len(found):,} of {len(own_rows):,} in {subset} (such as {name}, like {twin_name})"
+                    f"{len(near_rows):,} of {len(own_rows):,} in {subset} (such as {name}, like {twin_name})"
                 )
-    told = {"in training, too": equal, "nearly the same as some in training": near}
-    return [f"data: samples that are {what}: {' and '.join(of)}; {_HINT}" for what, of in told.items() if of]
+    copies = {"also in training": equal, "nearly the same as some in training": near}
+    return [
+        f"data: samples that are {where}: {' and '.join(of)}; {_HINT}" for where, of in copies.items() if of
+    ]
 
 
-def _find_nearest(looks: Any, known: Any) -> NDArray[np.int64]:
+def _find_nearest(looks: Any, training: Any) -> NDArray[np.int64]:
     """The place among known texts or pictures of one that is nearly the same, or -1.
 
     Texts: the same words, whatever their case and signs. Pictures: twenty times as close, by correlation, as
     those of the closest pictures otherwise.
     """
     if looks.ndim == 1:
-        places = dict(zip(known.tolist(), range(len(known)), strict=True))
+        places = dict(zip(training.tolist(), range(len(training)), strict=True))
         return np.array([places.get(look, -1) for look in looks.tolist()])
-    pairs = [(block @ known.T).max(1) for block in looks.split(500)]
-    apart = 1 - torch.cat([pair.values for pair in pairs])
+    pairs = [(block @ training.T).max(1) for block in looks.split(500)]
+    distances = 1 - torch.cat([pair.values for pair in pairs])
     nearest = torch.cat([pair.indices for pair in pairs])
-    found: NDArray[np.int64] = nearest.where(apart < apart.median() / 20, -1).numpy()
-    return found
+    result: NDArray[np.int64] = nearest.where(distances < distances.median() / 20, -1).numpy()
+    return result
 
 
 def _summarize(data: Data) -> Any:
@@ -478,26 +480,26 @@ def _summarize(data: Data) -> Any:
 
 
 def note_ignored_columns(
-    whole: Data, given: Mapping[str, Data], rows: Mapping[str, Rows], *, folds: bool
+    training: Data, subsets: Mapping[str, Data], rows: Mapping[str, Rows], *, folds: bool
 ) -> list[str]:
-    """Say which groups of rows, such as those of a customer, and which times a random division ignores."""
-    drawn = [subset for subset in ("test", "val") if subset not in given and len(rows[subset])]
-    notes, hints = list[str](), whole.split_hints if isinstance(whole, Unfitted) and drawn else {}
+    """Note which groups of rows, such as those of a customer, and which times a random split ignores."""
+    drawn = [subset for subset in ("test", "val") if subset not in subsets and len(rows[subset])]
+    notes, hints = list[str](), training.split_hints if isinstance(training, Unfitted) and drawn else {}
     for name, hint in hints.items():
-        values = whole.split_values[name].reset_index(drop=True)
+        values = training.split_values[name].reset_index(drop=True)
         if hint == "time":
             typed = override("data.split.time", name) + " data.split.folds=null fold=null" * folds
             notes.append(
-                f"data: the rows are divided at random, and {name!r} dates them "
+                f"data: the rows are split at random, but {name!r} dates them "
                 f"({_time_range(values.dropna())}); "
-                f"scores are too good if later rows are to be predicted: {typed}"
+                f"scores are too good if you want to predict later rows: {typed}"
             )
             continue
         share = values[rows[drawn[0]]].dropna().isin(values[rows["train"]]).sum() / len(rows[drawn[0]])
         if share >= _SHARED:
             notes.append(
                 f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "
-                "are in training, too; scores are too good if new ones are to be predicted: "
+                "are also in training; scores are too good if you want to predict new ones: "
                 f"{override('data.split.group', name)}"
             )
     return notes
@@ -508,27 +510,29 @@ def _time_range(times: pd.Series[Any]) -> str:
     return " to ".join(str(end).removesuffix(" 00:00:00") for end in (ends.iloc[0], ends.iloc[-1]))
 
 
-def _hashes(every: Mapping[str, Data]) -> dict[str, Rows] | None:
+def _hashes(all_data: Mapping[str, Data]) -> dict[str, Rows] | None:
     """A number for each sample, equal where the samples are; None where they are not at hand."""
-    raw: list[Any] = [data.raw for data in every.values() if isinstance(data, Unfitted)]
+    raw: list[Any] = [data.raw for data in all_data.values() if isinstance(data, Unfitted)]
     if raw:
-        if len(raw) < len(every) or not all(isinstance(frame, pd.DataFrame | pd.Series) for frame in raw):
+        if len(raw) < len(all_data) or not all(isinstance(frame, pd.DataFrame | pd.Series) for frame in raw):
             return None
-        whole = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
-        numbers = pd.util.hash_pandas_object(whole, index=False).to_numpy().view(np.int64)
+        joined = pd.concat(raw, ignore_index=True)  # columns of the same type in all subsets
+        numbers = pd.util.hash_pandas_object(joined, index=False).to_numpy().view(np.int64)
         ends = np.cumsum([len(frame) for frame in raw])[:-1]
-        return dict(zip(every, np.split(numbers, ends), strict=True))
-    given = {subset: data for subset, data in every.items() if not isinstance(data, Unfitted)}
-    if not all(data.hashes for data in given.values()):  # numbers of one kind alone can be compared
-        given = {subset: replace(data, hashes=()) for subset, data in given.items()}
-    found = {subset: hashes for subset, data in given.items() if (hashes := hash_samples(data)) is not None}
-    return found if len(found) == len(given) else None
+        return dict(zip(all_data, np.split(numbers, ends), strict=True))
+    encoded = {subset: data for subset, data in all_data.items() if not isinstance(data, Unfitted)}
+    if not all(data.hashes for data in encoded.values()):  # numbers of one kind alone can be compared
+        encoded = {subset: replace(data, hashes=()) for subset, data in encoded.items()}
+    numbered = {
+        subset: hashes for subset, data in encoded.items() if (hashes := hash_samples(data)) is not None
+    }
+    return numbered if len(numbered) == len(encoded) else None
 
 
 def hash_samples(data: Samples | Stream) -> Rows | None:
     """A number for each sample, equal where samples are; None where they would have to be read."""
     if data.hashes:
-        return np.array([hash(one) for one in data.hashes])
+        return np.array([hash(digest) for digest in data.hashes])
     return None if isinstance(data, Stream) else hash_rows(data.inputs)
 
 

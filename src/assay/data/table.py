@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @final
 class TableTargets:
-    """What is to be predicted, as the task of a table wants it."""
+    """The targets of a table, encoded for its task."""
 
     def __init__(self, task: str, names: Sequence[str], every: pd.DataFrame) -> None:
         self._task, self._names = task_of(task), list(names)
@@ -89,7 +89,7 @@ class TableTargets:
         """Targets: int64 `[N]` of classes, int64 `[N, L]` of labels, float32 `[N, T]` of all else."""
         columns = []
         for name in self._names:
-            codes = {value: at for at, value in enumerate(self._classes.get(name, ()))}
+            codes = {value: index for index, value in enumerate(self._classes.get(name, ()))}
             column = frame[name].map(codes).to_numpy(np.int64, copy=True) if codes else None
             columns.append(self._numbers(frame[name]) if column is None else column)
         if self._task.by_class:
@@ -99,7 +99,7 @@ class TableTargets:
             return torch.from_numpy(exact.astype(np.float32))
         if not np.isin(exact, (0, 1)).all():
             raise DataError(
-                f"data.source.target: {', '.join(self._names)} hold more than 0 and 1, which labels are",
+                f"data.source.target: {', '.join(self._names)} hold values other than 0 and 1, not labels",
                 hint="data.source.task=multitask, or data.source.task=regression",
             )
         return torch.from_numpy(exact.astype(np.int64))
@@ -109,7 +109,8 @@ class TableTargets:
             exact = column.to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(
-                f"data.source.target: {column.name} cannot be numbers ({self._task.name}): {error}",
+                f"data.source.target: {column.name} cannot be converted to numbers "
+                f"({self._task.name}): {error}",
                 hint="data.source.task=multiclass, or choose another target",
             ) from error
         with np.errstate(over="ignore"):
@@ -198,8 +199,8 @@ class Table:
         self._paths = {"all": path} if test_path is None else {"train": path, "test": test_path}
         self.targets = [] if target is None else _as_names("target", target)
         if task != "auto" and task_of(task).learns_from_inputs != (target is None):
-            wanted = "null" if target is not None else "the name of a column"
-            raise ValueError(f"target={target!r}: expected {wanted} for task={task!r}")
+            expected = "null" if target is not None else "the name of a column"
+            raise ValueError(f"target={target!r}: expected {expected} for task={task!r}")
         self._asked_of_columns = ColumnOptions(
             targets=self.targets,
             features=None if features is None else _as_names("features", features),
@@ -231,25 +232,25 @@ class Table:
         self.task = self._find_task(first)
         encoder = self.fitted
         if encoder is not None:
-            forms = {one.name: one.form for one in encoder.columns if one.kind == "date"}
-            chosen = Features([one.name for one in encoder.columns], forms)
+            forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
+            chosen = Features([column.name for column in encoder.columns], forms)
         else:
-            divide = self._check_split_columns(first, path)
-            asked = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *divide])
-            chosen = choose_features(first, asked, path)
+            split_names = self._check_split_columns(first, path)
+            options = replace(self._asked_of_columns, exclude=[*self._asked_of_columns.exclude, *split_names])
+            chosen = choose_features(first, options, path)
             self._note(*chosen.notes)
             encoder = TableEncoder(self._impute, self._max_categories, forms=chosen.forms)
             if is_csv(path):
-                found = resolve_options(path, self.file_options)
-                encoder.csv = {key: str(found[key]) for key in ("separator", "decimal")}
+                dialect = resolve_options(path, self.file_options)
+                encoder.csv = {key: str(dialect[key]) for key in ("separator", "decimal")}
         hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
             _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
             if self.fitted is None and self._impute:
                 self._describe_gaps(subset, frame, chosen)
-        every = pd.concat([frame[self.targets] for frame in frames.values()])
-        targets = TableTargets(self.task, self.targets, every)
+        all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
+        targets = TableTargets(self.task, self.targets, all_targets)
         self._note(*targets.notes)
         self.class_names = targets.class_names
         return {
@@ -272,37 +273,37 @@ class Table:
         """The rows of a file that have a target, by their numbers in it."""
         option = _path_option(subset)
         frame = read_table(path, option, **self.file_options, texts=self._asked_of_columns.categories)
-        found = resolve_options(path, self.file_options)
+        dialect = resolve_options(path, self.file_options)
         unusual = [
-            f"{key} {found[key]!r}"
+            f"{key} {dialect[key]!r}"
             for key, plain in (("separator", ","), ("decimal", "."))
-            if self.file_options[key] == AUTO and found[key] != plain
+            if self.file_options[key] == AUTO and dialect[key] != plain
         ]
         if unusual:
             self._note(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
-        kept = drop_missing_targets(frame, self.targets) if self._impute else frame
-        if not len(kept):
+        rows = drop_missing_targets(frame, self.targets) if self._impute else frame
+        if not len(rows):
             raise DataError(
                 f"data.source.target={','.join(self.targets)}: no row of {path} has a value there",
                 hint="choose another column",
             )
-        if number := len(frame) - len(kept):
-            left = f"{counted(number, 'row')} of {len(frame):,} without a target"
-            self._note(f"{path}: {left} {'are' if number > 1 else 'is'} left out")
+        if number := len(frame) - len(rows):
+            subject = f"{counted(number, 'row')} of {len(frame):,} without a target"
+            self._note(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
-            if (wrong := _missing(kept[name])).any():
-                row, number = int(kept.index[int(wrong.argmax())]), int(wrong.sum())
-                mend = "data.source.missing=impute, or " if kept[name].isna().any() else ""
+            if (wrong := _missing(rows[name])).any():
+                row, number = int(rows.index[int(wrong.argmax())]), int(wrong.sum())
+                mend = "data.source.missing=impute, or " if rows[name].isna().any() else ""
                 raise DataError(
                     f"data: the target column {name!r} has no finite value in row {row} (rows count from 0)",
                     hint=f"{mend}leave such rows out ({number} of {len(wrong)})",
                 )
         for column in self.fitted.columns if self.fitted is not None else ():
             if column.kind == "text":
-                check_columns(kept, [column.name], path, option)
-                kept = self._drop_blank_texts(kept, column.name, subset)
-        return kept
+                check_columns(rows, [column.name], path, option)
+                rows = self._drop_blank_texts(rows, column.name, subset)
+        return rows
 
     def _drop_blank_texts(self, frame: pd.DataFrame, name: str, subset: str) -> pd.DataFrame:
         """The rows that have a text."""
@@ -313,21 +314,21 @@ class Table:
                 hint="choose another column; data=table predicts from numbers",
             )
         if blank.all():
-            what = describe_subset(subset)
-            raise DataError(f"{key}: no row of {what} has a text there", hint="choose another column")
+            subject = describe_subset(subset)
+            raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
         if number := int(blank.sum()):
             self._note(f"{key}: {counted(number, 'row')} of {len(frame):,} without a text left out")
         return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
-        missing = {name: found for name in chosen.names if (found := _missing(frame[name])).any()}
+        missing = {name: gaps for name in chosen.names if (gaps := _missing(frame[name])).any()}
         if not missing:
             return
         middle = {
             name: "median" if is_number(frame[name]) or frame[name].dtype.kind == "M" else "most frequent"
             for name in missing
         }
-        filled = [f"{name} ({int(found.sum()):,}, {middle[name]})" for name, found in missing.items()]
+        filled = [f"{name} ({int(gaps.sum()):,}, {middle[name]})" for name, gaps in missing.items()]
         rows = int(np.logical_or.reduce(list(missing.values())).sum())
         self._note(
             f"{rows:,} of {len(frame):,} rows{' for testing' if subset == 'test' else ''} have missing "
@@ -345,25 +346,25 @@ class Table:
         self.notes = (*self.notes, *sentences)
 
     def _check_split_columns(self, frame: pd.DataFrame, path: str) -> list[str]:
-        """Columns that divide the samples and are no features."""
-        asked, divide = self._asked_of_columns, list[str]()
+        """Columns that divide the samples and are not features."""
+        options, split_names = self._asked_of_columns, list[str]()
         for key, name in self.split_columns.items():
             check_columns(frame, [name], path, key)
             if name in self.targets:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
-            if asked.features is None and name not in (*asked.keep, *asked.exclude):
-                told = f"{key}={name}: it divides the samples and is not a feature"
-                self._note(f"{told}; to use it as one, too: {override('data.source.keep', [name])}")
-                divide.append(name)
-        return divide
+            if options.features is None and name not in (*options.keep, *options.exclude):
+                note = f"{key}={name}: it divides the samples and is not a feature"
+                self._note(f"{note}; to use it as one as well: {override('data.source.keep', [name])}")
+                split_names.append(name)
+        return split_names
 
     def _find_task(self, frame: pd.DataFrame) -> str:
         if not self.targets:
             return Reconstruction.name if self._asked == "auto" else self._asked
         if self._asked == "auto":
-            found, note = task_of_columns(frame, self.targets)
+            task, note = task_of_columns(frame, self.targets)
             self._note(*([note] if note else []))
-            return found
+            return task
         if task_of(self._asked).by_class and len(self.targets) > 1:
             raise DataError(
                 f"data.source.target: {len(self.targets)} columns for a {self._asked} task, which has one",
@@ -377,10 +378,10 @@ def _path_option(subset: str) -> str:
     return "test_path" if subset == "test" else "path"
 
 
-def _as_names(option: str, given: Any) -> list[str]:
-    names = [given] if isinstance(given, str | int | float) else list(given or ())
+def _as_names(option: str, value: Any) -> list[str]:
+    names = [value] if isinstance(value, str | int | float) else list(value or ())
     if option == "target" and not names:
-        raise ValueError(f"{option}={given!r}: expected the name of a column, or a list of them")
+        raise ValueError(f"{option}={value!r}: expected the name of a column, or a list of them")
     return [str(name) for name in names]
 
 
@@ -397,8 +398,8 @@ def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Seq
 
 def _row_names(frame: pd.DataFrame) -> Sequence[str]:
     """Numbers of the rows in their file, where some were left out; else none are needed."""
-    whole = frame.empty or int(frame.index[-1]) == len(frame) - 1
-    return () if whole else list(map(str, frame.index))
+    is_complete = frame.empty or int(frame.index[-1]) == len(frame) - 1
+    return () if is_complete else list(map(str, frame.index))
 
 
 def _missing(column: pd.Series[Any]) -> NDArray[np.bool_]:

@@ -43,9 +43,9 @@ def split_by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int
     The draw goes by names, so that another file moves few of the others.
     """
     drawn = sorted(
-        range(len(texts)), key=lambda at: hashlib.sha256(f"{seed}:{texts[at].name}".encode()).digest()
+        range(len(texts)), key=lambda i: hashlib.sha256(f"{seed}:{texts[i].name}".encode()).digest()
     )
-    total = sum(len(one.text) for one in texts)
+    total = sum(len(text.text) for text in texts)
     chosen: dict[str, list[int]] = {}
     for subset in ("test", "val"):  # test first, so that the share of validation leaves it as it is
         chosen[subset] = []
@@ -54,21 +54,21 @@ def split_by_files(texts: Sequence[Text], shares: Mapping[str, float], seed: int
             chosen[subset].append(drawn.pop(0))
             size += len(texts[chosen[subset][-1]].text)
     chosen["train"] = drawn
-    return {subset: [texts[at] for at in sorted(chosen[subset])] for subset in _SUBSETS if chosen[subset]}
+    return {subset: [texts[i] for i in sorted(chosen[subset])] for subset in _SUBSETS if chosen[subset]}
 
 
 def split_by_tail(texts: Sequence[Text], shares: Mapping[str, float]) -> dict[str, list[Text]]:
     """The end of all texts in their order is the test subset, what comes before it the validation subset."""
-    starts = [0, *accumulate(len(one.text) for one in texts)]
+    starts = [0, *accumulate(len(text.text) for text in texts)]
     total = starts[-1]
     test_from = total - round(shares["test"] * total)
     cuts = [0, test_from - round(shares["val"] * total), test_from, total]
     subsets: dict[str, list[Text]] = {}
     for subset, low, high in zip(_SUBSETS, cuts, cuts[1:], strict=False):
         pieces = [
-            Text(one.name, one.text[max(0, low - start) : high - start])
-            for one, start in zip(texts, starts, strict=False)
-            if max(low, start) < min(high, start + len(one.text))
+            Text(text.name, text.text[max(0, low - start) : high - start])
+            for text, start in zip(texts, starts, strict=False)
+            if max(low, start) < min(high, start + len(text.text))
         ]
         if pieces:
             subsets[subset] = pieces
@@ -94,7 +94,7 @@ def find_files(root: Path, pattern: str) -> list[tuple[str, Path]]:
     if root.is_file():
         return [(root.name, root)]
     named = ((path.relative_to(root).as_posix(), path) for path in root.glob(pattern) if path.is_file())
-    return sorted((name, path) for name, path in named if not any(one[0] == "." for one in name.split("/")))
+    return sorted((name, path) for name, path in named if not any(part[0] == "." for part in name.split("/")))
 
 
 def read_texts(
@@ -120,13 +120,13 @@ def read_texts(
     notes = [f"{where}: {counted(empty, 'empty file')} left out"] if empty else []
     if bad:
         more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        told = f"{where}: {len(bad)} of {counted(len(files), 'file')} cannot be used: "
-        told += "; ".join(bad[:_NAMED]) + more
+        message = f"{where}: {len(bad)} of {counted(len(files), 'file')} cannot be used: "
+        message += "; ".join(bad[:_NAMED]) + more
         if not skips:
             raise DataError(
-                told, hint="convert them, name others with data.source.pattern, or data.source.on_bad=skip"
+                message, hint="convert them, name others with data.source.pattern, or data.source.on_bad=skip"
             )
-        notes.append(f"{told}; left out, as data.source.on_bad=skip says")
+        notes.append(f"{message}; left out because of data.source.on_bad=skip")
     return texts, digest.hexdigest(), notes
 
 
@@ -191,7 +191,7 @@ class TextFiles:
             check_tokenizer(tokens, vocab_size or _VOCAB_SIZE)
         elif vocab_size is not None:
             raise ValueError(
-                f"data.source.vocab_size={vocab_size} is of byte pairs, and the tokens are {tokens}; use "
+                f"data.source.vocab_size={vocab_size} is for byte pairs, but the tokens are {tokens}; use "
                 "data.source.vocab_size=null"
             )
         if context_length < 1:
@@ -214,11 +214,13 @@ class TextFiles:
                 f"{self._where}: all of {counted(len(files), 'file')} are empty", hint="name others"
             )
         subsets = self._divide(texts) if self.divides else {"all": texts}
-        sizes = ", ".join(f"{name} {sum(len(one.text) for one in some):,}" for name, some in subsets.items())
+        sizes = ", ".join(
+            f"{name} {sum(len(piece.text) for piece in some):,}" for name, some in subsets.items()
+        )
         how = f" (split by {self._split_method(texts)})" if len(subsets) > 1 else ""
         self.notes = (*notes, f"characters of text: {sizes}{how}")
         if self.fitted is None and self._tokens == "bpe":
-            learned = [one.text for one in subsets["train"]]
+            learned = [text.text for text in subsets["train"]]
             self.fitted = Tokenizer.train(learned, kind="bpe", vocab_size=self._vocab_size)
         self.fitted = codec = self.fitted or Bytes()
         return {subset: self._samples(subset, some, codec, digest) for subset, some in subsets.items()}
@@ -232,18 +234,18 @@ class TextFiles:
         if self._root is None:
             return standard_library(self._pattern or "**/*.py")
         check_path(self._root, self.info.paths[0], "data.source.root")
-        found = find_files(self._root, self._pattern or "**/*")
-        if not found:
+        files = find_files(self._root, self._pattern or "**/*")
+        if not files:
             raise DataError(
-                f"{self._where}: there is no such file in {self._root.absolute()}",
+                f"{self._where}: no such file in {self._root.absolute()}",
                 hint="data.source.pattern='**/*' finds all that are not hidden",
             )
-        return found
+        return files
 
     def _split_method(self, texts: Sequence[Text]) -> str:
         if self._split_by != "auto":
             return self._split_by
-        folders = {one.name.partition("/")[0] for one in texts if "/" in one.name}
+        folders = {text.name.partition("/")[0] for text in texts if "/" in text.name}
         if "train" in folders <= {*_SUBSETS} and len(folders) > 1:
             return "folders"
         return "files" if len(texts) >= _FEW_FILES else "tail"
@@ -252,11 +254,11 @@ class TextFiles:
         how, shares, subsets = self._split_method(texts), dict(self._shares), dict[str, list[Text]]()
         if how == "folders":
             for name in _SUBSETS:
-                if found := [text for text in texts if text.name.startswith(f"{name}/")]:
-                    subsets[name], shares[name] = found, 0.0
+                if texts_in_folder := [text for text in texts if text.name.startswith(f"{name}/")]:
+                    subsets[name], shares[name] = texts_in_folder, 0.0
             if sum(map(len, subsets.values())) < len(texts) or "train" not in subsets:
                 raise DataError(
-                    f"{self._where}: files in folders train, val and test were expected, and no others",
+                    f"{self._where}: expected files in the folders train, val and test only",
                     hint="data.source.split_by=files",
                 )
             texts = subsets["train"]  # what has no folder is a share of it
@@ -265,7 +267,7 @@ class TextFiles:
         lacking = [name for name in _SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
         if lacking and how == "files":
             raise DataError(
-                f"{self._where}: {counted(len(texts), 'file')} are too few, {lacking[0]} gets none",
+                f"{self._where}: {counted(len(texts), 'file')} are too few: {lacking[0]} gets none",
                 hint="data.source.split_by=tail cuts the text itself",
             )
         return {**subsets, **cut}
@@ -304,8 +306,8 @@ def _encode(codec: Bytes | Tokenizer, text: str, kind: torch.dtype) -> Tensor:
         end = text.find("\n", end, end + _BLOCK) + 1 or end
         blocks.append(text[start:end])
         start = end
-    found = [torch.as_tensor(ids).to(kind) for ids in codec.encode(blocks)]
-    return torch.cat(found) if found else torch.empty(0, dtype=kind)
+    encoded = [torch.as_tensor(ids).to(kind) for ids in codec.encode(blocks)]
+    return torch.cat(encoded) if encoded else torch.empty(0, dtype=kind)
 
 
 @final
@@ -322,7 +324,7 @@ class _Windows(Sequence[str]):
     @override
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(self._count))]
+            return [self[position] for position in range(*index.indices(self._count))]
         token = index * self._stride
         file = bisect_right(self._starts, token) - 1
         return f"{self._names[file]}:{token - self._starts[file]}"

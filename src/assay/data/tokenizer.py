@@ -30,7 +30,7 @@ def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
     if not {0, padding} <= {*vocabulary.values(), *(one["id"] for one in added)}:
         raise ValueError(f"its vocabulary has no token with the id {padding}, which pads texts")
     swapped = {0: padding, padding: 0}
-    model |= {"vocab": {token: swapped.get(at, at) for token, at in vocabulary.items()}}
+    model |= {"vocab": {token: swapped.get(token_id, token_id) for token, token_id in vocabulary.items()}}
     model |= {"dropout": None} if model["type"] == "BPE" else {}  # it would draw other tokens each time
     for one in added:
         one["id"] = swapped.get(one["id"], one["id"])
@@ -47,7 +47,7 @@ def normalize_tokenizer(text: str | bytes, padding: int) -> dict[str, Any]:
 Kind = Literal["bpe", "word"]
 KINDS: Final = get_args(Kind)
 PAD: Final = 0
-"""The id that fills up a text; no text has it."""
+"""The padding id, which no text contains."""
 UNKNOWN: Final = 1
 """The id of a word that training texts lack, or that is too rare."""
 _SPECIAL: Final = ("[PAD]", "[UNK]")
@@ -81,7 +81,7 @@ class Tokenizer:
         check_tokenizer(kind, vocab_size)
         from tokenizers import pre_tokenizers, trainers
 
-        backend = _backend(kind, {token: at for at, token in enumerate(_SPECIAL)}, [], lowercase)
+        backend = _backend(kind, {token: index for index, token in enumerate(_SPECIAL)}, [], lowercase)
         options: dict[str, Any] = {
             "vocab_size": vocab_size,
             "special_tokens": list(_SPECIAL),
@@ -113,21 +113,21 @@ class Tokenizer:
     @property
     def tokens(self) -> list[str]:
         """Each token by its id, as the library writes it: of `bpe` a character for each byte."""
-        known = self.backend.get_vocab()
-        return sorted(known, key=known.__getitem__)
+        vocabulary = self.backend.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
-        return [found.ids for found in self.backend.encode_batch_fast(list(map(_replace_surrogates, texts)))]
+        return [row.ids for row in self.backend.encode_batch_fast(list(map(_replace_surrogates, texts)))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; padding and unknown tokens are left out."""
-        text: str = self.backend.decode([one for one in ids if one >= len(_SPECIAL)])
+        text: str = self.backend.decode([token for token in ids if token >= len(_SPECIAL)])
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What each token id stands for, as it can be shown."""
-        return [self.decode([one]) for one in ids]
+        return [self.decode([token]) for token in ids]
 
     def to_json(self) -> str:
         """The tokenizer as the `tokenizer.json` of the library, indented by two spaces."""
@@ -145,15 +145,15 @@ class Tokenizer:
 
 
 def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
-    """The tokenizer of a network that somebody has trained."""
+    """The tokenizer of a pretrained network."""
     plain = normalize_tokenizer(text, padding)
-    made = Tokenizer.from_json(json.dumps(plain))
+    tokenizer = Tokenizer.from_json(json.dumps(plain))
     unknown = plain["model"].get("unk_token")
-    made.unknown = -1 if unknown is None else int(made.backend.token_to_id(unknown) or 0)
-    mask = made.backend.encode("a").special_tokens_mask
-    made.num_closing = next((at for at, special in enumerate(reversed(mask)) if not special), 0)
-    made.never = () if made.unknown < 0 else (made.unknown,)
-    return made
+    tokenizer.unknown = -1 if unknown is None else int(tokenizer.backend.token_to_id(unknown) or 0)
+    mask = tokenizer.backend.encode("a").special_tokens_mask
+    tokenizer.num_closing = next((index for index, special in enumerate(reversed(mask)) if not special), 0)
+    tokenizer.never = () if tokenizer.unknown < 0 else (tokenizer.unknown,)
+    return tokenizer
 
 
 def _library() -> Any:
@@ -170,12 +170,12 @@ def _library() -> Any:
 
 
 def check_tokenizer(kind: str, vocab_size: int) -> None:
-    """Refuse what no tokenizer can be trained with."""
+    """Refuse a kind or size that no tokenizer can be trained with."""
     if kind not in KINDS:
-        raise ValueError(f"tokenizer={kind!r}: one of {', '.join(KINDS)} was expected")
+        raise ValueError(f"expected tokenizer to be one of {', '.join(KINDS)}, got {kind!r}")
     least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)
     if not least <= vocab_size <= _MOST:
-        raise ValueError(f"vocab_size={vocab_size}: {least} (of {kind}) to {_MOST:,} tokens were expected")
+        raise ValueError(f"expected vocab_size from {least} (with {kind}) to {_MOST:,}, got {vocab_size}")
 
 
 def _backend(
@@ -221,14 +221,14 @@ class Bytes:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; what ends a text is left out."""
-        return bytes(one for one in ids if one != END).decode(errors="replace")
+        return bytes(byte for byte in ids if byte != END).decode(errors="replace")
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What each token id stands for, as it can be shown: a byte that is no character as its number."""
-        return ["" if one == END else chr(one) if one < 128 else f"\\x{one:02x}" for one in ids]
+        """What each token id stands for, as it can be shown: a byte that is not a character as its number."""
+        return ["" if byte == END else chr(byte) if byte < 128 else f"\\x{byte:02x}" for byte in ids]
 
     def to_json(self) -> str:
-        """What a run keeps of it."""
+        """The tokenizer as a run stores it."""
         return json.dumps({"kind": "bytes"})
 
 
@@ -255,7 +255,7 @@ class TextEncoder:
     ) -> None:
         check_tokenizer("bpe" if tokenizer == "auto" else tokenizer, vocab_size)
         if not 1 <= max_length <= LONGEST:
-            raise ValueError(f"max_length={max_length}: 1 to {LONGEST:,} tokens were expected")
+            raise ValueError(f"expected max_length from 1 to {LONGEST:,}, got {max_length}")
         self.columns: tuple[Column, ...] = (Column(column, "text"),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}
@@ -273,7 +273,7 @@ class TextEncoder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What has learned; there after `fit`."""
+        """The trained tokenizer, available after `fit`."""
         if self._tokenizer is None:
             raise RuntimeError("fit() comes first")
         return self._tokenizer
@@ -284,7 +284,7 @@ class TextEncoder:
         return self.tokenizer.vocab_size
 
     def use(self, text: str, padding: int, source: str) -> None:
-        """Have `fit` take the tokenizer that a network was trained with, in place of training one."""
+        """Make `fit` use the tokenizer of a pretrained network instead of training one."""
         if self._asked != "auto":
             raise DataError(
                 f"data.source.tokenizer={self._asked}: the weights of {source} were trained with tokens of "
@@ -301,7 +301,7 @@ class TextEncoder:
             ) from error
 
     def fit(self, raw: pd.DataFrame, rows: NDArray[np.int64]) -> None:
-        """Train the tokenizer, or take the one that is there."""
+        """Train the tokenizer, or use the pretrained one."""
         texts = raw[self.column].iloc[rows]
         kind: Kind = "word" if len(texts) < _FEW else "bpe"
         options = {"kind": kind if self._asked == "auto" else self._asked, **self._options}
@@ -315,8 +315,8 @@ class TextEncoder:
         texts = list(map(self._clip, raw[self.column]))
         for start in range(0, len(texts), _BLOCK):
             for row, tokens in enumerate(self.tokenizer.encode(texts[start : start + _BLOCK]), start):
-                kept = self._cut(tokens)
-                ids[row, : len(kept)] = torch.tensor(kept)
+                truncated = self._cut(tokens)
+                ids[row, : len(truncated)] = torch.tensor(truncated)
                 lengths[row] = len(tokens)
         if self._lengths is not None:
             self._lengths.append(lengths)
@@ -330,7 +330,7 @@ class TextEncoder:
         if len(tokens) > self.max_length:
             tokens = tokens[: self.max_length - num_closing] + tokens[len(tokens) - num_closing :]
         unknown = max(self.tokenizer.unknown, UNKNOWN)
-        return [one or unknown for one in tokens] or [unknown]
+        return [token or unknown for token in tokens] or [unknown]
 
     def _clip(self, text: Any) -> str:
         return str(text)[: _SIGNS * self.max_length]
@@ -341,18 +341,18 @@ class TextEncoder:
         if not self._lengths:
             return ()
         lengths = np.concatenate(self._lengths)
-        told = [f"{len(lengths):,} texts have {np.median(lengths):.0f} tokens in the median"]
+        notes = [f"{len(lengths):,} texts have {np.median(lengths):.0f} tokens in the median"]
         if cut := int((lengths > self.max_length).sum()):
-            told.append(
+            notes.append(
                 f"data.source.max_length={self.max_length}: {cut:,} texts "
                 f"({100 * cut / len(lengths):.1f} %) are longer, and are cut off there"
             )
         if self._pretrained is not None:
-            told.append(
+            notes.append(
                 f"texts become the {self.vocab_size:,} tokens of {self._source}; data.source.vocab_size and "
-                "lowercase do not count"
+                "lowercase have no effect"
             )
-        return tuple(told)
+        return tuple(notes)
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse a table that lacks the column, or has it twice."""
@@ -365,23 +365,23 @@ class TextEncoder:
     def odd(self, ids: Tensor) -> dict[int, str]:
         """What is odd about encoded texts, by their position."""
         lengths, unknown = (ids != 0).sum(1), (ids == self.tokenizer.unknown).sum(1)
-        told = dict.fromkeys(
+        reasons = dict.fromkeys(
             (2 * unknown > lengths).nonzero()[:, 0].tolist(),
             f"most words of {self.column!r} are unknown to the model",
         )
         cut = f"{self.column!r} has {self.max_length} tokens or more, and is cut off there"
-        for at in (lengths == self.max_length).nonzero()[:, 0].tolist():
-            told[at] = f"{told[at]}; {cut}" if at in told else cut
-        return told
+        for position in (lengths == self.max_length).nonzero()[:, 0].tolist():
+            reasons[position] = f"{reasons[position]}; {cut}" if position in reasons else cut
+        return reasons
 
     def as_plain(self) -> dict[str, Any]:
-        """What there is to know beside the tokenizer, as text and numbers."""
-        own = {"column": self.column, "max_length": self.max_length}
-        return own if self._pretrained is None else {**own, "pretrained": True}
+        """The settings beside the tokenizer, as text and numbers."""
+        plain = {"column": self.column, "max_length": self.max_length}
+        return plain if self._pretrained is None else {**plain, "pretrained": True}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], tokenizer: Tokenizer) -> Self:
-        """An encoder that has learned already."""
+        """A fitted encoder."""
         encoder = cls(plain["column"], max_length=plain["max_length"])
         encoder._tokenizer = tokenizer
         encoder._pretrained = tokenizer if plain.get("pretrained") else None

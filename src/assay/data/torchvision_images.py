@@ -71,7 +71,7 @@ class TorchvisionImages:
         except _FAILURES as error:
             reason = " ".join(str(error).split())
             raise DataError(
-                f"data.source.root={self._root}: {self._name()} is not there and whole: {reason}",
+                f"data.source.root={self._root}: {self._name()} is missing or damaged: {reason}",
                 hint="data.source.download=true, or set data.source.root to a folder that has the files",
             ) from error
 

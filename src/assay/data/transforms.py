@@ -53,8 +53,8 @@ class Transforms:
         *,
         masks: bool = False,
     ) -> None:
-        given = list(transforms)
-        named = zip(given, keys or ["data.transform"] * len(given), strict=True)
+        chain = list(transforms)
+        named = zip(chain, keys or ["data.transform"] * len(chain), strict=True)
         flat = [(one, key) for transform, key in named for one in _flatten([transform])]
         self.transforms, self.keys = tuple(one for one, _ in flat), tuple(key for _, key in flat)
         self.masks = masks
@@ -69,7 +69,7 @@ class Transforms:
 
     def divide(self) -> tuple[Transforms, Transforms]:
         """The deterministic transforms the chain starts with, to be applied only once, and the rest."""
-        length = len(list(takewhile(lambda one: type(one) in _DETERMINISTIC, self.transforms)))
+        length = len(list(takewhile(lambda transform: type(transform) in _DETERMINISTIC, self.transforms)))
         head, tail = (
             Transforms(self.transforms[part], self.keys[part], masks=self.masks)
             for part in (slice(length), slice(length, None))
@@ -89,11 +89,11 @@ class Transforms:
         if self.deterministic:
             return self._apply_to_both(inputs, targets)
         samples = [
-            self.pair(one, target, (seed, epoch, key))
-            for one, target, key in zip(inputs, targets, keys.tolist(), strict=True)
+            self.pair(sample, target, (seed, epoch, key))
+            for sample, target, key in zip(inputs, targets, keys.tolist(), strict=True)
         ]
         masks = stack([mask for _, mask in samples]) if self.masks else targets
-        return stack([one for one, _ in samples]), masks
+        return stack([sample for sample, _ in samples]), masks
 
     def transform_inputs(self, inputs: Tensor) -> Tensor:
         """Transform a batch whose targets are not known."""
@@ -111,9 +111,9 @@ class Transforms:
         picture, mask = self._apply((tv_tensors.Image(inputs), lifted))
         if not isinstance(mask, tv_tensors.Mask) or mask.shape[-2:] != picture.shape[-2:]:
             raise DataError(
-                f"data.transform: {', '.join(type(one).__name__ for one in self.transforms)} make a picture "
-                f"{list(picture.shape)} with a {type(mask).__name__} {list(mask.shape)}; a Mask of the same "
-                "height and width was expected",
+                f"data.transform: {', '.join(type(step).__name__ for step in self.transforms)} make a "
+                f"picture {list(picture.shape)} with a {type(mask).__name__} {list(mask.shape)}; expected a "
+                "Mask of the same height and width",
                 hint="take transforms of torchvision.transforms.v2, without ToPureTensor, which change both",
             )
         mask = mask.as_subclass(torch.Tensor)
@@ -174,19 +174,19 @@ def pretrained_scale(
     if known is None:
         return None, []
     source, mean, std = known["source"], known["mean"], known["std"]
-    told, notes = f"mean {_short(mean)}, std {_short(std)}", list[str]()
-    size, here = tuple(known.get("size") or ()), tuple(first.shape[2:])
-    if len(size) == len(here) == 2 and size != here:
+    statistics, notes = f"mean {_short(mean)}, std {_short(std)}", list[str]()
+    size, data_size = tuple(known.get("size") or ()), tuple(first.shape[2:])
+    if len(size) == len(data_size) == 2 and size != data_size:
         notes.append(
             f"the weights were trained on images of {size[0]}×{size[1]} pixels, the data has "
-            f"{here[0]}×{here[1]}; data/transform=resize data.transform.size=[{size[0]},{size[1]}] "
+            f"{data_size[0]}×{data_size[1]}; data/transform=resize data.transform.size=[{size[0]},{size[1]}] "
             "gives them this size"
         )
     if normalize != "auto":
         if typed != (mean, std):
             notes.append(
-                f"data.transform.normalize={normalize}: the weights of {source} were trained with {told}; "
-                "data.transform.normalize=auto takes these"
+                f"data.transform.normalize={normalize}: the weights of {source} were trained with "
+                f"{statistics}; data.transform.normalize=auto takes these"
             )
         return None, notes
     channels, why = first.shape[1], ""
@@ -198,8 +198,8 @@ def pretrained_scale(
     if not source.startswith("the run ") and is_beyond_one:
         why = why or "the data is not in [0, 1]"
     if why:
-        own = "inputs are normalised with the data's own statistics"
-        return None, [*notes, f"{why}, so {own}, not with those of {source} ({told})"]
+        fallback = "inputs are normalised with the data's own statistics"
+        return None, [*notes, f"{why}, so {fallback}, not with those of {source} ({statistics})"]
     notes.append(
         f"inputs are normalised as those of {source} were (mean {_short(mean)}, std {_short(std)}); "
         "data.transform.normalize=data takes the data's own statistics"
@@ -241,16 +241,16 @@ def configured_scale(by: Any) -> Scale | None:
     )
 
 
-def check_scale(first: Tensor, scale: Scale | None) -> Scale | None:
+def check_scale(inputs: Tensor, scale: Scale | None) -> Scale | None:
     """The mean and std that are given, where they fit the samples."""
-    if scale and scale[0] and not (first.is_floating_point() or first.dtype == torch.uint8):
+    if scale and scale[0] and not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
         raise DataError(
-            f"data.transform.normalize: the inputs are {first.dtype}, which cannot be normalised",
+            f"data.transform.normalize: the inputs are {inputs.dtype}, which cannot be normalised",
             hint="data.transform.normalize=null",
         )
-    if scale is not None and len(scale[0]) not in (0, 1, first.shape[1]):
+    if scale is not None and len(scale[0]) not in (0, 1, inputs.shape[1]):
         raise DataError(
-            f"data.transform.normalize: {len(scale[0])} values for inputs of {first.shape[1]} channel(s)",
+            f"data.transform.normalize: {len(scale[0])} values for inputs of {inputs.shape[1]} channel(s)",
             hint="data.transform.normalize=data, or make images RGB with torchvision.transforms.v2.RGB",
         )
     return scale

@@ -28,21 +28,21 @@ class Output:
         self._descriptor = descriptor
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Write all of it."""
-        rest = memoryview(data).cast("B")
-        size = len(rest)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        """Write all bytes."""
+        remaining = memoryview(data).cast("B")
+        size = len(remaining)
+        while remaining:
+            remaining = remaining[os.write(self._descriptor, remaining) :]
         return size
 
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[Output]:
-    """Open a temporary file beside a path; left well, it is synced and takes the name, else it is removed."""
+    """Open a temporary file beside a path; on success it is synced and renamed to the path, else removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() and not path.is_dir() and path.exists():
         # Such as /dev/null, which root could replace for the whole machine.
-        raise OSError(errno.EINVAL, "it is there and is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
     temporary = temporary_name(path)
     # Not tempfile: its files are readable by their owner alone, and the rename would keep that.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -55,7 +55,7 @@ def open_atomic(path: Path) -> Iterator[Output]:
             os.close(descriptor)
         temporary.replace(path)
     except BaseException:
-        with suppress(OSError):  # the first error is the one to tell
+        with suppress(OSError):  # keep the first error
             temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)

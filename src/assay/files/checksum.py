@@ -54,7 +54,7 @@ SUFFIX = ".sha256"
 
 
 def sum_path(path: Path) -> Path:
-    """Where the sum of a checkpoint lies."""
+    """The path of a checkpoint's sum file."""
     return path.with_name(path.name + SUFFIX)
 
 
@@ -76,7 +76,7 @@ def read_sums(path: Path) -> list[str]:
 
 def write_sums(path: Path, sums: list[str]) -> None:
     """List the sums of a checkpoint."""
-    write_text(sum_path(path), "".join(f"{one}  {path.name}\n" for one in sums))
+    write_text(sum_path(path), "".join(f"{checksum}  {path.name}\n" for checksum in sums))
 
 
 def content_sums(path: Path) -> list[str]:
@@ -100,14 +100,14 @@ def describe_damage(path: Path) -> str:
     try:
         with source.open("rb") as file:
             if not sum_path(source).is_file():
-                return f"has no {SUFFIX} file beside it, so whether it is whole is not known"
-            sums, found = read_sums(source), digest_of(file)
+                return f"has no {SUFFIX} file beside it, so it cannot be verified"
+            sums, digest = read_sums(source), digest_of(file)
     except FileNotFoundError:
-        return "is not there"
+        return "does not exist"
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     # A writer may have been between its steps at the first look.
-    if found in sums or found in read_sums(source):
+    if digest in sums or digest in read_sums(source):
         return ""
     if not sums:
         return f"cannot be verified: {sum_path(source).name} is damaged"

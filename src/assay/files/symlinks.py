@@ -42,10 +42,10 @@ def open_append(path: Path, mode: int = 0o666, *, readable: bool = False) -> int
 
 
 def read_whole(path: Path, largest: int = 64 << 20) -> bytes:
-    """The contents of a file that is small unless it was made to do harm."""
+    """The contents of a file, refused above a size limit."""
     with _regular(path, os.O_RDONLY | _FLAGS & ~getattr(os, "O_NOFOLLOW", 0)) as file:
         if os.fstat(file.fileno()).st_size > largest:
-            raise OSError(errno.EFBIG, f"more than {largest >> 20} MiB are not read", str(path))
+            raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB; refusing to read it", str(path))
         return file.read()
 
 
@@ -53,7 +53,7 @@ def check_inside(path: Path, directory: Path) -> None:
     """Refuse to show what lies elsewhere: a report is passed on to others."""
     if not path.resolve().is_relative_to(directory.resolve()):
         raise AssayError(
-            f"{path} is a link to {path.resolve()}, outside of {directory}: what it says is not shown"
+            f"{path} is a link to {path.resolve()}, outside of {directory}; its content is not shown"
         )
 
 
@@ -66,9 +66,9 @@ def read_tail(path: Path, most: int) -> bytes:
 
 def _regular(path: Path, flags: int) -> BinaryIO:
     descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # of a folder, fdopen would say its descriptor
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # of a folder, fdopen would name the descriptor
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
@@ -98,8 +98,8 @@ def _is_allowed(entry: os.DirEntry[str], root: str) -> bool:
 
 
 def _refusal(path: Path, directory: Path) -> AssayError:
-    what = f"is a link to {os.path.realpath(path)}" if path.is_symlink() else "is not a file of one name"
+    reason = f"is a link to {os.path.realpath(path)}" if path.is_symlink() else "is not a file of one name"
     return AssayError(
-        f"{path} {what}: what is written in {directory} could go somewhere else",
-        hint=f"take it away: rm {shlex.quote(str(path))}; to keep one with two names, copy it in place",
+        f"{path} {reason}: writing in {directory} could change files elsewhere",
+        hint=f"remove it: rm {shlex.quote(str(path))}; to keep one with two names, copy it in place",
     )

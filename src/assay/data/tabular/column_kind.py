@@ -109,12 +109,14 @@ def looks_like_number(text: str) -> bool:
 
 
 def to_numbers(*columns: Series[Any]) -> str:
-    """What to do about text that looks like numbers.
+    """A hint for text that looks like numbers.
 
     >>> to_numbers(pd.Series(["1", "unknown", None, "2", "n/k"]))
     "'data.source.na_values=[unknown,n/k]' where that means a missing value"
     """
-    texts = list(dict.fromkeys(str(value).strip() for one in columns for value in one.dropna().unique()))
+    texts = list(
+        dict.fromkeys(str(value).strip() for values in columns for value in values.dropna().unique())
+    )
     if words := [text for text in texts if not looks_like_number(text)]:
         return f"{override('data.source.na_values', words[:_FEW])} where that means a missing value"
     decimal = override("data.source.decimal", ",")
@@ -165,8 +167,8 @@ def _kind_of_text(name: str, values: Series[Any]) -> tuple[Kind, str]:
         return "id", f"ids by its name, {len(unique):,} different values {example}"
     words = sum(len(text.split()) for text in sample) / len(sample)
     if 2 * len(unique) > len(values):
-        told = f"{len(unique):,} different values in {len(values):,} rows, {example}"
-        return ("id", f"ids or names: {told}") if words < 1.5 else ("text", f"free text: {told}")
+        counts = f"{len(unique):,} different values in {len(values):,} rows, {example}"
+        return ("id", f"ids or names: {counts}") if words < 1.5 else ("text", f"free text: {counts}")
     return ("text", f"free text {example}") if words >= 5 else ("category", "")
 
 
@@ -202,15 +204,15 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
     chosen = [form for form in forms if day_first is None or _has_day_first(form) == day_first]
     if not chosen:
         raise DataError(
-            f"data: the dates in the column {column.name!r} are not all written in one known way, such as "
+            f"data: the dates in the column {column.name!r} are not all in one known format, such as "
             f"{texts.iloc[0]!r}",
             hint="write them as 2024-12-31, or leave the column out: "
             + override("data.source.exclude", [str(column.name)]),
         )
     if len({_has_day_first(form) for form in chosen}) > 1:
         raise DataError(
-            f"data: is the day or the month first in the dates of the column {column.name!r}, such as "
-            f"{texts.iloc[0]!r}?",
+            f"data: cannot tell whether the day or the month comes first in the dates of the column "
+            f"{column.name!r}, such as {texts.iloc[0]!r}",
             hint="data.source.day_first=true, or data.source.day_first=false",
         )
     return chosen[0]
@@ -241,15 +243,15 @@ def _parse_dates(column: pd.Series[Any], form: str) -> pd.Series[Any]:
     """As `as_dates`; NaT for what is not written in the format."""
     if column.dtype.kind == "M":
         return pd.to_datetime(column, utc=True).dt.tz_localize(None)
-    given = column.notna()
+    present = column.notna()
     dates: pd.Series[Any]
     if form in ("s", "ms"):
         unit: Any = form
-        numbers = pd.to_numeric(column.where(given), errors="coerce")
+        numbers = pd.to_numeric(column.where(present), errors="coerce")
         dates = pd.to_datetime(numbers.astype(np.float64), unit=unit, utc=True, errors="coerce")
     else:
         # Numbers among texts would be taken for nanoseconds.
-        texts = column.where(given, None).map(_as_text, na_action="ignore")
+        texts = column.where(present, None).map(_as_text, na_action="ignore")
         dates = pd.to_datetime(texts.astype(object), format=form, utc=True, errors="coerce")
     dates = dates.dt.tz_localize(None).astype("datetime64[us]")
     return dates
@@ -260,12 +262,12 @@ def _as_text(value: Any) -> str:
 
 
 def days_since_1970(dates: pd.Series[Any]) -> NDArray[np.float64]:
-    """Days with their fractions, NaN where there is no date."""
+    """Days with their fractions, NaN for a missing date."""
     return np.asarray((dates.to_numpy() - _EPOCH) / _DAY, dtype=np.float64)
 
 
 def date_parts(days: NDArray[np.float64], parts: Sequence[str], start: float) -> NDArray[np.float64]:
-    """The numbers that a model sees of dates, `[N, len(parts)]`; NaN where there is no date."""
+    """The numbers that a model sees of dates, `[N, len(parts)]`; NaN for a missing date."""
     if not parts:
         return days[:, None]
     microseconds = pd.Series(np.round(days * 86_400e6)).astype("Int64")
@@ -284,11 +286,12 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], path: str, option: 
     known = list(frame.columns)
     for name in names:
         if name not in known:
-            meant = did_you_mean(name, known, "; ")
+            similar = did_you_mean(name, known, "; ")
             more = ", …" if len(known) > 20 else ""
             key = option if option.startswith("data.") else f"data.source.{option}"
             raise DataError(
-                f"{key}: {path} has no column {name!r}{meant}", hint=f"columns: {', '.join(known[:20])}{more}"
+                f"{key}: {path} has no column {name!r}{similar}",
+                hint=f"columns: {', '.join(known[:20])}{more}",
             )
 
 
@@ -300,32 +303,32 @@ _FEW_SAMPLES = 10
 
 def drop_missing_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
     """The rows that have all targets, with their index; integers that gaps made floats are such again."""
-    lacking = frame[list(targets)].isna().any(axis=1)
-    if not lacking.any():
+    missing = frame[list(targets)].isna().any(axis=1)
+    if not missing.any():
         return frame
-    kept = frame[~lacking].copy()
+    complete = frame[~missing].copy()
     for name in targets:
         if frame[name].isna().any():
-            values = kept[name].infer_objects()
-            whole = pd.api.types.is_float_dtype(values) and bool((values == np.floor(values)).all())
-            kept[name] = values.astype(np.int64) if whole and np.isfinite(values).all() else values
-    return kept
+            values = complete[name].infer_objects()
+            is_integral = pd.api.types.is_float_dtype(values) and bool((values == np.floor(values)).all())
+            complete[name] = values.astype(np.int64) if is_integral and np.isfinite(values).all() else values
+    return complete
 
 
 def task_of_columns(frame: pd.DataFrame, targets: Sequence[str]) -> tuple[str, str]:
-    """What there is to predict, and a note where that could be meant otherwise."""
+    """The task of the target columns, and a note where it is ambiguous."""
     frame = drop_missing_targets(frame, targets)
-    found = [is_real(frame[name], name) for name in targets]
-    real = bool(found) and all(is_number for is_number, _ in found)
+    judged = [is_real(frame[name], name) for name in targets]
+    real = bool(judged) and all(is_number for is_number, _ in judged)
     if len(targets) > 1 and not real and not frame[list(targets)].isin([0, 1]).to_numpy().all():
         return Multitask.name, ""
-    notes = "; ".join(note for _, note in found if note)
+    notes = "; ".join(note for _, note in judged if note)
     num_classes = int(frame[targets[0]].nunique()) if len(targets) == 1 and not real else 0
     return infer_task(is_real=real, num_columns=len(targets), num_classes=num_classes), notes if real else ""
 
 
 def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
-    """Whether a target is predicted as a number, and a note where that could be meant otherwise."""
+    """Whether a target is predicted as a number, and a note where that is ambiguous."""
     different = values.nunique()
     if not is_number(values):
         _check_classes(values, name, different)
@@ -344,8 +347,8 @@ def is_real(values: pd.Series[Any], name: str) -> tuple[bool, str]:
         return False, ""
     if different <= _FEW_CLASSES or len(values) / different >= _FEW_CLASSES:
         raise DataError(
-            f"data.source.target={name}: {different:,} different integers in {len(values):,} rows: numbers, "
-            "or classes?",
+            f"data.source.target={name}: {different:,} different integers in {len(values):,} rows may be "
+            "numbers or classes",
             hint="data.source.task=regression, or data.source.task=multiclass",
         )
     return True, note
@@ -368,7 +371,7 @@ def _check_classes(values: pd.Series[Any], name: str, different: int) -> None:
     if different > _MOST_CLASSES and different * _FEW_SAMPLES > len(values):
         raise DataError(
             f"{key}: {different:,} classes in {len(values):,} rows, fewer than {_FEW_SAMPLES} rows a class",
-            hint="choose another column; data.source.task=multiclass takes them all the same",
+            hint="choose another column; data.source.task=multiclass uses them anyway",
         )
 
 
@@ -396,7 +399,7 @@ def _describe_relation(feature: Series[Any], target: Series[Any]) -> str:
         numbers = feature.to_numpy(dtype=float), target.to_numpy(dtype=float)
         with np.errstate(all="ignore"):
             apart = 1 - abs(np.corrcoef(*numbers)[0, 1])
-        return "the target is it times a number, plus a constant" if apart < _ROUNDING else ""
+        return "the target is a linear function of it" if apart < _ROUNDING else ""
     if 2 * different > len(target) or feature.nunique() != different:
         return ""
     pairs = pd.DataFrame({"feature": feature, "target": target}).drop_duplicates()
@@ -410,7 +413,7 @@ NAMED: Final = 10
 @final
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What a config says of columns; see `assay.data.table.Table`."""
+    """Column options of a config; see `assay.data.table.Table`."""
 
     targets: Sequence[str]
     features: Sequence[str] | None = None
@@ -423,7 +426,7 @@ class ColumnOptions:
 @final
 @dataclass
 class Features:
-    """What was decided."""
+    """The chosen features, with the reasons."""
 
     names: list[str]
     forms: dict[str, str] = field(default_factory=dict)
@@ -431,31 +434,31 @@ class Features:
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
 
-def choose_features(frame: pd.DataFrame, asked: ColumnOptions, path: str) -> Features:
-    """Look at every column."""
-    options = {"features": asked.features, "exclude": asked.exclude, "keep": asked.keep}
-    for option, names in {**options, "categories": asked.categories}.items():
+def choose_features(frame: pd.DataFrame, options_: ColumnOptions, path: str) -> Features:
+    """Choose the feature columns by what each column holds."""
+    options = {"features": options_.features, "exclude": options_.exclude, "keep": options_.keep}
+    for option, names in {**options, "categories": options_.categories}.items():
         check_columns(frame, names or [], path, option)
-        if both := [name for name in names or [] if name in asked.targets]:
+        if both := [name for name in names or [] if name in options_.targets]:
             raise DataError(
                 f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
             )
-    named = frame.columns if asked.features is None else asked.features
-    chosen = Features([name for name in named if name not in (*asked.targets, *asked.exclude)])
-    names = [name for name in chosen.names if name not in asked.categories]
+    named = frame.columns if options_.features is None else options_.features
+    chosen = Features([name for name in named if name not in (*options_.targets, *options_.exclude)])
+    names = [name for name in chosen.names if name not in options_.categories]
     chosen.kinds = kinds = {name: kind_of(frame[name]) for name in names}
-    if asked.features is None:
-        _leave_out_unfit(frame, asked, chosen)
+    if options_.features is None:
+        _leave_out_unfit(frame, options_, chosen)
     dates = [name for name in chosen.names if name in kinds and kinds[name][0] == "date"]
-    chosen.forms = {name: find_format(frame[name], asked.day_first) for name in dates}
+    chosen.forms = {name: find_format(frame[name], options_.day_first) for name in dates}
     if not chosen.names:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         raise DataError(
             f"data.source.features: no column is left to predict from{why}",
             hint="add a column, or keep one: data.source.keep=[NAME]",
         )
-    _add_notes(frame, asked, chosen)
-    _check_leaks(frame, asked, chosen)
+    _add_notes(frame, options_, chosen)
+    _check_leaks(frame, options_, chosen)
     return chosen
 
 
@@ -525,7 +528,7 @@ def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) ->
     names = [name for name in chosen.names if name not in asked.keep]
     for target in asked.targets:
         name, how = find_leak(frame, names, target)
-        given_away = f"the column {name!r} gives the target {target!r} away: {how}"
+        given_away = f"the column {name!r} reveals the target {target!r}: {how}"
         if name and len(chosen.names) > 1:
             raise DataError(
                 f"data: {given_away}",

@@ -138,10 +138,10 @@ class TableEncoder:
 
     def _learn_number(self, name: str, column: pd.Series[Any]) -> Column:
         numbers = _to_floats(column)
-        known = numbers[~np.isnan(numbers)]
-        fill = float(np.median(known)) if len(known) else 0.0
-        gaps = len(known) < len(numbers)
-        return Column(name, "number", fill if self._impute else None, gaps=gaps, span=_span(known))
+        present = numbers[~np.isnan(numbers)]
+        fill = float(np.median(present)) if len(present) else 0.0
+        gaps = len(present) < len(numbers)
+        return Column(name, "number", fill if self._impute else None, gaps=gaps, span=_span(present))
 
     def _learn_category(self, name: str, column: pd.Series[Any]) -> Column:
         # By their number, and of equally many by their name.
@@ -160,11 +160,11 @@ class TableEncoder:
         """The parts that vary: of the others a model learns nothing, and a new value would lead it astray."""
         form = self._forms.get(name, column_kind.ISO)
         days = column_kind.days_since_1970(column_kind.parse_dates(column, form))
-        known = np.sort(days[~np.isnan(days)])
-        start = float(known[0]) if len(known) else 0.0
-        values = column_kind.date_parts(known, column_kind.PARTS, start)
-        varying = [part for at, part in enumerate(column_kind.PARTS) if len(np.unique(values[:, at])) > 1]
-        fill = float(known[(len(known) - 1) // 2]) if len(known) else 0.0  # a date that there is
+        present = np.sort(days[~np.isnan(days)])
+        start = float(present[0]) if len(present) else 0.0
+        values = column_kind.date_parts(present, column_kind.PARTS, start)
+        varying = [part for i, part in enumerate(column_kind.PARTS) if len(np.unique(values[:, i])) > 1]
+        fill = float(present[(len(present) - 1) // 2]) if len(present) else 0.0  # a date that there is
         return Column(
             name,
             "date",
@@ -172,8 +172,8 @@ class TableEncoder:
             parts=tuple(varying) or ("elapsed",),
             start=start,
             form=form,
-            gaps=len(known) < len(days),
-            span=_span(known),
+            gaps=len(present) < len(days),
+            span=_span(present),
         )
 
     def transform(self, raw: pd.DataFrame) -> Tensor:
@@ -210,7 +210,7 @@ class TableEncoder:
         check_columns(self.columns, names)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
-        """A sentence on rows that are unlike those of training."""
+        """A sentence on rows that differ from the training rows."""
         return describe_unusual(judge_rows(raw, self.columns).warnings, raw.index)
 
     def as_plain(self) -> dict[str, Any]:
@@ -219,15 +219,15 @@ class TableEncoder:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """An encoder that has learned already."""
+        """A fitted encoder."""
         encoder = cls()
         encoder.columns = msgspec.convert(plain["columns"], tuple[Column, ...])
         encoder.csv = msgspec.convert(plain.get("csv", {}), dict[str, str])
         return encoder
 
 
-def _span(known: NDArray[np.float64]) -> tuple[float, float] | None:
-    return (float(known.min()), float(known.max())) if len(known) else None
+def _span(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    return (float(values.min()), float(values.max())) if len(values) else None
 
 
 def _to_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
@@ -257,8 +257,8 @@ def _encode(values: pd.Series[Any], learned: Column) -> NDArray[Any]:
         places, texts = _distinct_texts(values)
         unknown = -1 if learned.other is None else learned.other
         # The last one is for those that are missing, whose place is -1.
-        known = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
-        hot: NDArray[np.bool_] = known[places][:, None] == np.arange(learned.width)
+        codes = np.array([learned.codes.get(text, unknown) for text in [*texts, str(learned.fill)]])
+        hot: NDArray[np.bool_] = codes[places][:, None] == np.arange(learned.width)
         return hot.astype(np.float32)
     if learned.kind == "date":
         days = column_kind.days_since_1970(values)
@@ -279,7 +279,7 @@ _SHOWN = 40
 @final
 @dataclass(frozen=True)
 class JudgedRows:
-    """A table whose every row is judged."""
+    """A table with errors and warnings per row."""
 
     frame: pd.DataFrame
     errors: dict[int, str] = field(default_factory=dict)
@@ -287,7 +287,7 @@ class JudgedRows:
 
 
 def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str = ".") -> JudgedRows:
-    """Tell the rows that an encoder takes from those that it would refuse."""
+    """Find the rows that an encoder refuses, and those that differ from training."""
     judged = JudgedRows(pd.DataFrame(index=range(len(frame))))
     for learned in columns:
         column = frame[learned.name].reset_index(drop=True)
@@ -298,15 +298,15 @@ def judge_rows(frame: pd.DataFrame, columns: Sequence[Column], *, decimal: str =
         if learned.kind == "text":
             missing = blank_texts(column)
             foreign = ~missing & column.astype(str).str.contains("\ufffd", regex=False).to_numpy(dtype=bool)
-            what = "is {}, which is not all text in UTF-8 (--encoding names another)"
-            _note(judged.warnings, foreign, column, what)
+            sentence = "is {}, which is not all text in UTF-8 (--encoding names another)"
+            _note(judged.warnings, foreign, column, sentence)
         elif learned.kind == "category":
             _judge_categories(judged, learned, column)
         if learned.fill is None:
-            what = "text" if learned.kind == "text" else "value"
-            _note(judged.errors, missing, column, f"has no {what}")
+            sentence = "text" if learned.kind == "text" else "value"
+            _note(judged.errors, missing, column, f"has no {sentence}")
         elif not learned.gaps:
-            filled = "has no value, which each training row has: it is filled in"
+            filled = "has no value, unlike each training row; it is filled in"
             _note(judged.warnings, missing, column, filled)
         judged.frame[learned.name] = values
     return judged
@@ -338,7 +338,7 @@ def _judge_categories(judged: JudgedRows, learned: Column, column: pd.Series[Any
     foreign = unknown & texts.str.contains("\ufffd", regex=False).to_numpy()
     _note(judged.errors, foreign, column, "is {}, which is not text in UTF-8 (--encoding names another)")
     lines = unknown & texts.str.contains("\n", regex=False).to_numpy()
-    _note(judged.errors, lines, column, "is {}: is a quote not closed there?")
+    _note(judged.errors, lines, column, "is {}; perhaps a quote is not closed")
     counts = "with the rarest ones" if learned.other is not None else "as none of the known ones"
     odd = unknown & ~foreign & ~lines
     _note(judged.warnings, odd, column, f"is {{}}, which no training row has: it counts {counts}")
@@ -348,9 +348,9 @@ def describe_unusual(odd: Mapping[int, str], rows: Sequence[Any] | pd.Index[Any]
     """A sentence on rows that are unlike those of training, by their position."""
     if not odd:
         return []
-    at, why = min(odd.items())
+    position, why = min(odd.items())
     some = f"{len(odd):,} of {len(rows):,} rows are unlike the training rows"
-    return [f"{some}, first row {rows[at]} (rows count from 0): {why}"]
+    return [f"{some}, first row {rows[position]} (rows count from 0): {why}"]
 
 
 def blank_texts(texts: pd.Series[Any]) -> NDArray[np.bool_]:
@@ -382,12 +382,12 @@ def _numbers(column: pd.Series[Any], decimal: str) -> tuple[pd.Series[float], ND
 def _dates(column: pd.Series[Any], form: str) -> tuple[pd.Series[Any], NDArray[np.bool_]]:
     if form not in ("s", "ms", "%Y%m%d") and column.dtype.kind != "M":
         # Numbers among texts are no dates, though 20240105 reads as one.
-        given = column.mask(
+        dates = column.mask(
             column.map(lambda value: isinstance(value, int | float), na_action="ignore").eq(True)
         )
     else:
-        given = column
-    values = column_kind.parse_dates(given, form)
+        dates = column
+    values = column_kind.parse_dates(dates, form)
     return values, (column.notna() & values.isna()).to_numpy()
 
 

@@ -58,16 +58,16 @@ def _count_fields(path: str | Path, separator: str, encoding: str) -> Iterator[t
 
 def resolve_options(path: str | Path, options: Mapping[str, Any]) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
-    found = dict(options)
-    if is_csv(path) and AUTO in (found.get("separator"), found.get("decimal")):
-        encoding = found.get("encoding", "utf-8")
+    resolved = dict(options)
+    if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
+        encoding = resolved.get("encoding", "utf-8")
         with get_handle(path, "r", encoding=encoding, errors="replace", compression="infer") as opened:
             lines = [line for line in islice(opened.handle, _LINES) if line.strip(" \r\n")]
-        if found["separator"] == AUTO:
-            found["separator"] = _find_separator(lines)
-        if found["decimal"] == AUTO:
-            found["decimal"] = _find_decimal(lines, found["separator"])
-    return {**found, **{key: default for key, default in _PLAIN.items() if found.get(key) == AUTO}}
+        if resolved["separator"] == AUTO:
+            resolved["separator"] = _find_separator(lines)
+        if resolved["decimal"] == AUTO:
+            resolved["decimal"] = _find_decimal(lines, resolved["separator"])
+    return {**resolved, **{key: default for key, default in _PLAIN.items() if resolved.get(key) == AUTO}}
 
 
 def is_csv(path: str | Path) -> bool:
@@ -76,8 +76,8 @@ def is_csv(path: str | Path) -> bool:
     >>> is_csv("a.csv.gz"), is_csv("a.tsv"), is_csv("a.parquet")
     (True, True, False)
     """
-    others = (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
-    return not is_placeholder(path) and not str(path).lower().endswith(others)
+    suffixes = (".parquet", ".pq", ".feather", ".xlsx", ".jsonl", ".ndjson")
+    return not is_placeholder(path) and not str(path).lower().endswith(suffixes)
 
 
 def is_json_lines(path: str | Path) -> bool:
@@ -105,8 +105,8 @@ def _find_decimal(lines: Sequence[str], separator: str) -> str:
     if separator == ",":
         return "."
     header, *rows = _rows(lines, separator) or [[]]
-    for at in range(len(header)):
-        texts = [text for row in rows if len(row) > at and (text := row[at].strip())]
+    for index in range(len(header)):
+        texts = [text for row in rows if len(row) > index and (text := row[index].strip())]
         commas = [text for text in texts if "," in text]
         numbers = sum(_COMMA_NUMBER.fullmatch(text) is not None for text in texts)
         if commas and not all(map(_THOUSANDS.fullmatch, commas)) and numbers >= _MOST * len(texts):
@@ -115,7 +115,7 @@ def _find_decimal(lines: Sequence[str], separator: str) -> str:
 
 
 def _json_records(path: Path, errors: str) -> Iterator[dict[str, Any]]:
-    """Each line's object; blank lines are passed over."""
+    """Each line's object; blank lines are skipped."""
     with path.open(encoding="utf-8-sig", errors=errors) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -153,8 +153,8 @@ def read_table(
     csv = {"separator": separator, "decimal": decimal, "encoding": encoding}
     with _explain_errors(key, encoding):
         csv = resolve_options(path, csv)
-        if (given := take_from(path)) is not None:
-            frame = given.copy(deep=False)
+        if (held := take_from(path)) is not None:
+            frame = held.copy(deep=False)
         elif is_csv(path):
             frame = _read_csv(path, key, csv, na_values=na_values, columns=columns, texts=texts)
         else:
@@ -180,8 +180,8 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
             hint="save it as UTF-8, or data.source.encoding=latin-1 (or utf-16)",
         ) from error
     except (*_FAILURES, ImportError) as error:
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{key} cannot be read: {what}", hint="repair or convert it") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{key} cannot be read: {reason}", hint="repair or convert it") from error
 
 
 def _read_whole(
@@ -193,14 +193,14 @@ def _read_whole(
     na_values: Sequence[str] = (),
     texts: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Read a file that is no CSV."""
-    name, wanted = str(path).lower(), None if columns is None else list(columns)
+    """Read a file that is not a CSV."""
+    name, names = str(path).lower(), None if columns is None else list(columns)
     if name.endswith(".xlsx"):
         return _read_excel(path, key, sheet, na_values, texts)
     if name.endswith(".feather"):
-        return pd.read_feather(path, columns=wanted)
+        return pd.read_feather(path, columns=names)
     if not is_json_lines(name):
-        return pd.read_parquet(path, columns=wanted)
+        return pd.read_parquet(path, columns=names)
     return pd.DataFrame(list(_json_records(Path(path), errors="strict")))
 
 
@@ -255,7 +255,7 @@ def _header(path: str | Path, separator: str, encoding: str) -> list[str]:
     """Names of the columns, as pandas calls those without one, but none of several renamed."""
     options: Any = {"header": None, "nrows": 1, "dtype": str, "keep_default_na": False, "engine": "c"}
     first = pd.read_csv(path, sep=separator, encoding=encoding, encoding_errors="replace", **options)
-    return [str(name) or f"Unnamed: {at}" for at, name in enumerate(first.iloc[0])]
+    return [str(name) or f"Unnamed: {index}" for index, name in enumerate(first.iloc[0])]
 
 
 def _read_excel(
@@ -310,12 +310,12 @@ def _check_quotes(frame: pd.DataFrame, key: str, separator: str, decimal: str) -
             rows.append(lines[-1] + [""] * (len(numbers) - position - 1))
             if any(len(fields) != len(numbers) for fields in rows):
                 continue
-            found = [
-                fields[at] for fields in rows for at, number in enumerate(numbers) if number and fields[at]
+            values = [
+                fields[i] for fields in rows for i, number in enumerate(numbers) if number and fields[i]
             ]
-            if found and all(reads_as_number(text.replace(decimal, ".")) for text in found):
+            if values and all(reads_as_number(text.replace(decimal, ".")) for text in values):
                 raise DataError(
-                    f"{key}: {len(rows) - 1} rows lie within a cell of the column {name!r} in row {row} "
+                    f"{key}: {len(rows) - 1} rows are inside one cell of the column {name!r} in row {row} "
                     "(rows count from 0): a quote is not closed there",
                     hint='close it, double it ("") where it belongs to the text, or remove it',
                 )
@@ -360,9 +360,9 @@ def table_chunks(
     sheet: str | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Read a table chunk by chunk, in the types that an encoder needs; the index numbers the rows."""
-    wanted = [column.name for column in encoder.columns]
+    needed = [column.name for column in encoder.columns]
     of_texts = is_texts(path, encoder)
-    names = wanted if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
+    names = needed if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
     try:
         encoder.check_columns(names)
     except DataError as error:
@@ -370,20 +370,20 @@ def table_chunks(
     texts = text_columns(encoder)
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):
-            records = _text_records(path, wanted[0], encoding) if of_texts else _json_records(path, "replace")
+            records = _text_records(path, needed[0], encoding) if of_texts else _json_records(path, "replace")
             yield from _number_rows(
-                pd.DataFrame(some, columns=wanted) for some in iter(lambda: list(islice(records, size)), [])
+                pd.DataFrame(some, columns=needed) for some in iter(lambda: list(islice(records, size)), [])
             )
         elif is_csv(path):
             dialect = {"separator": separator, "decimal": decimal, "encoding": encoding}
             options = _csv_options(dialect, na_values, texts)
             yield from _number_rows(_frames_of_csv(path, dialect, chunksize=size, **options))
         elif path.name.lower().endswith(_PARQUET):
-            yield from _number_rows(_frames_of_parquet(path, wanted, size))
+            yield from _number_rows(_frames_of_parquet(path, needed, size))
         else:
             frame = _read_whole(path, str(path), sheet=sheet, na_values=na_values, texts=texts)
             frame = frame.set_axis(frame.columns.map(str), axis=1)
-            yield from _number_rows(frame.iloc[at : at + size] for at in range(0, len(frame), size))
+            yield from _number_rows(frame.iloc[start : start + size] for start in range(0, len(frame), size))
 
 
 def text_columns(encoder: ColumnEncoder) -> list[str]:
