@@ -64,7 +64,7 @@ def missing_path_error(key: str, path: Path, what: str, expected: str) -> Config
         names = []
     where = "" if first == absolute else f"; {first.parent} has no {first.name!r}"
     return ConfigError(
-        f"no such {what}: {absolute}{where}{did_you_mean(first.name, names, '; ')}",
+        f"there is no such {what}: {absolute}{where}{did_you_mean(first.name, names, '; ')}",
         key=key,
         hint=expected,
     )
