@@ -130,7 +130,7 @@ INPUTS = RNG.random((40, 2))
 @pytest.mark.parametrize(
     ("arrays", "options", "message", "hint"),
     [
-        ({"inputs": INPUTS}, {}, "data.source.targets=targets:", "there is: inputs"),
+        ({"inputs": INPUTS}, {}, "data.source.targets=targets:", "available: inputs"),
         (
             {"inputs": INPUTS, "targets": LABELS.astype(str)},
             {},
@@ -169,7 +169,7 @@ def test_a_damaged_archive_and_arguments_out_of_range(tmp_path: Path) -> None:
         Arrays(str(tmp_path / "data.npz")).read()
     wrong: Any
     for wrong in ({"task": "ranking"}, {"test_inputs": "x"}):
-        with pytest.raises(ValueError, match=r"expected|go together"):
+        with pytest.raises(ValueError, match=r"expected|must be set together"):
             Arrays("somewhere", **wrong)
 
 

@@ -63,7 +63,7 @@ def test_black_and_white() -> None:
     ("content", "message"),
     [
         (as_file(Image.merge("RGB", [GREY, GREY.rotate(180), GREY])), "it has colours"),
-        (as_file(Image.fromarray(VALUES.astype(np.uint16) * 200)), "values up to 51000"),
+        (as_file(Image.fromarray(VALUES.astype(np.uint16) * 200)), "got up to 51000"),
         (as_file(GREY, "JPEG"), "JPEG, which changes the values"),
         (b"\x89PNG\r\n\x1a\nrest", "not a PNG file"),
     ],

@@ -210,9 +210,9 @@ PRICE, KIND = pd.Series(DRAW.normal(300, 50, 200)), pd.Series(DRAW.choice(["a", 
         (PRICE, lambda y: y, "equal"),
         (KIND, lambda y: y.map({"a": 3, "b": 1, "c": 2}), "3 values stands for one"),
         (KIND, lambda y: y.str.upper(), "3 values stands for one"),
-        (PRICE, lambda y: y / 1000, "times a number"),
+        (PRICE, lambda y: y / 1000, "a linear function"),
         (PRICE, lambda y: 32 - 1.8 * y, "a linear function of it"),
-        (PRICE, lambda y: (y / 7).mask(y > 320), "times a number"),
+        (PRICE, lambda y: (y / 7).mask(y > 320), "a linear function"),
     ],
 )
 def test_the_target_under_another_name(target: pd.Series, make: Callable[..., pd.Series], how: str) -> None:

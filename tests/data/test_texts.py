@@ -317,7 +317,7 @@ def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> Non
         ("short", {}, "context_length=128: the train subset has"),
         ("short " * 40, {"context_length": 100}, "context_length=100: the val subset has"),
         ("text " * 999, {"split_by": "files"}, "1 file are too few"),
-        ("text " * 999, {"split_by": "folders"}, "files in folders train, val and test"),
+        ("text " * 999, {"split_by": "folders"}, "expected files in the folders train, val and test"),
         ("text", {"pattern": "*.md"}, "there is no such file"),
     ],
 )
