@@ -457,7 +457,7 @@ def _has_other_data(row: Row) -> bool:
 
 
 def run_from_job(job: JobRecord, run_dir: Path) -> Run:
-    """A job as its journal has it."""
+    """Make a `Run` of a job from its journal record."""
     outcome = job.outcome or Outcome("interrupted")
     return Run(
         run_dir,
@@ -480,7 +480,7 @@ def job_rows(
     metrics: Iterable[str],
     run_dir: Callable[[JobRecord], Path] = lambda job: Path(str(job.number)),
 ) -> list[Row]:
-    """Jobs that differ in seed and fold alone are one row."""
+    """Group jobs into rows; jobs that differ only in seed and fold share one."""
     metrics = list(metrics)
     groups: dict[tuple[tuple[str, str], ...], list[Run]] = {}
     for job, typed in zip(jobs, varying_overrides(jobs), strict=True):

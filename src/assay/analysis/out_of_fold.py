@@ -88,7 +88,7 @@ class OutOfFold:
 
 
 def gather_folds(rows: Iterable[Row]) -> list[OutOfFold]:
-    """Put the tests of folds together, a configuration and seed each, in the order of the runs."""
+    """Gather the predictions of all folds, per configuration and seed, in the order of the runs."""
     gathered = []
     for row in rows:
         seeds: dict[int, dict[int, Path]] = {}
@@ -101,7 +101,7 @@ def gather_folds(rows: Iterable[Row]) -> list[OutOfFold]:
 
 
 def group_by_configuration(folds: Sequence[OutOfFold]) -> list[list[OutOfFold]]:
-    """The seeds of each configuration together."""
+    """Group by configuration: its seeds together."""
     return [list(seeds) for _, seeds in itertools.groupby(folds, lambda fold: fold.values)]
 
 

@@ -133,7 +133,7 @@ def _no_run_error(*folders: Path) -> AssayError:
 
 
 def _last_values(path: Path) -> dict[str, float]:
-    """The last value of each metric, of a run whose record does not say them yet."""
+    """The last value of each metric, for a run whose record lacks them so far."""
     try:
         curves = read_curves(path)
     except AssayError:
@@ -142,7 +142,7 @@ def _last_values(path: Path) -> dict[str, float]:
 
 
 def read_lost_jobs(sweep: Path, runs: Sequence[Run]) -> list[Run]:
-    """Failed jobs that have no directory, as if each had one; also one whose directory was removed."""
+    """Failed jobs without a directory, whether it was never made or removed."""
     try:
         jobs = Journal.open(sweep, repair=False).jobs
     except AssayError:

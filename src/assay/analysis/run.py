@@ -285,7 +285,7 @@ class ConfigValues:
         return self._read[position]
 
     def _block(self, run: Run, group: str) -> Any:
-        """What stands under one key of the top: of a file as assay wrote it, only these lines are parsed."""
+        """The value of one top-level key; only its lines are parsed if assay wrote the file."""
         content = _read_config(run)
         if is_yaml_intact(content):
             text = content.decode("utf-8", "surrogateescape")

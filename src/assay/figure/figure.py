@@ -218,7 +218,7 @@ def to_plotly(figure: Figure) -> dict[str, Any]:
 
 
 def escape(text: str, longest: int | None = None) -> str:
-    """A text as it is, where plotly would read tags, entities and TeX in it."""
+    """Escape tags, entities and TeX, which plotly would interpret."""
     if longest is not None and len(text) > longest:
         text = text[: longest - 1] + "…"
     return html.escape(text, quote=False).replace("$", "&#36;")
@@ -237,7 +237,7 @@ def is_marked(line: Line) -> bool:
 
 
 def cell_text(mark: Heatmap, value: float) -> str:
-    """What is written in a cell of a matrix; nothing where it is empty."""
+    """The text in a cell of a matrix; empty for an empty cell."""
     if not math.isfinite(value):
         return ""
     return f"{100 * value:.1f} %" if mark.is_share else number_text(value, 3)
@@ -459,5 +459,5 @@ def _shorten(text: str) -> str:
 
 
 def _without_tex(text: str) -> str:
-    """A text without mathematics; no font can draw a lone surrogate."""
+    """Escape `$`, and replace what no font can draw, such as a lone surrogate."""
     return printable(text).replace("$", r"\$")

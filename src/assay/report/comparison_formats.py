@@ -142,7 +142,7 @@ def to_latex(comparison: Comparison) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that LaTeX sets as it is."""
+    """Escape a text for LaTeX."""
     return "".join(_SPECIAL.get(letter, letter) for letter in printable(text.replace("\n", " ")))
 
 
@@ -328,7 +328,7 @@ class Best:
 
 
 def to_document(comparison: Comparison) -> Compared:
-    """Everything that a comparison says."""
+    """A comparison as the document of `--json`."""
     ranking = comparison.ranking
     return Compared(
         metric=ranking.metric if ranking else None,

@@ -163,7 +163,7 @@ class Survey:
 
 
 def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataFrame]) -> Survey:
-    """Look at all of the data as a run would get it."""
+    """Survey the data as a run would get it."""
     spec, task = datamodule.spec, task_of(datamodule.spec.task)
     subsets = {name: datamodule.subset(name) for name in SUBSETS}
     train, surveys = subsets["train"], []
@@ -229,7 +229,7 @@ def _read_inputs(subset: Subset) -> tuple[list[torch.Tensor], list[str]]:
 
 
 def _spread_positions(subset: Subset, most: int) -> Tensor:
-    """Positions of so many samples, evenly spread over a subset."""
+    """Positions of at most `most` samples, evenly spread over a subset."""
     number = len(subset.rows)
     return torch.linspace(0, number - 1, min(number, most)).round().long()
 
@@ -327,7 +327,7 @@ _LEVELS: Final = "▁▂▃▄▅▆▇█"
 
 
 def histogram(counts: Sequence[int]) -> str:
-    """A column a bin; an empty bin is a dot."""
+    """One bar per bin; a dot for an empty bin."""
     highest = max(counts, default=0) or 1
     return "".join(_LEVELS[-(-8 * count // highest) - 1] if count else "·" for count in counts)
 
@@ -366,7 +366,7 @@ def survey_job(job: Job, out: Path | None = None) -> Survey:
 def _look_at_samples(
     datamodule: DataModule, tables: Mapping[str, pd.DataFrame], augment: Any
 ) -> dict[str, _Samples]:
-    """Some of each subset as they are, and of training as the model sees them, where that differs."""
+    """Samples of each subset as they are, and of training as the model sees them if that differs."""
     samples_by_title: dict[str, _Samples] = {}
     for name in SUBSETS:
         subset = datamodule.subset(name)
@@ -439,7 +439,7 @@ def data_page(
 
 
 def print_survey(console: Console, survey: Survey) -> None:
-    """Print the same on a terminal, the first rows of each table."""
+    """Print a survey on a terminal, with the first rows of each table."""
     console.print(f"[bold]{escape(survey.name)}[/bold]  {', '.join(_facts(survey))}")
     for table in _tables(survey).values():
         if table.rows:

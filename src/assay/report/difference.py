@@ -116,12 +116,12 @@ def score_difference(left: RunRecord, right: RunRecord) -> Rows:
 
 
 def _is_derived(key: str, derived: Collection[str]) -> bool:
-    """Whether a value is what others make it, in both runs."""
+    """Whether a value is derived from others in both runs."""
     return any(key == parent or key.startswith((f"{parent}.", f"{parent}[")) for parent in ("spec", *derived))
 
 
 def difference(first: str, second: str, config_dir: Path | None = None) -> Difference:
-    """What differs between two sides."""
+    """Compare two sides."""
     left, right = read_side(first, config_dir), read_side(second, config_dir)
     config = config_difference(left.config, right.config)
     if left.record is None or right.record is None:

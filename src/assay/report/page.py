@@ -131,7 +131,7 @@ def sample_table(
 def picture_blocks(
     title: str, pictures: Sequence[Picture], most: int, caption: str = "", *, are_wide: bool = False
 ) -> list[Block]:
-    """Those of some pictures that a page has room for, in so many bytes."""
+    """The pictures that fit on a page, in at most `most` bytes."""
     small = [picture for picture in pictures if len(picture.png) <= most // len(pictures)]
     if not small:
         return [Note(f"{title}: the pictures are too large for a page.")] if pictures else []
@@ -228,7 +228,7 @@ def render(page: Page) -> str:
 
 
 def to_script_json(value: Any) -> str:
-    r"""JSON that ends no script and begins no comment, whatever its texts say."""
+    r"""JSON that cannot end a script or begin a comment."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -280,7 +280,7 @@ def _policy(*scripts: str) -> str:
 
 
 def thin_figure(figure: Figure) -> Figure:
-    """Leave points out of long lines and large scatters.
+    """Thin long lines and large scatters.
 
     Of each stretch of a line its lowest and its highest point stay, so that no peak is lost; of a scatter,
     an even choice that is the same each time.

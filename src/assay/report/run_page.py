@@ -283,7 +283,7 @@ def _group(title: str, samples: Sequence[KeptSample], predictions: StoredPredict
 
 
 def _join_tokens(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row whose tokens are one text."""
+    """Join the tokens of a row into one text."""
     tokens = row.get("tokens")
     return {"text": "".join(tokens)} if isinstance(tokens, list) else row
 

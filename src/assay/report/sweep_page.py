@@ -85,7 +85,7 @@ def is_sweep(directory: Path) -> bool:
 
 
 def read_contents(paths: Sequence[Path]) -> Contents:
-    """Read any runs, and of a sweep its journal, also while it still runs or after it was killed."""
+    """Read runs, and the journal of a sweep, even if it still runs or was killed."""
     runs, folder = read_runs(paths, lost=True), paths[0]
     notices: list[str] = []
     journal, logs = None, None
@@ -326,14 +326,14 @@ def _link(contents: Contents, run: Run, folder: Path) -> Cell:
 
 
 def _values(values: Mapping[str, str | None], keys: Sequence[str]) -> list[Cell]:
-    """A cell per key, in short; the pointer tells all."""
+    """One cell per key with the shortened value; its full value in the tooltip."""
     short = shorten_values(values)
     texts = [(short.get(key, ""), values.get(key) or "") for key in keys]
     return [Cell(text, title=full if full != text else "") for text, full in texts]
 
 
 def _make_distinct(names: Sequence[str]) -> list[str]:
-    """A key may be called as a column of the page's own."""
+    """Make names distinct, as a key may have the name of one of the page's columns."""
     return [name + " " * names[:index].count(name) for index, name in enumerate(names)]
 
 

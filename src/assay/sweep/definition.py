@@ -55,7 +55,7 @@ def make_part(
 
 
 def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence[str]) -> Any:
-    """The class that a node names."""
+    """Find the class that a node names."""
     name = str(node.get("_target_"))
     name = HYDRAS_OWN.get(name, name)
     module, _, kind = name.rpartition(".")
@@ -105,7 +105,7 @@ class SweepDefinition:
     composer: JobComposer
 
     def make_launcher(self) -> Launcher:
-        """What the jobs run in."""
+        """Make the launcher."""
         arguments = {"sweep_dir": self.directory} if self.launcher_class.keeps_files else {}
         launcher: Launcher = make_part(
             self.launcher_class, self.launcher, "hydra.launcher", ignored=_POLICY, **arguments

@@ -156,7 +156,7 @@ def ignore_closed_output(console: Console) -> Iterator[None]:
     """Ignore a closed terminal or pipe while printing in this block: the jobs go on."""
     try:
         yield
-    # rich leaves the program where a pipe is closed, unless it is told not to.
+    # rich exits the program when a pipe is closed.
     except (OSError, SystemExit) as error:
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise

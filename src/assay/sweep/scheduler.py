@@ -67,7 +67,7 @@ class Scheduler:
         self._pending.append((job_record, job))
 
     def run(self) -> None:
-        """Run until nothing is left to do, or the sweep is told to stop."""
+        """Run until no job is left, or a signal stops the sweep."""
         try:
             while True:
                 self._fill()

@@ -54,7 +54,7 @@ _SEARCH_PATH: Final = "hydra.searchpath"
 def resolve_folders(
     directory: Path, journal: Journal, overrides: Sequence[str], config_dir: Path | None
 ) -> tuple[Path, Path | None]:
-    """Folder and config folder of a sweep that goes on; refuse what it asks for that was not typed now."""
+    """Working and config directory of a resumed sweep; refuse recorded settings that need typing again."""
     cwd = Path.cwd()
     original = Path(journal.header["cwd"])
     recorded = Path(journal.header["config_dir"]) if journal.header["config_dir"] else None
@@ -86,7 +86,7 @@ def resolve_folders(
 
 
 def merge_commands(commands: Iterable[Sequence[str]]) -> list[str]:
-    """What was typed, first to last, as one command: a later override takes the place of an earlier one."""
+    """Merge commands into one: a later override replaces an earlier one of the same key."""
     overrides_by_key: dict[str, str] = {}
     for override in (override for command in commands for override in command):
         overrides_by_key.pop(_override_key(override), None)
@@ -99,7 +99,7 @@ def _override_key(override: str) -> str:
 
 
 def _override_keys(overrides: Sequence[str]) -> set[str]:
-    """As Hydra reads them, however they are written."""
+    """Keys of overrides, as Hydra parses them."""
     keys = set()
     for text in overrides:
         try:
@@ -188,7 +188,7 @@ def plan_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list
 
 
 def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> list[Report]:
-    """Refuse what `start` would refuse, and run nothing."""
+    """Check a sweep as `start_sweep` does, without running it."""
     with loader(config_dir) as hydra:
         sweep = read_definition(hydra, overrides, config_dir)
         checker = Checker(config_dir, accept=sweep.check_scores)
@@ -208,7 +208,7 @@ def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ..
 def _check_new_sweep(
     sweep: SweepDefinition, checker: Checker
 ) -> tuple[dict[int, Job], dict[int, str], Launcher]:
-    """Refuse what can be seen of a new sweep without torch."""
+    """Check what can be checked of a new sweep without torch."""
     with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
     refuse_existing(sweep.directory)
@@ -221,7 +221,7 @@ def _check_new_sweep(
 
 
 def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:
-    """Check jobs which stand for so many, and say what may be meant."""
+    """Check jobs that stand for `total` jobs, and print their warnings."""
     with Console(stderr=True).status(f"loading torch and Lightning, then checking {counted(total, 'job')}"):
         reports = checker.all(jobs)
     say_warnings(warning for report in reports.values() for warning in report.warnings)
@@ -231,7 +231,7 @@ def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[i
 def _match_jobs(
     sweep: SweepDefinition, journal: Journal, *, again: bool
 ) -> tuple[dict[int, Job], dict[int, str]]:
-    """The jobs of a sweep that goes on, each under the number that it has always had."""
+    """The jobs of a resumed sweep, each under its original number."""
     if sweep.search.learns:
         left = [record for _, record in sorted(journal.jobs.items()) if not _is_over(record, again=again)]
         return {record.number: sweep.composer.job(record.overrides, record.number) for record in left}, {}
@@ -348,7 +348,7 @@ def _objectives_for_journal(aims: Sequence[Objective]) -> dict[str, list[str]]:
 
 @contextmanager
 def _open_checker(sweep: SweepDefinition) -> Iterator[Checker]:
-    """Checks in a process of its own, so that this one needs no torch; here, where the jobs run here too."""
+    """A checker in another process, so that this one needs no torch; in this one if the jobs run here too."""
     if sweep.launcher_class is SerialLauncher:
         yield Checker(sweep.config_dir, accept=sweep.check_scores)
         return

@@ -63,7 +63,7 @@ _WARNINGS: Final = 4
 
 
 def gather_folds(result: SweepResult) -> list[OutOfFold]:
-    """The predictions of its folds, together; none where no job has tested a fold."""
+    """The predictions of all folds; none if no job has tested a fold."""
     folds = out_of_fold.gather_folds(job_rows(result.jobs, (), result.run_dir))
     import_trusted_tasks(fold.predictions.task for fold in folds)
     return folds
@@ -140,7 +140,7 @@ def _print_num_left_out(console: Console, number: int, where: str = "") -> None:
 
 
 def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
-    """Jobs that have finished with a model that is of no use."""
+    """Print the warnings of finished jobs, such as a model that is of no use."""
     finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
     warned = [(number, warning) for number, outcome in finished if outcome for warning in outcome.warnings]
     for number, warning in warned[:_WARNINGS]:
@@ -192,7 +192,7 @@ def _find_log(result: SweepResult, job: JobRecord) -> Path:
 
 
 def next_commands(result: SweepResult) -> list[str]:
-    """What to type next; nothing of a sweep without jobs."""
+    """Commands to type next; none for a sweep without jobs."""
     jobs, objective = result.jobs, result.objectives[0]
     if not jobs:
         return []
