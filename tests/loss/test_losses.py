@@ -447,7 +447,7 @@ def test_options_that_cannot_be_used(make: Any, options: dict[str, Any], message
 UNFIT: list[tuple[nn.Module, Any, Any, str]] = [
     (CrossEntropy(class_weight=[1.0, 2.0, 3.0]), (4, 2), INDICES, "3 numbers, the model returns 2 logits"),
     (CrossEntropy(), (3, 4, 5, 6), MASKS[:, 1:], r"expected class indices \[3, 5, 6\]"),
-    (LDAM(COUNTS), (4, 3), INDICES, "4 classes, the model returns 3 logits"),
+    (LDAM(COUNTS), (4, 3), INDICES, "4 margins, the model returns 3 logits"),
     (BCEWithLogits([1.0, 2.0]), (4, 3), torch.zeros(4, 3), "2 numbers, the model returns 3 logits"),
     (Dice(), (4, 4), INDICES, "use loss=cross_entropy"),
     (NTXent(), (4, 2), FOUR, "use augment=two_views"),
