@@ -133,7 +133,12 @@ PRICES = [f"${price:,}" for price in range(100_000, 140_000, 1_000)]
             "2 columns for a binary task",
             "multilabel",
         ),
-        (frame(), {"target": ["age", "smokes"], "task": "multilabel"}, "more than 0 and 1", "regression"),
+        (
+            frame(),
+            {"target": ["age", "smokes"], "task": "multilabel"},
+            "values other than 0 and 1",
+            "regression",
+        ),
         (
             with_value("height", 5, np.inf),
             {"target": "height"},

@@ -284,10 +284,10 @@ def _encode(subsets: Mapping[str, Data], train: NDArray[np.int64] | None) -> dic
 
 
 def _check_subsets(parts: Mapping[str, Data]) -> None:
-    """Refuse unknown subset names, empty parts, and parts whose inputs and targets differ in number."""
+    """Refuse unknown subset names, empty subsets, and subsets whose inputs and targets differ in number."""
     if ("all" in parts) == ("train" in parts) or not {*parts} <= {"all", "train", "val", "test"}:
         raise DataError(
-            f"data: expected the parts all or train, and val and test, got {', '.join(parts) or 'nothing'}",
+            f"data: expected the subsets all or train, and val and test, got {', '.join(parts) or 'nothing'}",
             hint="name them train, val and test",
         )
     for subset, data in parts.items():
