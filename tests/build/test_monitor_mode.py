@@ -72,7 +72,7 @@ def plateau() -> DictConfig:
         ("val/unknown", "max", "max", ""),
         ("val/accuracy", "min", "", "force_min"),
         ("val/loss", "max", "", "force_max"),
-        ("val/unknown", "auto", "", "has to be stated"),
+        ("val/unknown", "auto", "", "it is not known whether"),
         ("val/accuracy", "best", "", "not one of auto, min, max"),
     ],
 )

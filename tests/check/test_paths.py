@@ -77,7 +77,7 @@ def test_a_run_that_could_not_be_written_is_refused(typed: str, says: str, place
     assert str(caught.value).startswith(f"{key}: ")
     assert says in str(caught.value)
     hint = caught.value.hint
-    assert f"{key}=" in hint or "there is: " in hint or "hydra.run.dir" in hint
+    assert f"{key}=" in hint or "available: " in hint or "hydra.run.dir" in hint
     assert sorted(places.rglob("*")) == before, "nothing was written"
 
 

@@ -72,5 +72,5 @@ def test_no_file_is_named_after_a_secret(
     override: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf0aB4dE6gH8jK1mN3")
-    with pytest.raises(ConfigError, match="named after a secret"):
+    with pytest.raises(ConfigError, match="would contain a secret"):
         check_job(job_config(compose([override.format("hf0aB4dE6gH8jK1mN3")])))

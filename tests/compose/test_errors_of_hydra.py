@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     [
         ("optimizr.lr=1", "optimizr.lr", "did you mean 'optimizer.lr'?", ""),
         ("data.bach_size=1", "data.bach_size", "did you mean 'data.batch_size'?", "data has: "),
-        ("trainer.zzz=1", "trainer.zzz", "there is no such key", "in all"),
+        ("trainer.zzz=1", "trainer.zzz", "unknown key", "in all"),
         ("optimizer=null", "optimizer", "got null", "choose from: adagrad"),
         ("augment=null", "augment", "got null", "~augment"),
         ("optimizer.lr", "optimizer.lr", "has no value", "optimizer.lr=VALUE"),
@@ -52,11 +52,11 @@ HEAD = "# @package _global_\n# Mine.\n"
         ("model/x", "# X.\na: 1\n  b: 2\n", ":3", "invalid YAML: mapping values are not allowed here"),
         ("model/x", "# X.\na:\n\tb: 1\n", ":3", "indent with spaces"),
         ("model/x", "# X.\na: 1\na: 2\n", ":3", "duplicate key a"),
-        ("model/x", "# X.\na: !!python/object/apply:os.getcwd []\n", ":2", "a config is plain YAML"),
+        ("model/x", "# X.\na: !!python/object/apply:os.getcwd []\n", ":2", "expected plain YAML"),
         ("model/x", "# @package a b\n# X.\na: 1\n", ":1", "invalid first line"),
         ("model/x", "# X.\ndefaults:\n  - _self_\n  - nothing\na: 1\n", "", "unknown option 'nothing'"),
         ("model/x", "# X.\ndefaults:\n  - /augment@a: mixxup\n", "", "did you mean 'mixup'?"),
-        ("model/x", "# X.\na: ${oops\n", "", "an interpolation cannot be read"),
+        ("model/x", "# X.\na: ${oops\n", "", "invalid interpolation"),
         (
             "experiment/x",
             f"{HEAD}defaults:\n  - override /model: mpl\n",
@@ -89,7 +89,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "model" / "x.yaml"
     path.parent.mkdir()
     path.write_bytes(b"# X.\na: \xff\xfe\n")
-    with pytest.raises(ConfigError, match=r"no UTF-8 text \(.*model/x\.yaml\)"):
+    with pytest.raises(ConfigError, match=r"not UTF-8 text \(.*model/x\.yaml\)"):
         compose(["model=x"], tmp_path)
 
 

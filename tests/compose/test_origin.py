@@ -253,7 +253,7 @@ def test_every_key_node_and_group_has_an_answer() -> None:
     [
         ("optimizer.lrr", "did you mean 'optimizer.lr'?"),
         ("spec.num_classes", "known once the data is read"),
-        ("[", "no such key"),
+        ("[", "unknown key"),
     ],
 )
 def test_an_unknown_key(key: str, says: str) -> None:

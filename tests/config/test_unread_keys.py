@@ -97,7 +97,7 @@ def test_every_job_of_a_sweep_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", ["sweep=lr", "hydra/launcher=ray", "hydra.sweeper.params={}"])
 def test_one_run_reads_nothing_of_a_sweep(typed: str) -> None:
-    with pytest.raises(ConfigError, match="only a sweep"):
+    with pytest.raises(ConfigError, match="only to a sweep"):
         check_single_run([typed])
     check_single_run(["seed=1", "hydra.run.dir=x", "~sweep"])
 

@@ -141,7 +141,7 @@ def test_a_constructor_that_raises(slot: str, package: str) -> None:
     job = OmegaConf.create({KEY: [package]})
     OmegaConf.update(job, key, {"_target_": f"{package}.it.It"}, force_add=True)
     error = refusal(lambda: make_part(look(), {}, slot) if slot in INTERFACES else build(job, key), key)
-    assert "cannot be made" in error.message
+    assert "cannot be built" in error.message
     assert f"no luck ({package}/it.py:4, in __init__)" in error.message
 
 

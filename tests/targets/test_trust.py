@@ -153,7 +153,7 @@ def job_with(key: str, value: Any) -> Any:
 @pytest.mark.parametrize(("key", "value"), OUTSIDE.items())
 def test_outside_needs_a_person(key: str, value: str) -> None:
     config = job_with(key, value)
-    with pytest.raises(ConfigError, match="was not typed") as caught:
+    with pytest.raises(ConfigError, match="was not given") as caught:
         check_external_values(config, NOBODY)
     assert caught.value.key == key
     typed = caught.value.hint.removeprefix("to allow this, type it: ").partition(", or name it under")[0]
@@ -222,7 +222,7 @@ def test_a_trusted_class_may_have_a_path_but_no_address() -> None:
     for name, value in (("_target_", "mined.Notes"), ("folder", "http://evil")):
         tried = config.copy()
         tried.callbacks.x[name] = value
-        with pytest.raises(ConfigError, match="was not typed"):
+        with pytest.raises(ConfigError, match="was not given"):
             check_external_values(tried, NOBODY)
 
 
@@ -236,7 +236,7 @@ def test_an_experiment_and_the_person(tmp_path: Path, monkeypatch: pytest.Monkey
         return compose(["experiment=evil", *typed])
 
     path = "logger: {csv: {path: notes.txt}}"
-    with pytest.raises(ConfigError, match=r"logger\.csv\.path: 'notes.txt' was not typed"):
+    with pytest.raises(ConfigError, match=r"logger\.csv\.path: 'notes.txt' was not given"):
         says(path)
     with pytest.raises(ConfigError, match=r"logger\.csv\.path"):
         says(f"{path}\nmine: notes.txt", "logger.csv.path=${mine}")
@@ -245,7 +245,7 @@ def test_an_experiment_and_the_person(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(ConfigError, match=r"hydra\.run\.dir"):
             says(f"hydra: {{run: {{dir: {place}}}}}")
     assert says("hydra: {run: {dir: runs/x}}").run_dir == "runs/x"
-    with pytest.raises(ConfigError, match=r"hydra\.launcher\.setup\[0\]: 'touch x' was not typed") as caught:
+    with pytest.raises(ConfigError, match=r"hydra\.launcher\.setup\[0\]: 'touch x' was not given") as caught:
         says("hydra: {launcher: {setup: [touch x]}}")
     assert "'hydra.launcher.setup=[touch x]'" in caught.value.hint
     (tmp_path / "conf/project.yaml").write_text("trusted_values: [touch x, notes.txt]\n", encoding="utf-8")
@@ -266,5 +266,5 @@ def test_every_such_argument_of_lightning_is_known() -> None:
     }
     assert len(found) >= 10
     for key in sorted(found):
-        with pytest.raises(ConfigError, match="was not typed"):
+        with pytest.raises(ConfigError, match="was not given"):
             check_external_values(job_with(key, "word"), NOBODY)

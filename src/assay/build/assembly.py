@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from assay.module import Module
 
 
-# What torchvision unpacks may be anybody's: no member leads out of the folder by `..` or a link. This is the
+# Archives that torchvision unpacks are untrusted: no member leaves the folder by `..` or a link. This is the
 # default from Python 3.14 on.
 tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
 
@@ -59,7 +59,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
         datamodule.setup("fit")
     except (AssayError, MemoryError):
         raise
-    except Exception as error:  # of somebody's own data set, transform or datamodule
+    except Exception as error:  # raised by a custom data set, transform or datamodule
         raise DataError(
             f"data: it cannot be read: {one_line_of(error)}",
             hint="the same command with --debug shows the traceback",
@@ -94,7 +94,7 @@ def open_declared(config: DictConfig) -> L.LightningDataModule:
 
 
 def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None] | None = None) -> None:
-    """Put what the data tells into the config as node `spec`."""
+    """Write the spec of the data into the config as node `spec`."""
     if spec is not None:
         with open_dict(config):
             config.spec = {**spec.as_config(), **(own or {})}
@@ -109,7 +109,7 @@ def add_spec(config: DictConfig, spec: Spec | None, own: Mapping[str, int | None
 
 
 def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
-    """What the loaders of a custom datamodule say of their batches, for node `spec`; nothing is read."""
+    """Number and size of the batches of a custom datamodule, for node `spec`; nothing is read."""
     if isinstance(datamodule, DataModule):
         return {}
     try:
@@ -131,7 +131,7 @@ def custom_batches(datamodule: L.LightningDataModule) -> dict[str, int | None]:
 
 
 def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
-    """Assay's own module over the parts of a job, or somebody's own."""
+    """Build assay's module from the parts of a job, or a custom LightningModule."""
     if config.module._target_ != OUR_MODULE:
         if "spec" in config:
             with open_dict(config):
@@ -163,7 +163,7 @@ def build_module(config: DictConfig, trainer: L.Trainer) -> L.LightningModule:
 
 
 def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **more: Any) -> Module:
-    """Assay's module over parts that are made, or fake."""
+    """Build assay's module from parts that are real or fake."""
     parts = {
         "model": model,
         "loss": loss,
@@ -175,14 +175,14 @@ def assemble_module(config: DictConfig, model: nn.Module, loss: nn.Module, **mor
 
 
 def notes_on_parts(config: DictConfig, model: nn.Module, finetune: FineTuning | None) -> list[str]:
-    """What the user should know of assay's own module over these parts, a sentence each."""
+    """Notes on assay's own module with these parts, one sentence each."""
     return [*notes_on_length(config), *notes_on_pictures(config), *notes_on_model(config, finetune, model)]
 
 
 def notes_on_hyper_parameters(
     module: L.LightningModule, datamodule: L.LightningDataModule | None
 ) -> list[str]:
-    """A note where `save_hyperparameters` has kept what a checkpoint cannot hold."""
+    """Note hyper-parameters that a checkpoint cannot store."""
     hyper_parameters = {**getattr(datamodule, "hparams", {}), **module.hparams}
     _, dropped = plain_part(hyper_parameters)
     if not dropped:
@@ -194,7 +194,7 @@ def notes_on_hyper_parameters(
 
 
 def build_optimization(config: DictConfig) -> dict[str, Any]:
-    """What `assay.module.Module` is told about optimizing."""
+    """Arguments of `assay.module.Module` for optimization."""
     node = config.get("scheduler") or {}
     return {
         "optimizer": build(config, "optimizer"),
@@ -206,7 +206,7 @@ def build_optimization(config: DictConfig) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Assembly:
-    """What a config stands for."""
+    """The objects that a config describes."""
 
     module: L.LightningModule
     datamodule: L.LightningDataModule
@@ -215,7 +215,7 @@ class Assembly:
 
     @functools.cached_property
     def plain(self) -> dict[str, Any]:
-        """The config as plain data, as it was when this was first asked for."""
+        """The config as plain data, as of the first access."""
         return to_resolved_dict(self.config)
 
 
@@ -239,6 +239,6 @@ def assemble(
     if built is None or made_from != trainer_nodes(config):
         built = build_trainer(config)
     built.loggers = build_loggers(config)
-    # Anew: the weights must not depend on what somebody's datamodule, callback or logger drew.
+    # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)
     return Assembly(build_module(config, built), datamodule, built, config)

@@ -69,8 +69,8 @@ def has_weights(config: DictConfig) -> bool:
 
 
 def query_model_class(config: DictConfig, method: str) -> Any:
-    """What the model's class answers before it is built; None where it has no such method, or no weights."""
-    if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is told elsewhere
+    """Call a method of the model's class before it is built; None without such a method or weights."""
+    if not has_weights(config) or not isinstance(config.model.weights, str):  # its type is checked elsewhere
         return None
     kind = resolve("model", str(config.model._target_), read_trusted_packages(config))
     query = getattr(kind, method, None)
@@ -84,7 +84,7 @@ def query_model_class(config: DictConfig, method: str) -> Any:
 
 
 def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
-    """Refuse what would undo a fine-tuning without a word."""
+    """Refuse options that would silently undo a fine-tuning."""
     message = ""
     if finetune is not None and config.trainer.get("sync_batchnorm"):
         message = "replaces batch norms by others that do not keep their statistics while they are frozen"
@@ -98,7 +98,7 @@ def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
 
 
 def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
-    """What is probably a mistake."""
+    """Warn about probable mistakes in fine-tuning."""
     messages: list[str] = []
     if finetune is None:
         return messages
@@ -135,7 +135,7 @@ def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Modul
 
 
 def notes_on_model(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
-    """What is trained, and from where its weights come."""
+    """Notes on which parameters are trained, and where the weights come from."""
     notes: list[str] = []
     if (download := query_model_class(config, "to_download")) is not None:
         notes.append(f"model.weights={config.model.weights}: training will download {download.in_words()}")
@@ -234,10 +234,10 @@ def check_model(config: DictConfig, model: nn.Module | None) -> None:
 
 
 def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -> None:
-    """Refuse a model that returns something else than this loss compares with the targets."""
+    """Refuse a model whose outputs do not have the shape that the loss needs."""
     task, kind = task_of(config.spec.task), getattr(loss, "kind", None)
     if not (kind in LOGIT_KINDS or isinstance(loss, _REAL_VALUED) or task.reconstructs):
-        return  # an embedding, or a loss of somebody's own, takes any width
+        return  # an embedding, or a custom loss, takes any width
     spec = config.spec
     expected = task.output_shape(spec, int(spec.num_outputs))
     if tuple(outputs[1:]) == expected:
@@ -257,7 +257,7 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
 
 
 def check_declared(stated: Mapping[str, Any], config: DictConfig) -> None:
-    """Refuse data that is not what its YAML states, which the job was checked with."""
+    """Refuse data that differs from what its YAML states."""
     for name in _STATED if stated else ():
         if name == "class_counts" and not task_of(stated["task"]).by_class:
             continue  # how often each label is on is not stated
@@ -278,7 +278,7 @@ def pretrained_inputs(config: DictConfig) -> dict[str, Any] | None:
 
 
 def _inputs_of_run(path: Path) -> dict[str, Any] | None:
-    """Of the run that a path is the directory of, or lies in the folder `checkpoints` of."""
+    """Read the inputs of the run that a path belongs to: its directory, or a file in its `checkpoints`."""
     run_dir = path.parent.parent if path.parent.name == "checkpoints" else path
     if not (run_dir / "config.yaml").is_file():
         return None
@@ -288,6 +288,6 @@ def _inputs_of_run(path: Path) -> dict[str, Any] | None:
             return None
         mean, std = tuple(map(float, spec["mean"])), tuple(map(float, spec["std"]))
         size = tuple(int(side) for side in spec["input_shape"])[1:]
-    except (AssayError, KeyError, TypeError, ValueError):  # a config may be anybody's
+    except (AssayError, KeyError, TypeError, ValueError):  # the config is untrusted
         return None
     return {"mean": mean, "std": std, "size": size, "source": f"the run {run_dir}"}

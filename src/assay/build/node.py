@@ -1,4 +1,4 @@
-"""One node of a config as the object it describes, or what went wrong, with the key."""
+"""Build the object that a node of a config describes, or explain the failure with its key."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ NOT_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def plain_node(config: DictConfig, key: str) -> Any:
-    """A node resolved; as written where it waits for something."""
+    """A node as plain data: resolved, or as written if it cannot be resolved yet."""
     node = OmegaConf.select(config, key)
     if not OmegaConf.is_config(node):
         return node
@@ -163,7 +163,7 @@ def plain_node(config: DictConfig, key: str) -> Any:
 
 
 def build(config: DictConfig, key: str, /, **objects: Any) -> Any:
-    """Make what a node of a config describes."""
+    """Build the object that a node of a config describes."""
     try:
         node = OmegaConf.select(config, key)
         if not node:

@@ -38,7 +38,7 @@ _SCALES: Final = {"SGD": 30.0, "Adagrad": 10.0}
 
 
 def add_recipe(config: DictConfig, spec: Spec) -> None:
-    """Put what `auto` comes to into node `spec`."""
+    """Write the values that `auto` stands for into node `spec`."""
     _balance_loss(config)
     steps, least = (_number(config, name, Annotated[int, Meta(ge=1)]) for name in ("steps", "epochs"))
     lr = _number(config, "lr", Annotated[float, Meta(gt=0, le=100)])
@@ -96,7 +96,7 @@ def _number(config: DictConfig, name: str, kind: Any) -> float:
 
 
 def notes_on_length(config: DictConfig) -> list[str]:
-    """What the recipe has chosen, and whether a run is too short to learn; a sentence each."""
+    """Notes on what the recipe has chosen, and on runs that are too short, one sentence each."""
     if "spec" not in config or config.spec.get("batch_size") is None:
         return []
     length = run_length(config, config.spec.num_train)

@@ -28,7 +28,7 @@ _OF_TOTAL, _OF_EPOCH = "spec.total_steps", "spec.steps_per_epoch"
 @final
 @dataclass(frozen=True)
 class RunLength:
-    """What a run comes to."""
+    """Batches, epochs and steps of a run."""
 
     batches: int
     used_batches: int
@@ -43,7 +43,7 @@ class RunLength:
 
     @property
     def is_known(self) -> bool:
-        """Whether the data tells how many batches it gives."""
+        """Whether the number of batches is known."""
         return self.used_batches > 0
 
     @property
@@ -92,7 +92,7 @@ def batches_of(config: DictConfig, num_train: int) -> int:
 
 
 def _apply_limit(batches: int, limit: Any) -> int:
-    """What Lightning leaves of so many batches: a share up to 1.0, or a number."""
+    """Apply Lightning's limit to a number of batches: a fraction up to 1.0, or a count."""
     if limit is None:
         return batches
     share = isinstance(limit, float) and limit <= 1
@@ -112,7 +112,7 @@ def check_length(config: DictConfig) -> list[str]:
             hint="a larger trainer.max_epochs or trainer.max_steps; min_steps only keeps early stopping away",
         )
     if config.data.get("_target_") != OUR_DATA:
-        return []  # nobody knows the batches of somebody's own
+        return []  # the batches of custom data are unknown
     size = int(config.data.get("eval_batch_size") or 1) * world_size(config)
     counts = {"val": config.spec.num_val, "test": config.spec.num_test}
     batches = {
@@ -157,7 +157,7 @@ def why_no_validation(config: DictConfig) -> tuple[str, str]:
     if config.trainer.get("limit_val_batches") == 0:
         return "trainer.limit_val_batches=0", "trainer.limit_val_batches=1.0"
     if value_of(config, "data._target_") != OUR_DATA:
-        return "", ""  # nobody knows the batches of somebody's own
+        return "", ""  # the batches of custom data are unknown
     length = run_length(config, config.spec.num_train)
     first, total = _first_validation(config, length), length.total_batches
     if first is None or total is None or first <= total:
@@ -210,7 +210,7 @@ def _check_unbounded(config: DictConfig, length: RunLength) -> None:
 
 
 def _validation_interval(config: DictConfig, length: RunLength) -> tuple[int | None, int | None]:
-    """Batches, of every how many epochs: None for batches where time decides, for epochs where none count."""
+    """Batches and epochs between validations; None for batches if time decides, for epochs if none count."""
     interval = value_of(config, "trainer.val_check_interval")
     epochs = config.trainer.get("check_val_every_n_epoch", 1)
     if isinstance(interval, str | dict):

@@ -72,7 +72,7 @@ def check_device(trainer: DictConfig) -> None:
 
 
 def gpu_names() -> list[str]:
-    """Of the GPUs of this machine, as torch tells them."""
+    """Names of the GPUs of this machine, as torch reports them."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
@@ -97,7 +97,7 @@ _TALKATIVE = {
 
 @contextmanager
 def silence_lightning() -> Iterator[None]:
-    """Keep Lightning's advertising and its hints on things that are meant as they are from the terminal."""
+    """Suppress Lightning's advertisements and its hints about intended settings."""
     levels = {name: logging.getLogger(name).level for name in _TALKATIVE}
     with warnings.catch_warnings():
         for message in _MEANT:
@@ -173,13 +173,13 @@ def build_trainer(config: DictConfig) -> L.Trainer:
         default_root_dir=config.run_dir,
     )
     leave_signals(trainer)
-    if type(trainer) is L.Trainer:  # one of somebody's own class may do anything with its loops
+    if type(trainer) is L.Trainer:  # a custom subclass may change its loops
         install(trainer, config.trainer.get("micro_batch"))
     return trainer
 
 
 def build_loggers(config: DictConfig) -> list[Logger]:
-    """What the trainer logs to."""
+    """Build the loggers of a job."""
     chosen = config.get("logger") or {}
     loggers = [build(config, f"logger.{name}") for name, node in chosen.items() if node is not None]
     if chosen.get("csv") is None:  # a run directory always has its metrics.csv
@@ -188,7 +188,7 @@ def build_loggers(config: DictConfig) -> list[Logger]:
 
 
 def check_distinct_state_keys(keys: Sequence[str], callbacks: Sequence[L.Callback]) -> None:
-    """A checkpoint holds the state of callbacks by a key that some of their settings make up."""
+    """Refuse callbacks whose state has the same key in a checkpoint."""
     owners: dict[str, str] = {}
     for key, callback in zip(keys, callbacks, strict=True):
         if is_overridden("state_dict", callback, parent=L.Callback):

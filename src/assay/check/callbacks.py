@@ -36,7 +36,7 @@ _KINDS = {CPUAccelerator: "cpu", CUDAAccelerator: "cuda", MPSAccelerator: "mps"}
 
 
 def check_processes(config: DictConfig, trainer: L.Trainer) -> None:
-    """Refuse what Lightning would start processes for by itself."""
+    """Refuse strategies for which Lightning would start processes itself."""
     strategy, devices = trainer.strategy, trainer.num_devices
     name = config.trainer.get("strategy", "auto")
     shown = name if isinstance(name, str) else type(strategy).__name__
@@ -83,7 +83,7 @@ _OTHERWISE: Final = {
 }
 """Callbacks of Lightning's that do not do here what they say, why, and what does."""
 _LEFT: Final = 0.01
-"""Share of the initial weights in an average that is worth a word."""
+"""Share of the initial weights in an average from which on a note is given."""
 
 
 def check_callbacks(config: DictConfig) -> None:
@@ -106,7 +106,7 @@ def check_callbacks(config: DictConfig) -> None:
 
 
 def notes_on_averages(config: DictConfig) -> list[str]:
-    """Averages that look back further than the run is long, and so consist of the initial weights."""
+    """Notes on weight averages that are dominated by the initial weights, because the run is too short."""
     steps = int(OmegaConf.select(config, "spec.total_steps") or 0)
     notes = []
     for key, kind in classes_in(config, "callbacks"):
@@ -165,7 +165,7 @@ def score_names(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[
 
 
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
-    """Refuse the name of a metric that nobody will log."""
+    """Refuse to monitor a metric that will not be logged."""
     without, instead = why_no_validation(config)
     logged = [*names["train"], *(() if without else names["val"])]
     for node, monitor in monitors(config):
@@ -180,7 +180,7 @@ def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> No
 
 
 def unknown_metric_error(key: str, metric: str, available: Sequence[str]) -> ConfigError:
-    """What to tell of a metric that nothing logs."""
+    """The error for a metric that is not logged."""
     return ConfigError(
         f"unknown metric {metric!r}{did_you_mean(metric, available, '; ')}",
         key=key,

@@ -49,7 +49,7 @@ _MOST: Final = 10
 
 @final
 class Checker:
-    """Checks jobs: names and values first, without torch, then all the rest."""
+    """Checks jobs: names and values first, without torch, then everything else."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Checker:
         return job
 
     def names(self, jobs: Mapping[int, Job]) -> None:
-        """Refuse what can be seen without torch; a job whose every word was seen before is left for later."""
+        """Refuse errors that can be found without torch; skip a job whose words were all checked before."""
         for job in jobs.values():
             # A number is not a mistyped word: what is wrong with it is seen soon enough.
             words = (text for text in job.overrides if not reads_as_number(text.partition("=")[2]))
@@ -87,7 +87,7 @@ class Checker:
                 self._words |= new
 
     def all(self, jobs: Mapping[int, Job]) -> dict[int, Report]:
-        """Check jobs one after another, whatever becomes of each."""
+        """Check all jobs, even if some fail."""
         reports: dict[int, Report] = {}
         failures: list[Failure] = []
         for number, job in jobs.items():
@@ -104,7 +104,7 @@ class Checker:
         return reports
 
     def report(self, job: Job) -> Report:
-        """Check a job; what another one has told that differs in the seed alone is not asked again."""
+        """Check a job; reuse the report of a job that differs only in the seed."""
         alike = _fingerprint_without_seed(job)
         if alike not in self._proven:
             report = self.check(job).report
@@ -118,7 +118,7 @@ class Checker:
         )
 
     def check(self, job: Job) -> Proof:
-        """Check a job whose run gets what was made for that."""
+        """Check a job, and return the proof, whose objects its run can use."""
         with name_source(job.overrides, self._config_dir):
             self._check_names(job)
             proof = self._prove(job)
@@ -140,14 +140,14 @@ class Checker:
 
 
 def _fingerprint_without_seed(job: Job) -> str:
-    """Names a job and those that differ from it in the seed alone; empty where more depends on the seed."""
+    """Fingerprint of a job without its seed; empty if other values depend on the seed."""
     text = json.dumps(job.config, default=str)
     inside = text.count("${seed}") - (job.config.get("data", {}).get("seed") == "${seed}")
     return "" if inside else fingerprint_of(job.config, without=("seed",))
 
 
 def summarize_failures(failures: Sequence[Failure], total: int) -> AssayError:
-    """One error for all; those with the same message are told once."""
+    """One error for all failures; equal messages are shown once."""
     by_message: dict[str, list[Failure]] = {}
     for failure in failures:
         by_message.setdefault(str(failure[2]), []).append(failure)
@@ -195,7 +195,7 @@ def check_job(config: DictConfig) -> None:
 
 
 def _check_secrets(entries: list[Entry]) -> None:
-    """No file is named after a secret, and none is asked for that a run directory did not keep."""
+    """Refuse secrets in names of files, and redacted placeholders."""
     for entry in entries:
         text = entry.raw if not entry.is_container else None
         if not isinstance(text, str):
@@ -216,7 +216,7 @@ def _check_secrets(entries: list[Entry]) -> None:
 
 
 def _check_interpolation(entry: Entry, keys: list[str]) -> None:
-    """What is interpolated must be there; `${spec.…}` comes with the data."""
+    """Refuse interpolations of keys that do not exist; `${spec.…}` comes with the data."""
     if OF_SPEC.fullmatch(str(entry.raw)) and "spec" not in root_of(entry.node):
         return  # most of them, and OmegaConf's errors are slow
     try:

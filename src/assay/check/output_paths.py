@@ -25,7 +25,7 @@ _TORCHVISION = SourcePath("root", "the files of the data set", downloads=False)
 
 
 def check_data_root(config: DictConfig) -> None:
-    """Refuse paths of nothing, and paths of something else than what is read from them."""
+    """Refuse paths that do not exist or are of the wrong kind."""
     for key, node in target_nodes(config):
         target = str(node.get("_target_"))
         try:
@@ -51,7 +51,7 @@ def _check_download(key: str, node: DictConfig, source: SourcePath) -> None:
     full, download = f"{key}.{source.argument}", _select(node, "download")
     path = _path(full, node, source.argument)
     if path is None or not isinstance(download, bool | None):
-        return  # that one is said when arguments are looked at
+        return  # reported when arguments are checked
     path = path.expanduser()  # as torchvision does
     if path.exists():
         check_path(path, source, full)
@@ -70,7 +70,7 @@ def _check_run(full: str, path: Path | None) -> None:
 
 
 def _select(node: DictConfig, name: str) -> object:
-    """A value, or None where it waits for the data or cannot be read, which is said elsewhere."""
+    """A value, or None if it waits for the data or cannot be resolved, which is reported elsewhere."""
     try:
         return OmegaConf.select(node, name, throw_on_missing=False)
     except OmegaConfBaseException:
@@ -156,7 +156,7 @@ def _places(config: DictConfig) -> Iterator[tuple[str, str, bool]]:
             if not isinstance(entry.parent, DictConfig) or entry.is_container:
                 continue
             if not str(entry.parent.get("_target_")).startswith(_LIBRARIES):
-                continue  # what somebody's own code does with a path is its own affair
+                continue  # custom code may do anything with a path
             name, value = str(entry.name), _select(entry.parent, entry.name)
             if not isinstance(value, str):
                 continue

@@ -1,4 +1,4 @@
-"""Everything that can be known about jobs before the first of them runs."""
+"""Check everything about jobs that can be checked before the first of them runs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
 
 @final
 class Prover:
-    """Checks jobs, and does what several of them have in common only once."""
+    """Checks jobs, and shares work between them."""
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
@@ -99,7 +99,7 @@ class Prover:
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)  # those of several modes do not go together
 
     def prove(self, job: DictConfig, overrides: Sequence[str] = (), *, curve: bool = False) -> Proof:
-        """Refuse a job that cannot run, or say what it will take."""
+        """Refuse a job that cannot run, or report what it will need."""
         start, self._trainer = time.perf_counter(), None
         check_device(job.trainer)
         config = copy_of(job)
@@ -244,7 +244,7 @@ class Prover:
         return {**_count(module), "notes": notes, "unproven": why, "warnings": [*of_trainer, *warned]}
 
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
-        """The trainer, and what its parts warn of."""
+        """The trainer, and the warnings raised while it is built."""
         check_callbacks(config)
         # The metrics say how what the callbacks follow is better.
         nodes = [plain_node(config, key) for key in ("trainer", "callbacks", "metrics")]
@@ -266,7 +266,7 @@ class Prover:
     def _step(
         self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
     ) -> tuple[Step | None, str]:
-        """What a step comes to, or why that cannot be said; the other batches are tried, too."""
+        """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
         precision = self._inspect_trainer(config)[0].precision_plugin
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
             wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)

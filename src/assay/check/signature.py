@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class InjectedArguments:
-    """What a call gets beside what its node says."""
+    """Arguments of a call beyond those in its node."""
 
     by_position: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ _CALLED_WITH = {"optimizer": 1, "scheduler": 1, "param_groups": 2}
 
 
 def injected_arguments(config: DictConfig, key: str) -> InjectedArguments | None:
-    """What comes later to the call of a node; None where nobody can tell."""
+    """Arguments that are passed later to the call of a node; None if they are unknown."""
     ours = OmegaConf.select(config, "module._target_", default=OUR_MODULE) == OUR_MODULE
     if key == "trainer":
         return InjectedArguments(names=_TRAINER)
@@ -249,7 +249,7 @@ def _check_missing(key: str, node: DictConfig, call: Call, supplied: set[str]) -
 
 
 def _values(node: Any, names: Any) -> Iterator[tuple[Any, Any]]:
-    """What is given, as far as it is known before the data is."""
+    """Arguments that are known before the data is read."""
     for name in names:
         with suppress(OmegaConfBaseException):
             yield name, _to_plain(node, name)
@@ -267,7 +267,7 @@ def _to_plain(node: Any, name: Any) -> Any:
 
 
 def _kind(node: DictConfig) -> type | None:
-    """The class of what a node will be; None where a function, or its class, decides."""
+    """The class that a node will have; None if a function or the parent decides."""
     if node.get("_partial_"):
         return functools.partial
     parent = parent_of(node)
@@ -278,7 +278,7 @@ def _kind(node: DictConfig) -> type | None:
     try:
         target = _locate("", node)
     except ConfigError:
-        return None  # said at the node itself
+        return None  # reported at the node itself
     return target if inspect.isclass(target) else None
 
 

@@ -1,4 +1,4 @@
-"""One made-up batch through augmentation, loss and metrics, before anything is written."""
+"""One random batch through augmentation, loss and metrics, before anything is written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -> None:
-    """Refuse what is not the same for a batch and for its pieces together."""
+    """Refuse micro-batches if they would change the loss of a batch."""
     size = config.trainer.get("micro_batch")
     if size is None:
         return
@@ -71,7 +71,7 @@ _SIZE = re.compile(r"torch\.Size\((\[[^]]*\])\)")
 @final
 @dataclass(frozen=True)
 class SmokeResult:
-    """What a made-up batch showed."""
+    """What a random batch showed."""
 
     names: dict[str, list[str]]
     targets: tuple[int, ...]

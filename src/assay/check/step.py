@@ -121,7 +121,7 @@ _MOST_TEXT = 60
 
 
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
-    """The innermost layer that an error came from: its name, and in words what it is and was given."""
+    """The innermost layer that raised an error: its name, and a description with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code is MODULE_CALL]
     calls = [called for frame in frames if (called := frame.f_locals)["self"] in names]
@@ -435,13 +435,13 @@ def small_sizes(config: DictConfig, sizes: Sequence[int], otherwise: int = FEW) 
 
 
 def model_bytes(model: nn.Module) -> int:
-    """Of the parameters that have a shape."""
+    """Bytes of the parameters that have a shape."""
     initialized = [p for p in model.parameters() if not isinstance(p, nn.UninitializedParameter)]
     return sum(p.numel() * p.element_size() for p in initialized)
 
 
 def build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> Module:
-    """The run's module over parts that may be fake."""
+    """Build the run's module from parts that may be fake."""
     # Of the kind that the run will have: the numbers change neither shapes nor types.
     scaled = task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets")
     numbers = int(config.spec.num_targets) if scaled else 0
@@ -450,7 +450,7 @@ def build_step_module(config: DictConfig, model: nn.Module, loss: nn.Module) -> 
 
 
 def to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
-    """What to tell of a step that fails."""
+    """The error for a step that fails."""
     key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__

@@ -33,7 +33,7 @@ Start with:
 
 @final
 class _Verbs(TyperGroup):
-    """The verbs; a command line that none of them takes is refused in JSON, too, where that is asked for."""
+    """The verbs; a command line that cannot be parsed is reported as JSON if requested."""
 
     @override
     def main(self, args: Any = None, *rest: Any, **more: Any) -> Any:
@@ -112,7 +112,7 @@ def main() -> None:
     try:
         app()
     finally:
-        # Everything is said and written: a Ctrl-C from here on ends what is left without a traceback.
+        # All output is written: a Ctrl-C from here on ends the process without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

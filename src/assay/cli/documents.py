@@ -48,7 +48,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: BaseException) -> Problem:
-        """What an exception that ends a command says."""
+        """The problem that an exception describes."""
         if isinstance(error, typer.Exit):
             problem = cls(f"the exit code is {error.exit_code}")
             return replace(cls.of(error.__cause__) if error.__cause__ else problem, code=error.exit_code)
@@ -78,15 +78,15 @@ class Document:
     next: Sequence[str] = ()
 
     def say(self, kind: str, value: Any) -> None:
-        """Have this printed at the end; without `--json` it goes nowhere."""
+        """Set what is printed at the end; without `--json` it is ignored."""
         self.body = {"kind": kind, "schema_version": SCHEMA_VERSION, **to_plain(value)}
 
     def fail(self, message: str, *, hint: str = "", code: int = 1) -> None:
-        """Say why the exit code is not 0 although there is something to print."""
+        """Set the reason of a nonzero exit code although there is a result."""
         self.error = Problem(redact(message), hint=redact(hint), code=code)
 
     def to_json(self) -> str:
-        """One line of ASCII: no control character of anybody's reaches a terminal through it."""
+        """One line of ASCII, so that no untrusted control character reaches a terminal."""
         document = self.body or {"kind": "error", "schema_version": SCHEMA_VERSION}
         if self.next:
             document = {**document, "next": to_plain(self.next)}
@@ -123,7 +123,7 @@ def print_problem(words: list[str], problem: Problem) -> None:
 
 
 def to_plain(value: Any) -> Any:
-    """Something as JSON's own types."""
+    """Convert a value to JSON's types."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if is_dataclass(value) and not isinstance(value, type):

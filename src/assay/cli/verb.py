@@ -1,4 +1,4 @@
-"""What every verb has: its arguments, and errors told as one message with an exit code."""
+"""Shared by all verbs: arguments, and errors as one message with an exit code."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def check_ending(option: str, path: Path | None, *endings: str) -> None:
 
 @contextmanager
 def show_loading() -> Iterator[None]:
-    """Say what is being waited for, on a terminal, in a line that goes again."""
+    """Show on a terminal that torch is being loaded."""
     with Console(stderr=True).status("loading torch and Lightning") if sys.stderr.isatty() else nullcontext():
         yield
 
 
 def verb(function: Callable[Concatenate[Document, ...], None]) -> Callable[..., None]:
-    """A command of a function: with --json and --debug, and its errors told as one message."""
+    """Turn a function into a command with --json and --debug, and one message per error."""
     _, *declared = inspect.signature(function, eval_str=True).parameters.values()
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)

@@ -114,7 +114,7 @@ def loader(config_dir: Path | None = None) -> Iterator[Hydra]:
 
 
 def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.RUN) -> DictConfig:
-    """What Hydra composes; nothing is filled in or judged."""
+    """Compose with Hydra alone; nothing is filled in or checked."""
     config: DictConfig = hydra.compose_config(
         config_name=PRIMARY, overrides=strip_plus(overrides), run_mode=mode, with_log_configuration=False
     )
@@ -122,7 +122,7 @@ def compose_raw(hydra: Hydra, overrides: Sequence[str], mode: RunMode = RunMode.
 
 
 def check_replaced(hydra: Hydra, config: DictConfig, overrides: Sequence[str]) -> None:
-    """Refuse an option whose value an option of another group replaces; three are put into one node."""
+    """Refuse options of trainer, device and precision that set the same key to different values."""
     typed = {override.lstrip("+~").partition("=")[0] for override in overrides}
     settings: dict[str, tuple[str, Any]] = {}
     implementation: Any = hydra.config_loader
@@ -152,7 +152,7 @@ def translate_errors(hydra: Hydra, overrides: Sequence[str]) -> Iterator[None]:
 
 
 def trust_for(hydra: Hydra, overrides: Sequence[str]) -> Trust:
-    """Which packages may be imported for a command; asked before anything is composed."""
+    """Determine which packages a command may import, before anything is composed."""
     trusted = trust(overrides)
     check_project(project_folder(hydra), overrides, trusted)
     check_search_path(overrides, trusted)
@@ -181,7 +181,7 @@ def complete(
 
 
 def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
-    """Leave custom parts what is theirs alone, and name them by their option or class."""
+    """Keep only the own keys of custom parts, and name them by their option or class."""
     words: Any = OmegaConf.to_container(hydra_node.overrides.task, resolve=False)  # they may hold `${…}`
     typed = [str(text).lstrip("+~").partition("=")[0].split(".") for text in words]
     data, module = (OmegaConf.select(config, f"{node}._target_") for node in ("data", "module"))
@@ -216,7 +216,7 @@ def settle_custom_parts(config: DictConfig, hydra_node: DictConfig) -> None:
 
 
 def implied_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """What was composed beside what was typed, because of what has to be predicted: `task=binary`."""
+    """Overrides that the task of the data adds to the typed ones, such as `task=binary`."""
     composed: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)  # `${…}` as typed
     return [override for override in composed if override not in overrides]
 
@@ -268,7 +268,7 @@ class Job:
     shared: str
 
     def to_config(self) -> DictConfig:
-        """The same to build from; it refuses keys that are not there."""
+        """The job as a config to build from, which refuses unknown keys."""
         config: DictConfig = OmegaConf.create(self.config)
         OmegaConf.set_struct(config, True)
         return config
@@ -317,7 +317,7 @@ class JobComposer:
             return self._complete(*self._choose_task(overrides), number)
 
     def _choose_task(self, overrides: Sequence[str]) -> tuple[list[Override], _Template]:
-        """A job's overrides, with the loss and metrics of what its data has to be predicted; its template."""
+        """Parse a job's overrides, with those that the task of its data adds, and get its template."""
         overrides = [*overrides, *task_defaults(overrides)]
         parsed, template = self._parse(overrides)
         composed, values = template.composed, self._values(parsed)
@@ -410,7 +410,7 @@ def compose_sweep(hydra: Hydra, overrides: Sequence[str], trusted: Trust) -> Dic
 
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
-    """What Hydra writes about the overrides while it composes."""
+    """Write what Hydra notes about overrides while it composes."""
     job = config.hydra.job.config.override_dirname
     task_overrides = [override for override in parsed if not override.is_hydra_override()]
     config.hydra.overrides.task = [override.input_line for override in task_overrides]
@@ -430,7 +430,7 @@ def _calls(composed: DictConfig) -> Iterator[str]:
 
 
 def _apply_plain_values(template: _Template, values: Sequence[Override]) -> dict[str, Any] | None:
-    """The job where its values only take the place of others; None where more may follow from them."""
+    """Set plain values in a template's job; None if other values may depend on them."""
     if not template.text:
         return None
     config: dict[str, Any] = json.loads(template.text)

@@ -53,7 +53,7 @@ _PLAIN: Final = (
         "hydra/sweeper=optuna; sampler=random draws at random",
     ),
 )
-"""What Hydra says, and what to say of the key and value in it."""
+"""Patterns of Hydra's messages, and the message and hint that replace them."""
 _UNKNOWN: Final = re.compile(r"Could not (override|delete)(?: from config\.)?[^']*'([^'@]+)")
 _NO_OPTION: Final = re.compile(
     r"Config group override must be a string or a list|^argument of type '\w+' is not iter"
@@ -61,7 +61,7 @@ _NO_OPTION: Final = re.compile(
 _NETWORK: Final = re.compile(
     r"(resne|vit|convnext|fcn|deeplab|efficientnet|densenet|vgg|swin|mobilenet|regnet)"
 )
-"""What names of networks begin with, which are no options of their own."""
+"""Prefixes of names of networks, which are not options."""
 
 
 def composition_error(error: Exception, overrides: Sequence[str], loader: ConfigLoader) -> ConfigError:
@@ -176,7 +176,7 @@ def _unknown_key(
 
 
 def _keys(without: str, overrides: Sequence[str], loader: ConfigLoader) -> list[str]:
-    """Every key there is when one override is left out."""
+    """All keys of the config without one override."""
     remaining = [override for override in overrides if override.lstrip("+~").partition("=")[0] != without]
     try:
         config = loader.load_configuration("train", remaining, run_mode=RunMode.RUN)

@@ -1,4 +1,4 @@
-"""What a config may ask of Hydra itself, in its `hydra` node: a launcher, a searcher, and nothing else."""
+"""Check the `hydra` node of a config, which may choose a launcher and a searcher, and nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _RUNS: Final = {
 
 
 def check_hydra(node: DictConfig, person: Trust) -> None:
-    """Refuse a `hydra` node that names other classes, says what nothing reads, or runs what nobody typed."""
+    """Refuse a `hydra` node with other classes, keys without effect, or commands that were not typed."""
     for part, default in _NOT_READ.items():
         value = OmegaConf.select(node, part)
         plain = OmegaConf.to_container(value, resolve=False) if OmegaConf.is_config(value) else value
@@ -86,7 +86,7 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
 
 
 def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> None:
-    """Refuse shell lines and addresses that no person has typed, and lines that break out of a script."""
+    """Refuse shell lines and addresses that the user has not typed, and lines that break out of a script."""
     key, text = entry.key, str(value)
     top_key = ".".join(split_key(key)[:3])
     if top_key in _RUNS and top_key not in person.keys:  # typed in one piece or in several

@@ -83,7 +83,7 @@ class Choice:
     settings: tuple[Setting, ...]
 
     def holds_file(self, path: Path) -> bool:
-        """Whether a file is of the group, so that its choice brought the file here."""
+        """Whether a file is one of the group's chosen options."""
         files = [f"/{self.group}/{option}.yaml" for option in self.option.split(",")]
         return path.parent.as_posix().endswith(f"/{self.group}") or path.as_posix().endswith(tuple(files))
 
@@ -106,7 +106,7 @@ class Origins:
         return list(layers.values())
 
     def nearest(self, key: str) -> Setting | None:
-        """What is to be looked at when a key is wrong: its last setting, or that of what it lies in."""
+        """The setting to look at when a key is wrong: its last one, or that of a node around it."""
         parts, choice = split_key(key), self.choice_of(key)
         while parts:
             chain = self.chain((*parts, "_target_")) or self.chain(parts)
@@ -130,7 +130,7 @@ class Origins:
             self.events.append((parts, kind, layer, setting))
 
     def put_file(self, layer: int, path: Path, package: _Parts = ()) -> None:
-        """Merge what a YAML file says."""
+        """Merge the settings of a YAML file."""
         for at, kind, text, line in yaml_entries(path, package):
             self.put(layer, at, kind, Setting(join_key(at), text, f"{display_path(path)}:{line}", path, line))
 
@@ -211,7 +211,7 @@ def to_yaml_line(value: Any) -> str:
 
 @contextmanager
 def name_source(overrides: Sequence[str], config_dir: Path | None = None) -> Iterator[None]:
-    """Say in every `ConfigError` that leaves this block in which file and line its key was written."""
+    """Add to every `ConfigError` that leaves this block the file and line of its key."""
     try:
         yield
     except ConfigError as error:
@@ -223,7 +223,7 @@ def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None
     """Add the file and line of its key to an error that has none; never raises."""
     key = error.key.partition(",")[0]
     if key and not error.file:
-        with suppress(Exception):  # an error that cannot be placed is still to be told
+        with suppress(Exception):  # an error without a place must still be raised
             error.add_file(_place(key, overrides, config_dir))
     return error
 
@@ -231,7 +231,7 @@ def locate(error: ConfigError, overrides: Sequence[str], config_dir: Path | None
 def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
     try:
         with loader(config_dir) as hydra:
-            trust_for(hydra, overrides)  # before Hydra searches where it is told to
+            trust_for(hydra, overrides)  # before Hydra looks into its search path
             implied: list[str] = []
             with suppress(ConfigError):
                 implied = implied_overrides(compose_with(hydra, overrides), overrides)

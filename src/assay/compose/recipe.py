@@ -44,7 +44,7 @@ def settle_recipe(config: DictConfig) -> None:
 
 
 def settle_model(config: DictConfig) -> None:
-    """Move the recipe of a model's YAML to the node `recipe`: it is no argument of the model's class."""
+    """Move the recipe of a model's YAML to the node `recipe`: it is not an argument of the model's class."""
     model = child_node(config, "model") if "model" in config else None
     if not isinstance(model, DictConfig) or is_null(model):
         return
@@ -63,7 +63,7 @@ def is_chosen(config: DictConfig, key: str) -> bool:
 
 
 def restore_auto(key: str, raw: Any) -> Any:
-    """What was typed for a value of a job: `auto` where it waits for the data."""
+    """The value as typed: `auto` if it waits for the data."""
     return "auto" if key in RECIPE and raw == _reference(*RECIPE[key]) else raw
 
 
@@ -177,7 +177,7 @@ def _chooses_loss_or_metrics(overrides: Sequence[str]) -> bool:
 
 
 def task_defaults(overrides: Sequence[str]) -> list[str]:
-    """What goes with a typed task that takes the place of the data's own, for which the data has chosen."""
+    """Overrides that suit a typed task, which replaces the task of the data."""
     named = [
         override.partition("=")[2]
         for override in overrides

@@ -44,7 +44,7 @@ def did_you_mean(word: str, candidates: Iterable[str], before: str = "") -> str:
 
 
 def list_names(candidates: Iterable[str], word: str = "") -> str:
-    """Names in one line; of very many only those nearest to what was typed."""
+    """List names in one line; of very many, only those nearest to what was typed."""
     names = list(candidates)
     if len(names) <= _MOST:
         return ", ".join(names)

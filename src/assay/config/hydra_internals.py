@@ -1,4 +1,4 @@
-"""All that assay uses of Hydra without Hydra promising it: loader, defaults list, config sources."""
+"""The private parts of Hydra that assay uses: loader, defaults list, config sources."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ def file_of(source: ConfigSource, name: str) -> Path:
 
 
 def config_file(repository: IConfigRepository, name: str) -> Path | None:
-    """The file behind one of Hydra's config names; None for those that are no files."""
+    """The file behind one of Hydra's config names; None for those that are not files."""
     source = next((folder for folder in repository.get_sources() if folder.is_config(name)), None)
     return file_of(source, name) if source is not None and source.scheme() == "file" else None
 
 
 def strip_plus(overrides: Sequence[str]) -> list[str]:
-    """`+experiment=mine`, as templates for Lightning have it, without the plus."""
+    """Remove the plus of `+experiment=mine`, as templates for Lightning write it."""
     return [override[1:] if override.startswith(_ADDED) else override for override in overrides]
 
 

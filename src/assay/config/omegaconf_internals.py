@@ -1,4 +1,4 @@
-"""All that assay uses of OmegaConf without OmegaConf promising it: nodes as they are written, unresolved."""
+"""The private parts of OmegaConf that assay uses: nodes as they are written, unresolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that nothing reads: they would change nothing, without a word."""
+"""Keys without effect, which would be ignored silently."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _FIXED: Final = {
     ),
     "data.transform": ("train", "eval", "normalize"),
 }
-"""Nodes that no class takes whole, and all that is read of them."""
+"""Nodes that no class gets as a whole, and the keys that are read."""
 _ONE_OPTION: Final = (
     *(*OF_MODULE, "data", "data/transform", "device", "precision", "trainer"),
     *("hydra/launcher", "hydra/sweeper", "hydra/sweeper/sampler", "hydra/sweeper/pruner"),
@@ -107,7 +107,7 @@ def check_unread_on_resume(config: DictConfig, typed: Sequence[Override]) -> Non
 
 
 def check_single_run(overrides: Sequence[str]) -> None:
-    """Refuse what only a sweep reads."""
+    """Refuse overrides that only apply to a sweep."""
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         key = override.key_or_group
         if _OF_SWEEPS.fullmatch(key) and not override.is_delete():
@@ -210,7 +210,7 @@ def interpolated_keys(entries: Sequence[Entry], without: Collection[str] = ()) -
 
 
 def _names(entry: Entry) -> Iterator[str]:
-    """What may be a key in the text of an interpolation; a word too many does no harm."""
+    """Possible keys in the text of an interpolation; superfluous words do no harm."""
     text = str(entry.raw).replace("hydra:", "hydra.")
     container = entry.key.replace("[", ".").replace("]", "").split(".")[:-1]
     for dots, name in _NAME.findall(text[text.index("${") : text.rindex("}")]):

@@ -25,7 +25,7 @@ YamlEntry = tuple[tuple[str, ...], Literal["mapping", "list", "value"], str, int
 
 
 def display_path(path: Path) -> str:
-    """A path as a user knows it: from the current directory, or from assay's own `conf`."""
+    """A path as shown to users: relative to the current directory, or from assay's own `conf`."""
     full = path.resolve()
     if full.is_relative_to(Path.cwd()):
         return full.relative_to(Path.cwd()).as_posix()
@@ -35,7 +35,7 @@ def display_path(path: Path) -> str:
 
 
 def file_error(error: Exception, path: Path) -> ConfigError:
-    """What a library says of a config file, with the file."""
+    """Translate a library's error about a config file, with the file."""
     text, line, hint = first_line(error), "", ""
     if isinstance(error, UnicodeDecodeError | yaml.reader.ReaderError):
         text, hint = "cannot be read: it is not UTF-8 text", "save it as UTF-8"
@@ -62,14 +62,14 @@ def file_error(error: Exception, path: Path) -> ConfigError:
 
 
 def load_yaml(path: Path) -> DictConfig | ListConfig:
-    """What a YAML file says."""
+    """Load a YAML file."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return OmegaConf.load(path)
 
 
 def load_mapping(path: Path) -> DictConfig:
-    """What a YAML file says that holds keys and values."""
+    """Load a YAML file that holds a mapping."""
     try:
         config = load_yaml(path)
     except yaml.MarkedYAMLError as error:

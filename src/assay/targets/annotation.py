@@ -1,4 +1,4 @@
-"""What an annotation asks for: whether a value from YAML can stand there, and how to say it."""
+"""Annotations: whether a value from YAML fits one, and how to show one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 @final
 @dataclass(frozen=True)
 class NestedTarget:
-    """What a nested node with a `_target_` of its own will be."""
+    """The object that a nested node with a `_target_` will become."""
 
     kind: type | None = None
 

@@ -1,4 +1,4 @@
-"""What a class or function takes, as its signature says, and how to show that in a line."""
+"""Signatures of classes and functions, and how to show them in one line."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def call_of(target: Callable[..., Any]) -> Call | None:
 
 
 def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
-    """What becomes of `**kwargs`, where they are looked at only after the object is made."""
+    """Parameters that `**kwargs` are forwarded to, if they are checked only after the object is built."""
     name, home = (str(getattr(target, one, "")) for one in ("__name__", "__module__"))
     if home.startswith("torchvision."):
         network = (
@@ -143,7 +143,7 @@ def _forwarded_parameters(target: Any) -> list[inspect.Parameter] | None:
     try:
         parameters = _named_parameters(pkgutil.resolve_name(_HANDED_ON[name])) if _HANDED_ON[name] else []
     except ImportError:
-        return None  # said where installed packages are looked for
+        return None  # reported where installed packages are checked
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [one for one in parameters if one.name not in _GIVEN]
     return parameters + [

@@ -72,7 +72,7 @@ def is_path(name: str) -> bool:
 
 
 def collect_texts(config: DictConfig) -> frozenset[tuple[str, str]]:
-    """Key and text of every value in a job that was looked at already, for `Trust.said`."""
+    """Key and text of every value in a job that was checked already, for `Trust.said`."""
     return frozenset((entry.key, value) for entry, value in follow(config) if isinstance(value, str))
 
 
@@ -103,7 +103,7 @@ def check_place(key: str, path: str | Path, person: Trust) -> None:
 
 
 def _why_external(entry: Entry, root: str, value: str, run_dir: Path) -> str:
-    """Why a value is one for the person to say; empty where it is none."""
+    """Why only the user may set a value; empty if any config may."""
     why = ""
     if value in _SHIPPED or entry.name == "_target_":
         return why
@@ -152,7 +152,7 @@ def _is_approved(key: str, value: str, person: Trust) -> bool:
 
 
 def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "") -> None:
-    """Refuse a value that is for the person to say, unless it was typed or named in the project."""
+    """Refuse a value that only the user may set, unless it was typed or listed in the project."""
     if _is_approved(key, value, person):
         return
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""From a resolved config to the objects it describes. Nothing else calls what a config names."""
+"""Build the objects that a resolved config describes. Nothing else calls what a config names."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _unwrap_container(value: Any, convert: str) -> Any:
 
 
 def check_words(key: str, node: Mapping[str, Any]) -> None:
-    """Refuse words of a node that say what they cannot say."""
+    """Refuse invalid values of a node's special keys."""
     for name, expected in WORDS.items():
         if name in node and not accepts(expected, value := _unwrap_container(node[name], "all")):
             full_key = f"{key}.{name}" if key else name

@@ -1,4 +1,4 @@
-"""Are the optional packages there that a choice needs? They are looked for, not imported."""
+"""Check that optional packages are installed, without importing them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXTRAS: Final = {"openpyxl": "excel", "submitit": "slurm"}
 
 
 def check_installed(config: DictConfig) -> None:
-    """Refuse a logger whose package is not there."""
+    """Refuse a logger whose package is not installed."""
     for entry in walk(config):
         if entry.name == "_target_" and str(entry.raw).startswith("lightning."):
             kind = str(entry.raw).rpartition(".")[2]
@@ -36,7 +36,7 @@ def check_installed(config: DictConfig) -> None:
 
 
 def require(key: str, what: str, packages: Packages) -> None:
-    """Refuse what needs a package that is not there."""
+    """Refuse an option whose package is not installed."""
     for names in packages:
         if not any(map(_is_installed, names)):
             raise ConfigError(

@@ -91,14 +91,14 @@ def custom_class(key: str, path: str, packages: Sequence[str], base: type[Kind])
 
 
 def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
-    """An object of a class of the user's own."""
+    """Construct an object of a custom class."""
     try:
         return kind(**arguments)
     except AssayError:
         raise
     except Exception as error:  # whatever a custom constructor raises
         raise ConfigError(
-            f"{kind.__module__}.{kind.__qualname__} cannot be made: {one_line_of(error)}",
+            f"{kind.__module__}.{kind.__qualname__} cannot be built: {one_line_of(error)}",
             key=key,
             hint="--debug shows the traceback",
         ) from error
@@ -155,7 +155,7 @@ def _resolve_library(target: str, slot: str) -> Any:
 
 
 def _check_object(target: str, obj: Any, slot: str) -> None:
-    """Refuse what a config may not call, whatever name it has."""
+    """Refuse an object that a config may not call, whatever its name."""
     holds = _slot_by_name(slot)
     says = f"{slot} must be {holds.words}" if slot else f"a config may name {holds.words}"
     hint = f"for example {holds.example}"
@@ -181,7 +181,7 @@ def _slot_by_name(slot: str) -> Slot:
 
 
 def check_object(key: str, instance: Any) -> None:
-    """Refuse what a function of the user's own has made, where its place holds something else."""
+    """Refuse the result of a custom function that does not fit its place."""
     slot, holds = slot_of(key)
     if slot and not (slot in _ANY_CALL or isinstance(instance, (functools.partial, *_classes(holds.bases)))):
         raise ConfigError(
@@ -211,7 +211,7 @@ def _classes(names: tuple[str, ...]) -> tuple[type, ...]:
 
 @functools.cache
 def _resolve_custom(target: str, slot: str, packages: tuple[str, ...]) -> Any:
-    """Imports code that the user trusts; what that code only imported is judged like everything else."""
+    """Import trusted code; objects that it only imported are checked like all others."""
     make_importable()
     obj = _locate(target, packages)
     home = getattr(obj, "__module__", None)
@@ -352,7 +352,7 @@ def _task_names(config: DictConfig) -> Iterator[tuple[str, str]]:
     for key in (*(("data.task", "data.source.task", "data.spec.task") if ours else ()), "spec.task"):
         try:
             name: Any = OmegaConf.select(config, key)
-        except OmegaConfBaseException:  # which is said where values are looked at
+        except OmegaConfBaseException:  # reported where values are checked
             continue
         if isinstance(name, str) and name != "auto":
             yield key, name

@@ -1,4 +1,4 @@
-"""Whom the person who types trusts: packages that a config may name, addresses and folders it may use."""
+"""What the user trusts: packages that a config may name, addresses and folders it may use."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _refers(text: str) -> bool:
 
 
 def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
-    """Names of packages that a user may call their own."""
+    """Check the names of trusted packages."""
     example = f"{KEY}: [my_project]" if file else f"{KEY}=[my_project]"
     if value is None:
         return ()
@@ -177,7 +177,7 @@ def validate_names(value: Any, file: str = "") -> tuple[str, ...]:
 
 
 def is_library(name: str) -> bool:
-    """Whether a dotted name lies in a package that cannot be anybody's own.
+    """Whether a dotted name is in a library, which cannot be a user's own package.
 
     >>> is_library("os.path"), is_library("numpy"), is_library("my_project.os")
     (True, True, False)
