@@ -111,7 +111,7 @@ def test_anything_else_is_refused_before_it_is_imported(key: str, base: type, na
         ({"count": 1, "given": 2}, "hydra.launcher.given", "this key has no effect"),
         ({"count": 1, "retires": 2}, "hydra.launcher.retires", "did you mean 'retries'"),
         ({"count": -1}, "hydra.launcher", "at least 0 was expected"),
-        ({"count": 1, "name": "broken"}, "hydra.launcher", "Small cannot be made: KeyError"),
+        ({"count": 1, "name": "broken"}, "hydra.launcher", "Small cannot be built: KeyError"),
     ],
 )
 def test_a_value_that_does_not_fit(values: dict[str, Any], key: str, message: str) -> None:
