@@ -125,7 +125,7 @@ def test_integers_as_inputs(source: str, says: str, tmp_path: Path) -> None:
         ("loss=ldam callbacks=[drw] callbacks.drw.start_fraction=0.5", "LDAM with DeferredReweighting"),
         ("loss=triplet metrics=retrieval model.num_outputs=8", "Triplet is not known to be a mean"),
         ("data=diabetes loss=mse metrics=regression +loss.reduction=sum", "MSELoss"),
-        ("device=ddp_cpu", "several processes"),
+        ("device=ddp_cpu", "one process"),
     ],
 )
 def test_batches_that_cannot_be_cut(typed: str, says: str) -> None:
