@@ -306,7 +306,7 @@ def test_nt_xent_is_its_formula(temperature: float, samples: list[int]) -> None:
 
 def test_nt_xent_refuses_a_single_sample_in_training_alone() -> None:
     loss, points, samples = NTXent(), torch.randn(2, 3), torch.zeros(2, dtype=torch.long)
-    with pytest.raises(ConfigError, match="no other to tell it from") as caught:
+    with pytest.raises(ConfigError, match="no other sample to compare") as caught:
         loss(points, samples)
     assert caught.value.key == "data.batch_size"
     assert loss.eval()(points, samples).item() == pytest.approx(0, abs=1e-6)
