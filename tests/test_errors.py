@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from assay.errors import ConfigError, DataError, one_line_of, own_frame
+from assay.errors import ConfigError, DataError, describe_error, user_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,9 +79,9 @@ def raised(call: Any) -> BaseException:
 
 def test_the_innermost_line_of_their_own(theirs: ModuleType) -> None:
     error = raised(lambda: theirs.Net()(torch.zeros(2, 4)))
-    assert own_frame(error) == "theirs.py:7, in forward"
-    assert one_line_of(error).startswith("RuntimeError: ")
-    assert own_frame(raised(theirs.wrapped)) == "theirs.py:7, in forward"
+    assert user_frame(error) == "theirs.py:7, in forward"
+    assert describe_error(error).startswith("RuntimeError: ")
+    assert user_frame(raised(theirs.wrapped)) == "theirs.py:7, in forward"
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -89,13 +89,13 @@ def test_in_a_collate(theirs: ModuleType, workers: int) -> None:
     numbers: Any = [1, 2]
     loader = DataLoader(numbers, collate_fn=theirs.collate, num_workers=workers)
     error = raised(lambda: next(iter(loader)))
-    assert one_line_of(error).endswith("(theirs.py:17, in collate)")
-    assert one_line_of(error).startswith("JSONDecodeError: Expecting value")
+    assert describe_error(error).endswith("(theirs.py:17, in collate)")
+    assert describe_error(error).startswith("JSONDecodeError: Expecting value")
 
 
 def test_what_is_not_theirs_names_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.errors._is_own", lambda file: "/json/" not in file and "/tests/" not in file)
     error = raised(lambda: json.loads("{"))
-    assert own_frame(error) == ""
-    assert one_line_of(error).startswith("JSONDecodeError: Expecting property name")
-    assert one_line_of(ValueError()) == "ValueError"
+    assert user_frame(error) == ""
+    assert describe_error(error).startswith("JSONDecodeError: Expecting property name")
+    assert describe_error(ValueError()) == "ValueError"

@@ -1,4 +1,4 @@
-"""Whatever text is typed as `override` writes it arrives as that text."""
+"""Whatever text is typed as `format_override` writes it arrives as that text."""
 
 import io
 import shlex
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from assay.quoting import number_text, override, spreadsheet_cell, spreadsheet_frame
+from assay.quoting import format_number, format_override, spreadsheet_cell, spreadsheet_frame
 
 TEXTS = st.text(alphabet="ab1 ,;:[](){}$\\'\"=~!*?|&<>`#%é\n", max_size=8)
 
@@ -25,22 +25,22 @@ def arrived(word: str) -> object:
 
 @given(TEXTS)
 def test_any_text_arrives(text: str) -> None:
-    assert arrived(override("key", text)) == text
+    assert arrived(format_override("key", text)) == text
 
 
 @given(st.lists(TEXTS, max_size=3))
 def test_any_list_of_texts_arrives(texts: list[str]) -> None:
-    assert arrived(override("key", texts)) == texts
+    assert arrived(format_override("key", texts)) == texts
 
 
 def test_what_is_plain_is_not_quoted() -> None:
-    assert override("data.source.exclude", ["secret"]) == "'data.source.exclude=[secret]'"
-    assert override("optimizer.lr", "x") == "optimizer.lr=x"
+    assert format_override("data.source.exclude", ["secret"]) == "'data.source.exclude=[secret]'"
+    assert format_override("optimizer.lr", "x") == "optimizer.lr=x"
 
 
 @given(st.floats(1e-4, 1e14) | st.floats(-1e14, -1e-4), st.integers(1, 7))
 def test_a_number_is_written_as_people_write_it(value: float, digits: int) -> None:
-    text = number_text(value, digits)
+    text = format_number(value, digits)
     assert "e" not in text
     assert float(text.replace(",", "")) == pytest.approx(value, rel=5.001 * 10**-digits)
     assert text.rpartition(".")[0] or f"{float(text.replace(',', '')):,.0f}" == text

@@ -110,7 +110,7 @@ def check_numbers(interval: str, **numbers: Any) -> None:
                 raise ValueError(f"{name}={value}: expected a number {limit}")
 
 
-def cannot_write(error: BaseException) -> str:
+def write_failure(error: BaseException) -> str:
     """What could not be written, as the disk is full or read-only; empty for any other error.
 
     >>> cannot_write(OSError(28, "No space left on device", "metrics.csv"))
@@ -148,10 +148,10 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _WORKER = re.compile(r"^Caught (\w+) in DataLoader worker process \d+\.$")
 
 
-def own_frame(error: BaseException) -> str:
+def user_frame(error: BaseException) -> str:
     """The innermost line of the user's own code that an exception went through, or that cannot be parsed."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
-        return f"{shown_path(error.filename)}:{error.lineno}"
+        return f"{display_path(error.filename)}:{error.lineno}"
     for one in reversed([*causes(error, context=True)]):
         at = traceback.walk_tb(one.__traceback__)
         frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in at]
@@ -159,32 +159,32 @@ def own_frame(error: BaseException) -> str:
             frames += [(file, int(line), name) for file, line, name in _FRAME.findall(str(one))]
         for file, line, name in reversed(frames):
             if _is_own(file):
-                return f"{shown_path(file)}:{line}, in {name}"
+                return f"{display_path(file)}:{line}, in {name}"
     return ""
 
 
-def shown_path(file: str) -> Path:
+def display_path(file: str) -> Path:
     """A file as messages show it: from the current directory, where it lies below that."""
     here = Path(file)
     return here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here
 
 
-def defined_at(function: Any) -> str:
+def definition_place(function: Any) -> str:
     """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if code is None or not _is_own(code.co_filename):
         return ""
-    return f"{shown_path(code.co_filename)}:{code.co_firstlineno}"
+    return f"{display_path(code.co_filename)}:{code.co_firstlineno}"
 
 
-def one_line_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Type and first line of the message of an exception, and where in the user's own code it came from."""
     name, text = type(error).__name__, first_line(error.msg if isinstance(error, SyntaxError) else str(error))
     if match := _WORKER.match(text):  # the message is that of torch; the last line of it is what was raised
         said = str(error).strip().splitlines()[-1]
         kind, _, rest = said.partition(": ")
         name, text = match[1], rest if kind.rpartition(".")[2] == match[1] else said
-    frame = own_frame(error)
+    frame = user_frame(error)
     told = f"{name}: {text}" if text else name
     return f"{told} ({frame})" if frame else told
 

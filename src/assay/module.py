@@ -115,7 +115,7 @@ class Module(L.LightningModule):
             return loss
         loss, observed = self._evaluate(inputs[piece], targets[piece])
         before = step.observed if piece.start else None
-        step.observed = observed if before is None else _joined(before, observed)
+        step.observed = observed if before is None else _join(before, observed)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -315,7 +315,7 @@ class _Step:
         self.observed: Observation | None = None
 
 
-def _joined(one: Observation, other: Observation) -> Observation:
+def _join(one: Observation, other: Observation) -> Observation:
     """What was observed of two pieces of a batch, as of one."""
     sizes = len(one[2]), len(other[2])
     loss = (one[0] * sizes[0] + other[0] * sizes[1]) / sum(sizes)

@@ -53,7 +53,7 @@ def end_with_parent() -> None:
 def run_children(children: Iterable[tuple[Sequence[str], Mapping[str, str]]]) -> tuple[list[int], str]:
     """Run commands at once, each in its environment; their exit codes, and the first signal that came."""
     processes: list[subprocess.Popen[bytes]] = []
-    with received() as signals:
+    with collect_signals() as signals:
         try:
             processes.extend(start(*child) for child in children)
             codes = wait(processes, signals)
@@ -64,10 +64,10 @@ def run_children(children: Iterable[tuple[Sequence[str], Mapping[str, str]]]) ->
 
 
 @contextmanager
-def received() -> Iterator[list[signal.Signals]]:
+def collect_signals() -> Iterator[list[signal.Signals]]:
     """Signals as they come, which nothing else is done for here; none off the main thread."""
     signals: list[signal.Signals] = []
-    with handled_by(lambda number, _: signals.append(signal.Signals(number))):
+    with handle_signals(lambda number, _: signals.append(signal.Signals(number))):
         yield signals
 
 
@@ -111,13 +111,13 @@ def end_with(parent: int, number: signal.Signals) -> None:
         os._exit(1)
 
 
-def adopt() -> None:
+def adopt_orphans() -> None:
     """Become the parent of whatever descendant loses its own, so that none is out of reach; Linux only."""
     if sys.platform == "linux":
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def children() -> list[int]:
+def child_pids() -> list[int]:
     """Process ids of the children of this process."""
     return [child.pid for child in psutil.Process().children()]
 
@@ -157,9 +157,9 @@ class Stopped(KeyboardInterrupt):
         self.name = name
 
 
-def stopped_by_signals() -> AbstractContextManager[object]:
+def raise_on_signals() -> AbstractContextManager[object]:
     """Raise `Stopped` in this block where a signal would end the process, so that temporary files go."""
-    return handled_by(_raise_stopped, [number for number in STOP_SIGNALS if number.name != "SIGINT"])
+    return handle_signals(_raise_stopped, [number for number in STOP_SIGNALS if number.name != "SIGINT"])
 
 
 def _raise_stopped(number: int, frame: FrameType | None) -> None:
@@ -168,7 +168,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
+def keep_handlers(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[list[signal.Signals]]:
     """Give signals back the handlers that they have now, when this block is left."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -187,11 +187,11 @@ def handlers_kept(numbers: Sequence[signal.Signals] = STOP_SIGNALS) -> Iterator[
 
 
 @contextmanager
-def handled_by(
+def handle_signals(
     handler: Handler, numbers: Sequence[signal.Signals] = STOP_SIGNALS
 ) -> Iterator[list[signal.Signals]]:
     """Have a handler for signals in this block, where they may be handled."""
-    with handlers_kept(numbers) as handled:
+    with keep_handlers(numbers) as handled:
         for number in handled:
             signal.signal(number, handler)
         yield handled
@@ -201,7 +201,7 @@ _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
-def kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
+def count_oom_kills(cgroups: Path = _CGROUPS, proc: Path = Path("/proc")) -> int:
     """Processes killed so far: those of this process's control group, or of the whole machine without one."""
     for path in (*(folder / "memory.events" for folder in _groups(cgroups, proc)), proc / "vmstat"):
         try:

@@ -63,12 +63,12 @@ def spreadsheet_frame(frame: pd.DataFrame) -> pd.DataFrame:
     return cells
 
 
-def counted(number: int, thing: str, things: str = "") -> str:
+def pluralize(number: int, thing: str, things: str = "") -> str:
     """A number of things, in words."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
-def first_of(things: Sequence[Any], most: int = 5) -> str:
+def join_first(things: Sequence[Any], most: int = 5) -> str:
     """The first of many, and how many more there are.
 
     >>> first_of(["a", "b", "c"], 2)
@@ -78,7 +78,7 @@ def first_of(things: Sequence[Any], most: int = 5) -> str:
     return f"{shown} and {len(things) - most:,} more" if len(things) > most else shown
 
 
-def number_text(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = 4) -> str:
     """A number as people write it: all digits before the point, and after it as many as are significant."""
     if not math.isfinite(value) or not 1e-4 <= abs(value) < 1e15:
         return f"{value + 0.0:.{digits}g}"
@@ -87,7 +87,7 @@ def number_text(value: float, digits: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if decimals else text
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time, roughly."""
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
@@ -100,20 +100,20 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h" if hours % 24 else f"{hours // 24} d"
 
 
-def override(key: str, value: str | Sequence[str]) -> str:
+def format_override(key: str, value: str | Sequence[str]) -> str:
     """An override, as it is typed in a shell."""
     if isinstance(value, str):
-        return shlex.quote(f"{key}={_one(value)}")
-    return shlex.quote(f"{key}=[{','.join(map(_one, value))}]")
+        return shlex.quote(f"{key}={_format_value(value)}")
+    return shlex.quote(f"{key}=[{','.join(map(_format_value, value))}]")
 
 
-def typed(key: str, text: str) -> str:
+def format_typed(key: str, text: str) -> str:
     """An override whose value was read from one that was typed, as it is typed again."""
-    return shlex.quote(f"{key}={text}") if _UNQUOTED.fullmatch(text) else override(key, text)
+    return shlex.quote(f"{key}={text}") if _UNQUOTED.fullmatch(text) else format_override(key, text)
 
 
-def _one(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quoted(text)
+def _format_value(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else quote_text(text)
 
 
 def quote_letters(override: str) -> str:
@@ -127,10 +127,10 @@ def quote_letters(override: str) -> str:
         return override
     between = ",[]{}:" if "{" in value else ",[]()" if _FUNCTION.match(value) else ",[]"
     words = re.split(f"([{re.escape(between)}])", value)
-    return key + equals + "".join(word if word.isascii() else quoted(word.strip()) for word in words)
+    return key + equals + "".join(word if word.isascii() else quote_text(word.strip()) for word in words)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     r"""Text as Hydra's grammar takes any text: in quotes, nothing in it interpolated.
 
     >>> print(quoted(r"C:\my ${x}"), quoted('"'))
@@ -156,17 +156,17 @@ _FLOPS = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def in_flops(count: int) -> str:
+def format_flops(count: int) -> str:
     """A number of floating-point operations with three digits."""
-    return _scaled(count, 1000, _FLOPS)
+    return _scale(count, 1000, _FLOPS)
 
 
-def in_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A size with three digits."""
-    return _scaled(count, 1024, _BYTES)
+    return _scale(count, 1024, _BYTES)
 
 
-def _scaled(count: float, base: int, units: Sequence[str]) -> str:
+def _scale(count: float, base: int, units: Sequence[str]) -> str:
     power = min(int(math.log(count, base)) if count >= 1 else 0, len(units) - 1)
     value = count / base**power
     return f"{value:.0f} {units[0]}" if not power else f"{value:.3g} {units[power]}"

@@ -34,7 +34,7 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def in_a_line(text: str) -> str:
+def single_line(text: str) -> str:
     r"""Text for a cell of a table, or the middle of a line: printable, and without line feeds.
 
     >>> print(in_a_line("name\nbest  another"))
@@ -43,9 +43,9 @@ def in_a_line(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def shortened(text: str, most: int = 80) -> str:
+def shorten(text: str, most: int = 80) -> str:
     """At most so many characters of a text, in a line."""
-    text = in_a_line(text)
+    text = single_line(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -13,7 +13,7 @@ from assay.analysis.read_runs import read_runs
 from assay.analysis.run import ConfigValues
 from assay.errors import AssayError
 from assay.record.journal import Journal
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def test_states_are_shown_and_never_win(tmp_path: Path) -> None:
     make_run(tmp_path / "dead", "optimizer.lr=0.9", status="running", csv=None)
     make_run(tmp_path / "broken")
     (tmp_path / "broken/record.json").write_text("{}")
-    with writing(tmp_path / "part2"):
+    with lock_run(tmp_path / "part2"):
         table = compared(tmp_path)
     assert table.best == 0
     states = {row.values["optimizer.lr"]: row.state for row in table.rows}

@@ -16,7 +16,7 @@ from assay.analysis.read_runs import read_curves, read_runs
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.journal import JobRecord, Journal
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 from assay.record.run_record import Outcome
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_a_folder_is_searched_and_each_run_is_there_once(tmp_path: Path) -> None
 def test_one_that_runs_and_one_that_was_killed(tmp_path: Path) -> None:
     make_run(tmp_path / "alive", status="running", metrics={})
     make_run(tmp_path / "dead", status="running", metrics={})
-    with writing(tmp_path / "alive"):
+    with lock_run(tmp_path / "alive"):
         alive, dead = read_runs([tmp_path])
     assert alive.status == "running"
     assert alive.metrics == {"val/loss": 0.5, "val/accuracy": 0.75}, "the last values so far"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from assay.check.report import Report, save_curve, show_job, show_sweep
 from assay.check.step import Memory, Step
 from assay.cli.app import app
-from assay.quoting import in_bytes, in_flops
+from assay.quoting import format_bytes, format_flops
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ def test_a_sweep_is_a_row_a_job() -> None:
 
 def test_units() -> None:
     counts = [0, 999, 1000, 123_456_789, 2.5e12, 10**20]
-    assert [in_flops(n) for n in counts] == [  # type: ignore[arg-type]  # a mean of counts
+    assert [format_flops(n) for n in counts] == [  # type: ignore[arg-type]  # a mean of counts
         *("0 FLOP", "999 FLOP", "1 kFLOP", "123 MFLOP", "2.5 TFLOP", "1e+05 PFLOP")
     ]
-    assert [in_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1023 B", "1 KiB", "1.5 TiB"]
+    assert [format_bytes(n) for n in (0, 1023, 1024, 3 << 39)] == ["0 B", "1023 B", "1 KiB", "1.5 TiB"]
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf"])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torchvision import tv_tensors  # type: ignore[import-untyped]  # it has no stubs
 
-from assay.checkpoint.checkpoint_file import Snapshot, plain, plain_part, weights_sha256
+from assay.checkpoint.checkpoint_file import Snapshot, serializable_part, to_plain, weights_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ trees = st.recursive(
 
 @given(trees)
 def test_what_is_plain_is_unchanged_and_loads(tree: Any) -> None:
-    converted = plain(tree)
+    converted = to_plain(tree)
     assert read_back(converted) == tree
     assert type(read_back(converted)) is type(tree)
 
@@ -96,7 +96,7 @@ def test_what_is_plain_is_unchanged_and_loads(tree: Any) -> None:
     ],
 )
 def test_subclasses_become_what_they_are_a_subclass_of(value: Any, expected: Any) -> None:
-    converted = plain({"deep": [value]})["deep"][0]
+    converted = to_plain({"deep": [value]})["deep"][0]
     assert converted == expected
     assert type(converted) is type(expected)
     assert read_back(converted) == expected
@@ -120,7 +120,7 @@ def with_attribute() -> torch.Tensor:
 )
 def test_tensors_become_plain_ones(make: Callable[[], torch.Tensor]) -> None:
     tensor = make()
-    converted = plain({"a": tensor})["a"]
+    converted = to_plain({"a": tensor})["a"]
     assert type(converted) is torch.Tensor
     loaded = read_back(converted)
     torch.testing.assert_close(
@@ -130,7 +130,7 @@ def test_tensors_become_plain_ones(make: Callable[[], torch.Tensor]) -> None:
 
 
 def test_versions_of_modules_survive() -> None:
-    loaded = read_back(plain({"state_dict": nn.BatchNorm1d(2).state_dict()}))["state_dict"]
+    loaded = read_back(to_plain({"state_dict": nn.BatchNorm1d(2).state_dict()}))["state_dict"]
     assert isinstance(loaded, OrderedDict)
     metadata = vars(loaded)["_metadata"]
     assert metadata == vars(nn.BatchNorm1d(2).state_dict())["_metadata"]
@@ -153,12 +153,12 @@ def test_versions_of_modules_survive() -> None:
 )
 def test_the_rest_is_refused_by_key(value: Any, key: str) -> None:
     with pytest.raises(TypeError, match=key):
-        plain(value)
+        to_plain(value)
 
 
 def test_of_hyper_parameters_all_that_is_plain_is_kept() -> None:
     tree = {"a": 1, "b": {"c": [0.5, "x"], "d": print, "e": {"f": object()}}, "g": [1, nn.Linear(1, 1)]}
-    kept, dropped = plain_part(tree)
+    kept, dropped = serializable_part(tree)
     assert kept == {"a": 1, "b": {"c": [0.5, "x"], "e": {}}}
     assert set(dropped) == {"b.d", "b.e.f", "g"}
     assert read_back(kept) == kept
@@ -205,7 +205,7 @@ def test_what_shares_memory_shares_it_still() -> None:
         "row": weight[1],
         "one": weight[:, :1].expand(3, 9),
     }
-    copies = plain(parts, take=Snapshot().copy)
+    copies = to_plain(parts, take=Snapshot().copy)
     assert all(torch.equal(copies[name], part) for name, part in parts.items())
     assert all(copies[name].stride() == part.stride() for name, part in parts.items())
     copies["w"][1, 0] = 100

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
 from assay.run.saved_config import read_config
@@ -32,31 +32,31 @@ def test_the_one_with_most_done_is_taken(tmp_path: Path) -> None:
     save(tmp_path, "last.ckpt", 2)
     best = save(tmp_path, "best.ckpt", 3)
     save(tmp_path, "last.ckpt", 1)  # newer by its time
-    found = newest_valid(tmp_path)
+    found = find_newest_checkpoint(tmp_path)
     assert (found.path, found.step, found.refused) == (best, 3, [])
 
 
 def test_a_link_is_as_good_as_what_it_names(tmp_path: Path) -> None:
     best = save(tmp_path, "best.ckpt", 3)
     best.with_name("last.ckpt").symlink_to("best.ckpt")
-    assert newest_valid(tmp_path).path == best.with_name("last.ckpt")
+    assert find_newest_checkpoint(tmp_path).path == best.with_name("last.ckpt")
     best.unlink()
     with pytest.raises(AssayError, match=r"best\.ckpt does not exist; last\.ckpt does not exist"):
-        newest_valid(tmp_path)
+        find_newest_checkpoint(tmp_path)
 
 
 def test_what_the_record_promises_and_is_gone_is_no_reason_to_begin_anew(tmp_path: Path) -> None:
     with pytest.raises(AssayError, match=r"no checkpoint that can be used: last\.ckpt does not exist"):
-        newest_valid(tmp_path, ["last.ckpt"])
+        find_newest_checkpoint(tmp_path, ["last.ckpt"])
     best = save(tmp_path, "best.ckpt", 1)
-    found = newest_valid(tmp_path, ["last.ckpt", "best.ckpt", "../../elsewhere.ckpt"])
+    found = find_newest_checkpoint(tmp_path, ["last.ckpt", "best.ckpt", "../../elsewhere.ckpt"])
     assert (found.path, [path.name for path, _ in found.refused]) == (best, ["last.ckpt"])
 
 
 def test_without_its_sum_none_is_trusted_to_go_on_from(tmp_path: Path) -> None:
     best, last = save(tmp_path, "best.ckpt", 1), save(tmp_path, "last.ckpt", 2)
     last.with_name("last.ckpt.sha256").unlink()
-    found = newest_valid(tmp_path)
+    found = find_newest_checkpoint(tmp_path)
     assert found.path == best
     assert found.refused == [(last, "has no .sha256 file beside it, so it cannot be verified")]
 
@@ -112,7 +112,7 @@ def test_every_flip_and_truncation_is_noticed(
         unpickled.clear()
         assert_noticed(copy, path, unpickled)
         path.write_bytes(whole)
-    assert newest_valid(copy).refused == []
+    assert find_newest_checkpoint(copy).refused == []
 
 
 def assert_noticed(run: Path, path: Path, unpickled: list[str]) -> None:
@@ -126,7 +126,7 @@ def assert_noticed(run: Path, path: Path, unpickled: list[str]) -> None:
         assert "\n" not in caught.value.message
     else:
         name = path.name.removesuffix(".sha256")
-        found = newest_valid(run)
+        found = find_newest_checkpoint(run)
         assert [(one.name, "\n" in reason) for one, reason in found.refused] == [(name, False)]
         assert found.path is not None
         assert found.path.name == {"last.ckpt": "best.ckpt", "best.ckpt": "last.ckpt"}[name]
@@ -148,5 +148,5 @@ def test_when_all_are_damaged_nothing_begins_anew(
     with pytest.raises(
         AssayError, match=r"no checkpoint that can be used: best\.ckpt .*; last\.ckpt "
     ) as caught:
-        newest_valid(copy)
+        find_newest_checkpoint(copy)
     assert "train with the same overrides in another directory" in caught.value.hint

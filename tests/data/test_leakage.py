@@ -21,7 +21,7 @@ from assay.data.subset import find_copies
 from assay.data.table import Table
 from assay.data.tabular.column_kind import split_hints
 from assay.data.text_table import TextTable
-from assay.quoting import override
+from assay.quoting import format_override
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,7 +169,7 @@ def test_groups_in_several_subsets_are_said(
     assert told == [
         f"data: {100 * share:.0f} % of the rows in test have a {column!r} whose other rows are also in "
         "training; scores are too good if you want to predict new ones: "
-        f"{override('data.split.group', column)}"
+        f"{format_override('data.split.group', column)}"
     ]
     if not frame[column].isna().any():
         grouped = notes(frame, tmp_path, data_module, group=column)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.process import kills, memory_limits
+from assay.process import count_oom_kills, memory_limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_counters(cgroup: str | None, files: dict[str, str], expected: int, tmp_
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert kills(tmp_path / "cgroup", tmp_path / "proc") == expected
+    assert count_oom_kills(tmp_path / "cgroup", tmp_path / "proc") == expected
 
 
 def test_a_limit_of_a_group_around_this_one(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from tests.conftest import unchanged_process
 from tests.interrupting import Hook, Interrupt, outcome
 
-from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint
 from assay.errors import AssayError
 from assay.run.resume import resume
 
@@ -204,7 +204,7 @@ def test_without_an_item_the_end_differs(
     assert begun.path is not None
     fresh = loop_state(CheckpointFile().load_checkpoint(begun.path))
     cut = train(*case.words, config_dir=case.project, callbacks=[Interrupt(case.hook, case.count)]).run_dir
-    found = newest_valid(cut)
+    found = find_newest_checkpoint(cut)
     path = max(found.midway, default=found.path) if name == "stream" else found.path
     assert path is not None
     for number, item in enumerate(("", *case.matter)):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.sweep.conftest import is_gone, until
 
-from assay.process import STOP_SIGNALS, handled_by, kill, received, start, wait
+from assay.process import STOP_SIGNALS, collect_signals, handle_signals, kill, start, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def test_when_one_fails_the_others_are_told_to_end(tmp_path: Path) -> None:
 
 def test_a_signal_is_passed_on(tmp_path: Path) -> None:
     process = begun(SAYS + SLEEPS, tmp_path / "process")
-    with received() as signals:
+    with collect_signals() as signals:
         signal.raise_signal(signal.SIGTERM)
         assert wait([process], signals) == [7]
     assert signals == [signal.SIGTERM]
@@ -57,7 +57,7 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
 
 def test_the_third_ctrl_c_kills(tmp_path: Path) -> None:
     process = begun(DEAF + SLEEPS, tmp_path / "process")
-    with received() as signals:
+    with collect_signals() as signals:
 
         def press() -> None:
             for _ in range(3):
@@ -97,7 +97,7 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
 def test_signals_are_handled_in_the_block_alone() -> None:
     before = [signal.getsignal(number) for number in STOP_SIGNALS]
     received: list[int] = []
-    with handled_by(lambda number, _: received.append(number)) as handled:
+    with handle_signals(lambda number, _: received.append(number)) as handled:
         for number in STOP_SIGNALS:
             signal.raise_signal(number)
     assert received == handled == list(STOP_SIGNALS)
@@ -108,7 +108,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     received: list[int] = []
     try:
-        with handled_by(lambda number, _: received.append(number)) as handled:
+        with handle_signals(lambda number, _: received.append(number)) as handled:
             signal.raise_signal(signal.SIGHUP)
         assert signal.SIGHUP not in handled
         assert not received
@@ -121,7 +121,7 @@ def test_off_the_main_thread_signals_are_left_alone() -> None:
     seen: list[object] = []
 
     def watch() -> None:
-        with handled_by(signal.SIG_IGN) as handled:
+        with handle_signals(signal.SIG_IGN) as handled:
             seen.extend((handled, signal.getsignal(signal.SIGINT)))
 
     thread = threading.Thread(target=watch)

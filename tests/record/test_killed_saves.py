@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.record.killing import at_call, count_calls, dies_at
 
-from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint
 from assay.record.run_directory import remove_unfinished_files
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def unfinished(run_dir: Path) -> list[str]:
 
 def step_in(run_dir: Path) -> int:
     """The step of the newest checkpoint, which must be whole; 0 without one."""
-    found = newest_valid(run_dir)
+    found = find_newest_checkpoint(run_dir)
     if found.path is None:
         return 0
     loaded = CheckpointFile().load_checkpoint(found.path)
@@ -112,7 +112,7 @@ def test_a_disk_that_fails(train: "Train", tmp_path: Path, k: int, code: int, la
     assert "could not be written" in run.result.reason
     assert len(run.result.reason.splitlines()) <= 2, "the cause and the way out"
     assert not unfinished(run.run_dir)
-    found = newest_valid(run.run_dir)
+    found = find_newest_checkpoint(run.run_dir)
     assert not [path for path, _ in found.refused if path.is_file()]
     if found.path is not None:
         assert CheckpointFile().load_checkpoint(found.path)["global_step"] == found.step

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import torch
 
-from assay.errors import AssayError, ConfigError, NonFiniteError, shown_path
+from assay.errors import AssayError, ConfigError, NonFiniteError, display_path
 from assay.record.run_record import (
     Cause,
     Outcome,
     Status,
+    cause_of_exception,
+    cause_of_signal,
     exit_code,
     exit_code_of,
-    of_exception,
-    of_signal,
     reason_of,
 )
 
@@ -80,7 +80,7 @@ def test_what_is_not_an_outcome_is_refused() -> None:
     ids=repr,
 )
 def test_exceptions(error: BaseException, expected: str) -> None:
-    assert of_exception(error) == expected
+    assert cause_of_exception(error) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_exceptions(error: BaseException, expected: str) -> None:
 )
 def test_our_own_errors_defer_to_their_cause(error: Exception, cause: Exception, expected: str) -> None:
     error.__cause__ = cause
-    assert of_exception(error) == expected
+    assert cause_of_exception(error) == expected
 
 
 def test_what_libraries_say_when_memory_runs_out_is_known() -> None:
     for make in (lambda: torch.empty(1 << 50), lambda: np.empty(1 << 50)):
         with pytest.raises((RuntimeError, MemoryError)) as caught:
             make()
-        assert of_exception(caught.value) == "out_of_memory"
+        assert cause_of_exception(caught.value) == "out_of_memory"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_libraries_say_when_memory_runs_out_is_known() -> None:
     ],
 )
 def test_signals(name: str, output: str, memory_ran_out: bool, expected: str) -> None:
-    assert of_signal(name, output, memory_ran_out=memory_ran_out) == expected
+    assert cause_of_signal(name, output, memory_ran_out=memory_ran_out) == expected
 
 
 def test_the_reason_is_one_line_but_for_an_error_of_assay() -> None:
@@ -125,7 +125,7 @@ def test_the_reason_is_one_line_but_for_an_error_of_assay() -> None:
     assert reason_of(ValueError("one\ntwo")) == "ValueError: one"
     with pytest.raises(SystemExit) as stop:
         sys.exit(3)
-    assert reason_of(stop.value).startswith(f"SystemExit: 3 ({shown_path(__file__)}:")
+    assert reason_of(stop.value).startswith(f"SystemExit: 3 ({display_path(__file__)}:")
 
 
 def test_a_logger_in_the_place_of_sys_exit_has_not_ended_the_process() -> None:
@@ -134,4 +134,4 @@ def test_a_logger_in_the_place_of_sys_exit_has_not_ended_the_process() -> None:
     exec(code, hook)  # noqa: S102 - a frame whose file is the logger's
     with pytest.raises(SystemExit) as stop:
         hook["leave"](3)
-    assert reason_of(stop.value).startswith(f"SystemExit: 3 ({shown_path(__file__)}:")
+    assert reason_of(stop.value).startswith(f"SystemExit: 3 ({display_path(__file__)}:")

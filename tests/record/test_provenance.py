@@ -14,9 +14,8 @@ import pytest
 
 from assay.errors import AssayError, ConfigError
 from assay.record import provenance
-from assay.record.code_patch import code_at, code_patch
+from assay.record.code_patch import checkout_code, code_patch
 from assay.record.provenance import (
-    changed_files,
     check_clean,
     code_changes,
     differences_within,
@@ -25,8 +24,9 @@ from assay.record.provenance import (
     machine_changes,
     numeric_environment,
     packages,
+    patched_files,
+    segment_changes,
     segments,
-    shortened,
     usable_cores,
 )
 from assay.record.run_record import RunRecord
@@ -139,7 +139,7 @@ def test_before_the_first_commit(tmp_path: Path) -> None:
     assert state is not None
     assert (state["commit"], state["dirty"], state["patch_complete"]) == (None, True, True)
     (tmp_path / "code.patch").write_text(patch)
-    code_at(tmp_path / "young", "", tmp_path / "code.patch", tmp_path / "code")
+    checkout_code(tmp_path / "young", "", tmp_path / "code.patch", tmp_path / "code")
     assert tree(tmp_path / "code") == {"a.py": b"1\n", "b.py": b"2\n"}
 
 
@@ -232,7 +232,7 @@ def test_what_is_not_committed_is_named(root: Path, tmp_path: Path) -> None:
     check_clean(root)
     (root / "gone.py").unlink()
     write(root, dict.fromkeys(("b c.py", "a d/a.py", "ü.py"), b"1\n"))
-    assert changed_files(git_state(root)[1]) == ["a d/a.py", "b c.py", "gone.py", "ü.py"]
+    assert patched_files(git_state(root)[1]) == ["a d/a.py", "b c.py", "gone.py", "ü.py"]
     with pytest.raises(ConfigError, match=r"enforce_clean_git: these are not committed: a d/a\.py, b c\.py"):
         check_clean(root)
     write(root, {f"n{number}.py": b"" for number in range(9)})
@@ -253,7 +253,7 @@ def test_a_commit_and_its_patch_are_written_beside_the_checkout(root: Path, tmp_
     kept = tree(root)
     # Also within a repository, where `git apply` would leave files outside it alone.
     for folder in (tmp_path / "code", root / "outputs/code"):
-        code_at(root, state["commit"], tmp_path / "code.patch", folder)
+        checkout_code(root, state["commit"], tmp_path / "code.patch", folder)
         assert tree(folder) == expected
     assert {name: data for name, data in tree(root).items() if "outputs" not in name} == kept
 
@@ -261,7 +261,7 @@ def test_a_commit_and_its_patch_are_written_beside_the_checkout(root: Path, tmp_
 @pytest.mark.parametrize("commit", ["0" * 40, "HEAD", "--help"])
 def test_a_commit_that_is_not_there(root: Path, tmp_path: Path, commit: str) -> None:
     with pytest.raises(AssayError, match="is not in"):
-        code_at(root, commit, None, tmp_path / "code")
+        checkout_code(root, commit, None, tmp_path / "code")
     assert not (tmp_path / "code").exists()
 
 
@@ -275,7 +275,7 @@ def test_a_patch_that_leaves_the_folder(root: Path, tmp_path: Path, way: str) ->
     (tmp_path / "code.patch").write_text(text)
     commit = git.Repo(root).head.commit.hexsha
     with pytest.raises(AssayError, match=r"code\.patch does not apply"):
-        code_at(root, commit, tmp_path / "code.patch", tmp_path / "deep/code")
+        checkout_code(root, commit, tmp_path / "code.patch", tmp_path / "deep/code")
     assert not list(tmp_path.rglob("evil.py"))
 
 
@@ -330,7 +330,7 @@ def test_a_repository_runs_nothing_of_its_own(root: Path, markers: Path, tmp_pat
     assert state["patch_complete"]
     assert "+x = 2" in patch
     (tmp_path / "code.patch").write_text(patch)
-    code_at(root, state["commit"], tmp_path / "code.patch", tmp_path / "code")
+    checkout_code(root, state["commit"], tmp_path / "code.patch", tmp_path / "code")
     assert (tmp_path / "code/a.py").read_text() == "x = 2\n"
     assert not list(markers.iterdir())
     run(root, "status", check=False)
@@ -425,11 +425,11 @@ def record(*entries: dict[str, Any]) -> RunRecord:
 def test_an_entry_says_what_changed_and_the_whole_comes_back() -> None:
     now = changed(packages={"torch": "2.15", "rich": "1"}, machine={"cpu": "other"})
     del now["packages"]["six"]
-    entry = {**shortened(now, HERE), "from_step": 7}
+    entry = {**segment_changes(now, HERE), "from_step": 7}
     assert entry["packages"] == {"rich": "1", "six": "", "torch": "2.15"}
     third = changed(packages=now["packages"] | {"numpy": "3"})
     del third["packages"]["six"]
-    several = record(entry, {"from_step": 3}, shortened(third, now))
+    several = record(entry, {"from_step": 3}, segment_changes(third, now))
     assert segments(several) == [HERE, now, third]
     assert "the run itself went on at step 7 with other CPU: one then, other now" in differences_within(
         several

@@ -17,14 +17,14 @@ from tests.making_runs import make_run
 from assay.checkpoint.checkpoint_file import CheckpointFile
 from assay.errors import AssayError
 from assay.record.run_directory import (
-    changed_since,
+    check_removable,
     create_run_directory,
-    files_of,
+    find_changed_files,
     find_runs,
-    removable,
+    hash_files,
     remove_run,
 )
-from assay.record.run_lock import FILE, is_written, writing
+from assay.record.run_lock import FILE, is_written, lock_run
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -59,13 +59,17 @@ def test_what_changes_after_the_run_is_named(tmp_path: Path) -> None:
     last = tmp_path / "checkpoints/last.ckpt"
     CheckpointFile().save_checkpoint({"x": torch.ones(2)}, last)
     (tmp_path / "checkpoints/also.ckpt").symlink_to("last.ckpt")
-    files = files_of(tmp_path)
+    files = hash_files(tmp_path)
     assert sorted(files) == ["checkpoints/last.ckpt", "code.patch", "config.yaml", "metrics.csv"]
-    assert changed_since(tmp_path, files) == []
+    assert find_changed_files(tmp_path, files) == []
     (tmp_path / "metrics.csv").write_text("metrics,csv")
     (tmp_path / "code.patch").unlink()
     CheckpointFile().save_checkpoint({"x": torch.zeros(2)}, last)
-    assert sorted(changed_since(tmp_path, files)) == ["checkpoints/last.ckpt", "code.patch", "metrics.csv"]
+    assert sorted(find_changed_files(tmp_path, files)) == [
+        "checkpoints/last.ckpt",
+        "code.patch",
+        "metrics.csv",
+    ]
 
 
 def test_runs_are_found_by_name_and_neither_within_runs_nor_through_links(tmp_path: Path) -> None:
@@ -107,7 +111,7 @@ def holding(run_dir: Path, *, forks: bool = False) -> Iterator[int]:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:  # pragma: no cover - another process
-        with writing(run_dir):
+        with lock_run(run_dir):
             if not forks or not os.fork():
                 os.write(writer, b"x")
             time.sleep(60)
@@ -126,7 +130,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(
     monkeypatch.setattr("assay.record.run_lock._PATIENCE", 0.2)
     assert not is_written(tmp_path)
     with holding(tmp_path) as child:
-        with writing(tmp_path, shared=True), pytest.raises(AssayError) as refused, writing(tmp_path):
+        with lock_run(tmp_path, shared=True), pytest.raises(AssayError) as refused, lock_run(tmp_path):
             pass  # a rank of the same job may write
         assert f"by process {child}\n" in str(refused.value), "and not those that have joined it"
         assert f"kill {child}" in refused.value.hint
@@ -134,7 +138,7 @@ def test_a_second_writer_is_refused_until_the_first_is_gone(
             path.unlink()  # none of its files is the lock
         assert is_written(tmp_path)
     assert not is_written(tmp_path)
-    with writing(tmp_path):
+    with lock_run(tmp_path):
         assert (tmp_path / FILE).read_text().split()[0] == str(os.getpid())
 
 
@@ -147,7 +151,7 @@ def test_what_loads_data_for_a_dead_process_keeps_no_lock(tmp_path: Path) -> Non
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / FILE).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(AssayError, match="is a link to"), writing(tmp_path / "run"):
+    with pytest.raises(AssayError, match="is a link to"), lock_run(tmp_path / "run"):
         pass
     assert not (tmp_path / "elsewhere").exists()
 
@@ -158,7 +162,7 @@ def test_a_run_goes_and_what_its_links_lead_to_stays(tmp_path: Path) -> None:
     (tmp_path / "mine/thesis.txt").write_text("years of work")
     (tmp_path / "run/checkpoints").mkdir()
     (tmp_path / "run/checkpoints/link").symlink_to(tmp_path / "mine")
-    remove_run(removable(tmp_path / "run"))
+    remove_run(check_removable(tmp_path / "run"))
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
 
@@ -169,14 +173,14 @@ def test_a_run_that_is_being_written_stays(tmp_path: Path, monkeypatch: pytest.M
         make_run(tmp_path / status, status=status)
         path = tmp_path / status
         with holding(path) as child, pytest.raises(AssayError, match=f"being written by process {child}"):
-            removable(path)
-        path = removable(path)
-        with writing(path), pytest.raises(AssayError, match="still being written"):
+            check_removable(path)
+        path = check_removable(path)
+        with lock_run(path), pytest.raises(AssayError, match="still being written"):
             remove_run(path)  # it has begun in between
         assert (path / "record.json").is_file()
     make_run(tmp_path / "far", status="running", machine={"hostname": "elsewhere"})
     with pytest.raises(AssayError, match="may still be running on elsewhere"):
-        removable(tmp_path / "far")
+        check_removable(tmp_path / "far")
 
 
 def test_what_is_not_a_run_directory(tmp_path: Path) -> None:
@@ -193,7 +197,7 @@ def test_what_is_not_a_run_directory(tmp_path: Path) -> None:
         ("nowhere", "there is no run directory"),
     ):
         with pytest.raises(AssayError, match=message):
-            removable(tmp_path / name)
+            check_removable(tmp_path / name)
 
 
 @pytest.mark.parametrize("foreign", ["thesis.txt", "x/0", "0.ckpt"])
@@ -203,7 +207,7 @@ def test_what_no_run_has_written_stays(tmp_path: Path, foreign: str) -> None:
     place.parent.mkdir(exist_ok=True)
     place.write_text("years of work")
     with pytest.raises(AssayError, match=f"no run has written: {foreign.partition('/')[0]}"):
-        removable(tmp_path / "run")
+        check_removable(tmp_path / "run")
     assert place.read_text() == "years of work"
 
 
@@ -221,6 +225,6 @@ def test_a_killed_removal_is_no_run_and_a_later_one_ends_it(tmp_path: Path) -> N
     (tmp_path / "c").rename(tmp_path / ".c.0123456789ab.tmp")
     for path in tmp_path.glob(".a.*.tmp"):
         os.utime(path, (0, 0))
-    remove_run(removable(tmp_path / "b"))
+    remove_run(check_removable(tmp_path / "b"))
     left = [path.name for path in tmp_path.iterdir()]
     assert left == [".c.0123456789ab.tmp"], "one may still be being removed"

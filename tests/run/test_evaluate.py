@@ -17,7 +17,7 @@ from tests.mounting import mount, mounted
 import assay
 from assay.errors import AssayError, ConfigError, DataError
 from assay.record import predictions_file, run_lock
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 from assay.run.evaluate import Evaluation, evaluate
 
@@ -212,7 +212,7 @@ def test_a_run_that_is_written_is_left_alone(
 ) -> None:
     run_dir = shutil.copytree(digits_run.run_dir, tmp_path / "run")
     monkeypatch.setattr(run_lock, "_PATIENCE", 0.0)
-    with writing(run_dir), pytest.raises(AssayError, match="still being written"):
+    with lock_run(run_dir), pytest.raises(AssayError, match="still being written"):
         evaluate(run_dir)
     assert RunRecord.load(run_dir).evaluations == []
 

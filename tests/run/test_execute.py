@@ -15,7 +15,7 @@ from assay.record.run_record import RunRecord
 from assay.report.page import Note
 from assay.report.run_page import run_page
 from assay.run.evaluate import evaluate
-from assay.run.result import say_run
+from assay.run.result import print_run
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def trained(folder: Path, *overrides: str) -> RunResult:
 
 def next_lines(folder: Path, result: RunResult, capsys: pytest.CaptureFixture[str]) -> str:
     with chdir(folder):
-        say_run(Console(highlight=False, soft_wrap=True), result)
+        print_run(Console(highlight=False, soft_wrap=True), result)
     return capsys.readouterr().out
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from assay.cli.app import app
 from assay.errors import AssayError
 from assay.record.provenance import differences_within
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord
 from assay.run.reproduce import causes
 from assay.run.resume import resume
@@ -180,7 +180,7 @@ def test_a_run_that_is_still_being_written_is_refused(stopped: Path, monkeypatch
     reader, writer = os.pipe()
     child = os.fork()
     if not child:  # pragma: no cover - another process
-        with writing(stopped):
+        with lock_run(stopped):
             os.write(writer, b"x")
             time.sleep(60)
         os._exit(0)

@@ -22,7 +22,7 @@ from assay.files.checksum import seal_yaml
 from assay.record.run_record import RunRecord
 from assay.run.execute import reattach_loggers, threads_of
 from assay.run.resume import Change, change
-from assay.run.saved_config import as_written, interpolations, judged_config, read_config
+from assay.run.saved_config import interpolations, load_checked_config, read_config, restore_interpolations
 
 TEXT = "seed: 1\nmodel:\n  _target_: assay.model.mlp.MLP\ntrusted_packages: [os]\nhydra: {job: {name: x}}\n"
 
@@ -62,7 +62,7 @@ def test_a_task_of_ones_own_is_imported_only_when_it_is_read(
     (tmp_path / "lab_of_tasks.py").write_text("raise RuntimeError('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "config.yaml").write_text(seal_yaml(f"{TEXT}spec: {{task: lab_of_tasks.Mine}}\n"))
-    judged_config(tmp_path, ["lab_of_tasks"])
+    load_checked_config(tmp_path, ["lab_of_tasks"])
     assert "lab_of_tasks" not in sys.modules
     with pytest.raises(AssayError, match="imported"):
         read_config(tmp_path, ["lab_of_tasks"])
@@ -76,8 +76,8 @@ def test_there_and_back() -> None:
     written = interpolations(config)
     assert written == {"s.max_lr": "${lr}", "s.path": "${run_dir}/x", "s.l[1]": "${lr}"}
     resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    again = as_written(resolved, written, references_only=True)
-    assert again == as_written(resolved, written) == config
+    again = restore_interpolations(resolved, written, references_only=True)
+    assert again == restore_interpolations(resolved, written) == config
     assert "${" not in str(resolved), "left as it is"
     again.lr = 0.5
     assert again.s.max_lr == again.s.l[1] == 0.5
@@ -86,7 +86,7 @@ def test_there_and_back() -> None:
 def test_somebody_elses_record_brings_no_calls_and_no_targets() -> None:
     config = OmegaConf.create({"a": 1, "m": {"_target_": "torch.nn.Linear"}})
     theirs = {"a": "${oc.env:HOME}", "m._target_": "${a}", "new": "${a}"}
-    assert as_written(config, theirs, references_only=True) == config
+    assert restore_interpolations(config, theirs, references_only=True) == config
 
 
 SPEC = {
@@ -126,15 +126,15 @@ def test_of_every_option_the_run_directory_tells_the_fingerprint(option: str, tm
     assert "${" not in to_yaml(OmegaConf.to_container(read, resolve=False))
     moved = change(tmp_path / "moved", read.copy(), written, [])
     assert not moved.changed
-    assert fingerprint(as_written(moved.config, written)) == fingerprints
+    assert fingerprint(restore_interpolations(moved.config, written)) == fingerprints
     with open_dict(read):
         del read["spec"]
-    assert fingerprint(as_written(read, written)) == fingerprints
+    assert fingerprint(restore_interpolations(read, written)) == fingerprints
 
 
 def test_what_asks_the_data_asks_it_anew() -> None:
     read = OmegaConf.create({"size": 8, "spec": {"input_shape": [1, 28, 28]}})
-    again = as_written(read, {"size": "${oc.select:spec.input_shape.1,0}"}, references_only=True)
+    again = restore_interpolations(read, {"size": "${oc.select:spec.input_shape.1,0}"}, references_only=True)
     assert again.size == 28
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from assay.files.checksum import seal_yaml
 from assay.record.run_record import RunRecord
-from assay.run.result import RunResult, predicting, say_run
+from assay.run.result import RunResult, predict_commands, print_run
 from assay.terminal import Console
 
 
@@ -25,7 +25,7 @@ def beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def said(result: RunResult, width: int = 100) -> list[str]:
     screen = io.StringIO()
     console = Console(file=screen, width=width, highlight=False, soft_wrap=True)
-    say_run(console, result)
+    print_run(console, result)
     return screen.getvalue().splitlines()
 
 
@@ -55,13 +55,13 @@ def test_a_finished_run() -> None:
 
 def test_predicting_is_offered_where_it_works() -> None:
     run_dir = Path("outputs/x/run")
-    assert predicting(run_dir) == ["assay predict outputs/x/run INPUT"]
+    assert predict_commands(run_dir) == ["assay predict outputs/x/run INPUT"]
     (run_dir / "encoder.json").touch()
-    assert predicting(run_dir) == ["assay predict outputs/x/run NEW_ROWS.csv"]
+    assert predict_commands(run_dir) == ["assay predict outputs/x/run NEW_ROWS.csv"]
     (run_dir / "config.yaml").write_text(seal_yaml("spec: {task: language_modelling}\n"))
-    assert predicting(run_dir) == ["assay predict outputs/x/run --prompt TEXT"]
+    assert predict_commands(run_dir) == ["assay predict outputs/x/run --prompt TEXT"]
     (run_dir / "checkpoints/best.ckpt").unlink()
-    assert predicting(run_dir) == []
+    assert predict_commands(run_dir) == []
 
 
 def test_what_is_said_to_type_next_is_one_command() -> None:

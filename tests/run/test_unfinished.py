@@ -19,7 +19,7 @@ from assay.run.evaluate import evaluate
 from assay.run.export.export import export
 from assay.run.load import checkpoint_path, read_predictor
 from assay.run.predict import predict
-from assay.run.saved_config import unfinished
+from assay.run.saved_config import describe_ending
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,10 +75,10 @@ def test_other_ends(interrupted: Path, status: Any, said: str) -> None:
     record.status = status
     try:
         record.save(interrupted)
-        (note,) = unfinished(interrupted, interrupted / "checkpoints" / "best.ckpt")
+        (note,) = describe_ending(interrupted, interrupted / "checkpoints" / "best.ckpt")
         assert said in note
         record.status = "finished"
         record.save(interrupted)
-        assert unfinished(interrupted, interrupted / "checkpoints" / "best.ckpt") == []
+        assert describe_ending(interrupted, interrupted / "checkpoints" / "best.ckpt") == []
     finally:
         (interrupted / "record.json").write_bytes(before)

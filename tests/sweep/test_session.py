@@ -19,7 +19,7 @@ from assay.analysis.objective import Objective
 from assay.analysis.out_of_fold import FILE
 from assay.errors import AssayError, ConfigError
 from assay.record.journal import JobRecord, Journal
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 from assay.report.report import report
 from assay.run.evaluate import evaluate
 from assay.sweep import session
@@ -256,7 +256,7 @@ def test_a_run_that_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: 
     child = os.fork()
     if not child:
         os.close(hold)
-        with writing(tmp_path):
+        with lock_run(tmp_path):
             os.write(tell, b".")
             os.read(release, 1)
         os._exit(0)

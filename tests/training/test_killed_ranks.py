@@ -17,7 +17,7 @@ import pytest
 from tests.forks import Forks
 from tests.interrupting import outcome
 
-from assay.checkpoint.checkpoint_file import CheckpointFile, newest_valid
+from assay.checkpoint.checkpoint_file import CheckpointFile, find_newest_checkpoint
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def test_a_rank_killed_at_many_times_takes_nothing_along(forks: Forks, whole: Wh
 def test_without_the_buffers_of_a_rank_the_end_differs(forks: Forks, whole: Whole, tmp_path: Path) -> None:
     """A control: a validation follows this batch, in which each rank has statistics of its own."""
     forks.command(*TRAIN, "callbacks.dying.batch=3", cwd=tmp_path, forked_children=2)
-    path = newest_valid(tmp_path / "run").path
+    path = find_newest_checkpoint(tmp_path / "run").path
     assert path is not None
     checkpoint = CheckpointFile().load_checkpoint(path)
     for process in checkpoint["loops"]["fit_loop"]["state_dict"]["carried"]["processes"]:
@@ -208,7 +208,7 @@ def test_without_what_a_wrapper_is_about_to_do_the_end_differs(forks: Forks, tmp
     for place, batch in zip(places, ("null", "11"), strict=True):
         place.mkdir()
         forks.command(*words, f"callbacks.dying.batch={batch}", cwd=place, forked_children=2)
-    path = newest_valid(places[1] / "run").path
+    path = find_newest_checkpoint(places[1] / "run").path
     assert path is not None
     for removed in (False, True):
         place = Path(shutil.copytree(places[1], tmp_path / str(removed)))

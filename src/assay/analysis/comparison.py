@@ -43,11 +43,11 @@ from assay.analysis.statistics import (
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.serialize import REPETITIONS
 from assay.errors import AssayError, ConfigError
-from assay.quoting import counted, number_text, spreadsheet_cell
+from assay.quoting import format_number, pluralize, spreadsheet_cell
 from assay.record.journal import FILE as JOURNAL
 from assay.record.journal import Journal
 from assay.record.run_record import Outcome
-from assay.terminal import in_a_line, printable
+from assay.terminal import printable, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -198,7 +198,7 @@ def default_metric(paths: Sequence[Path], runs: Sequence[Run]) -> str:
 
 def unknown_metric_error(metric: str, metrics: Iterable[str], option: str = "") -> ConfigError:
     """The error for a metric that no run has."""
-    names = sorted(map(in_a_line, metrics))
+    names = sorted(map(single_line, metrics))
     suggestion = did_you_mean(metric, names, "; ")
     return ConfigError(
         f"no run has a metric {metric!r}{suggestion}",
@@ -334,7 +334,7 @@ def compare(
     configs = ConfigValues()
     selected = filter_runs(runs, where, configs)
     if runs and not selected:
-        raise AssayError(f"--where: none of {counted(len(runs), 'run')} meets {' and '.join(where)}")
+        raise AssayError(f"--where: none of {pluralize(len(runs), 'run')} meets {' and '.join(where)}")
     broken = tuple(run for run in selected if run.status == "broken")
     readable = [run for run in selected if run.status != "broken"]
     in_order = sorted(readable, key=lambda run: (run.started, str(run.path)))
@@ -411,7 +411,7 @@ def _test(ranked: Sequence[Row], ranking: Ranking) -> BestTest:
     ahead = second.mean - best.mean if ranking.direction == "min" else best.mean - second.mean
     # Behind: where some repetitions of the second have not finished.
     side = "ahead of the second" if ahead >= 0 else "behind the second, which has not finished,"
-    gap = f"the best is {side} by {number_text(abs(ahead))} in {ranking.metric}"
+    gap = f"the best is {side} by {format_number(abs(ahead))} in {ranking.metric}"
     paired = have_same_folds(best, second)
     p = paired_test(best, second) if paired else welch_test(best.values, second.values)
     name, numbers = PAIRED_TEST if paired else WELCH, f"n = {best.n} and {second.n}"

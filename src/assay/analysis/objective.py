@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import ConfigError
-from assay.quoting import number_text
+from assay.quoting import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,7 +160,7 @@ _SHARES: Final = (
 
 def format_score(name: str, value: float) -> str:
     """One score: a share in per cent, the rest with four significant digits or more."""
-    return f"{100 * value:.2f} %" if is_share(name) else number_text(value)
+    return f"{100 * value:.2f} %" if is_share(name) else format_number(value)
 
 
 def describe_metric(name: str, target: str, average: str, positive: str) -> str:
@@ -191,7 +191,7 @@ def score_text(name: str, score: Mean) -> str:
 def _plus_minus(mean: float, half: float) -> str:
     exponent = math.floor(math.log10(half)) if half > 0 and math.isfinite(half) else 1 << 10
     if not -7 < exponent < 1 << 10 or (mean and abs(mean) < 1e-4):
-        return f"{number_text(mean)} ± {half:.2g}"
+        return f"{format_number(mean)} ± {half:.2g}"
     digits = max(0, 1 - exponent)
     return f"{mean:,.{digits}f} ± {round(half, 1 - exponent):,.{digits}f}"
 

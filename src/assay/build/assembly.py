@@ -20,7 +20,7 @@ from assay.build.node import NOT_ARGUMENTS, build, build_metrics
 from assay.build.recipe import add_recipe, notes_on_length, notes_on_pictures
 from assay.build.run_length import run_length
 from assay.build.trainer import build_loggers, build_trainer, check_device, trainer_nodes
-from assay.checkpoint.checkpoint_file import plain_part
+from assay.checkpoint.checkpoint_file import serializable_part
 from assay.config.serialize import to_resolved_dict
 from assay.config.tree import source_key
 from assay.config.unread_keys import OUR_DATA, OUR_MODULE
@@ -28,7 +28,7 @@ from assay.data.data_module import DataModule
 from assay.data.normalize import target_scale
 from assay.data.seeded_loader import seed_loaders
 from assay.data.spec import StaticSpec
-from assay.errors import AssayError, ConfigError, DataError, one_line_of
+from assay.errors import AssayError, ConfigError, DataError, describe_error
 from assay.targets.annotation import expected_type
 from assay.task.task_of import custom_output_kind, task_of
 
@@ -61,7 +61,7 @@ def open_data(config: DictConfig, *, prepare: bool = True) -> L.LightningDataMod
         raise
     except Exception as error:  # raised by a custom data set, transform or datamodule
         raise DataError(
-            f"data: it cannot be read: {one_line_of(error)}",
+            f"data: it cannot be read: {describe_error(error)}",
             hint="the same command with --debug shows the traceback",
         ) from error
     return datamodule
@@ -184,7 +184,7 @@ def notes_on_hyper_parameters(
 ) -> list[str]:
     """Note hyper-parameters that a checkpoint cannot store."""
     hyper_parameters = {**getattr(datamodule, "hparams", {}), **module.hparams}
-    _, dropped = plain_part(hyper_parameters)
+    _, dropped = serializable_part(hyper_parameters)
     if not dropped:
         return []
     return [

@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from assay.config.did_you_mean import did_you_mean, list_names
 from assay.config.tree import walk
-from assay.errors import AssayError, ConfigError, first_line, own_frame
+from assay.errors import AssayError, ConfigError, first_line, user_frame
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.call_signature import example_hint
 from assay.targets.instantiate import CallError, instantiate
@@ -50,7 +50,7 @@ def build_error(error: BaseException, config: DictConfig, key: str) -> AssayErro
         )
     if match := _UNEXPECTED.search(text):
         return _unexpected_argument_error(match[1], node, key, text)
-    frame = own_frame(cause)
+    frame = user_frame(cause)
     if shape_key := _whole_shape(cause, node, key):
         return ConfigError(
             f"expected a number, got the list ${{spec.input_shape}}, {list(config.spec.input_shape)}: {text}",

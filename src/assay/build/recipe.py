@@ -16,7 +16,7 @@ from assay.config.serialize import is_whole, value_of
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loaders import choose_batch_size
 from assay.errors import ConfigError
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.targets.annotation import check_value
 from assay.task.task_of import task_of
 
@@ -106,7 +106,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     if "trainer.max_epochs" in chosen and total is not None and length.is_known and length.epochs:
         at_most = "at most " if may_end_early(config) else ""
         parts.append(
-            f"{at_most}{total:,} steps: {counted(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
+            f"{at_most}{total:,} steps: {pluralize(length.epochs, 'epoch')} of {length.steps_per_epoch:,}"
         )
     named = [key for key in chosen if key in ("data.batch_size", "optimizer.lr", "optimizer.weight_decay")]
     parts += [f"{key} {value_of(config, key):g}" for key in named]
@@ -115,7 +115,7 @@ def notes_on_length(config: DictConfig) -> list[str]:
     is_limited = value_of(config, "trainer.limit_train_batches") not in (None, 1.0)  # as of `debug=small`
     if total is not None and total < _FEW_STEPS and length.is_known and not is_limited:
         notes.append(
-            f"only {counted(total, 'optimizer step')} in all, too few for most models; "
+            f"only {pluralize(total, 'optimizer step')} in all, too few for most models; "
             "trainer.max_epochs=auto takes as many as suit"
         )
     return notes

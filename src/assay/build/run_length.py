@@ -13,7 +13,7 @@ from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
 from assay.data.loaders import should_drop_last
 from assay.errors import ConfigError
-from assay.quoting import counted
+from assay.quoting import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,4 +237,4 @@ def _warn_rarely_saved(config: DictConfig, length: RunLength) -> Iterator[str]:
 
 
 def _batches(count: int) -> str:
-    return counted(count, "batch", "batches")
+    return pluralize(count, "batch", "batches")

@@ -14,7 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from assay.errors import NonFiniteError, check_numbers
-from assay.quoting import first_of
+from assay.quoting import join_first
 from assay.torch_internals import mark_non_finite
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class NonFinite(Callback):
         _check_metrics(trainer)
         spoilt = non_finite_weights(pl_module)
         if spoilt:
-            raise _error(f"the weights are no longer finite: {first_of(spoilt)}")
+            raise _error(f"the weights are no longer finite: {join_first(spoilt)}")
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -244,7 +244,7 @@ class NonFinite(Callback):
         if not problem:
             names = non_finite_gradients(module)
             raise _error(
-                f"the gradient of {first_of(names)} is not finite in {_describe_step(trainer, step)}"
+                f"the gradient of {join_first(names)} is not finite in {_describe_step(trainer, step)}"
             )
         rows = non_finite_rows(batch)
         cause = "; the inputs are already not finite" if rows else ""
@@ -260,8 +260,8 @@ def _describe_step(trainer: L.Trainer, step: _Step, rows: Sequence[int] = ()) ->
         return text
     log.error("%s holds the samples %s", text, " ".join(map(str, samples)))
     if rows and rows[-1] < len(samples):
-        return f"{text}, sample{'s' * (len(rows) > 1)} {first_of([samples[row] for row in rows])}"
-    return f"{text}, samples {first_of(samples)}"
+        return f"{text}, sample{'s' * (len(rows) > 1)} {join_first([samples[row] for row in rows])}"
+    return f"{text}, samples {join_first(samples)}"
 
 
 def _check_metrics(trainer: L.Trainer) -> None:

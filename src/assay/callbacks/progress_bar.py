@@ -11,7 +11,7 @@ from rich.text import Text
 from torch import Tensor
 from typing_extensions import override
 
-from assay.quoting import number_text
+from assay import quoting
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def format_number(value: float) -> str:
     """Format with four decimals, or four significant digits for very small and very large numbers."""
     if value == 0.0 or 1e-3 <= abs(value) < 1e4 or not math.isfinite(value):
         return f"{value:.4f}"
-    return number_text(value)
+    return quoting.format_number(value)
 
 
 def epoch_label(trainer: L.Trainer, number: int) -> str:

@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.errors import AssayError, cannot_write, one_line_of
+from assay.errors import AssayError, describe_error, write_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,10 +110,10 @@ class Pruning(Callback):
             with quiet_optuna():
                 return bool(study.pruner.prune(study, trial))
         except (OSError, KeyError, ValueError) as error:
-            if cannot_write(error):
+            if write_failure(error):
                 raise
             self._unreachable = True
-            why = one_line_of(error.__cause__ or error)
+            why = describe_error(error.__cause__ or error)
             log.warning("the study cannot be reached, so nothing is pruned: %s", why)
             return False
 

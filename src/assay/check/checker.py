@@ -26,7 +26,7 @@ from assay.errors import AssayError, ConfigError, ProcessError, first_line
 from assay.quoting import reads_as_number
 from assay.record.provenance import check_clean
 from assay.record.run_directory import refuse_existing
-from assay.record.secrets import STRUCK, holds_secret, note_given
+from assay.record.secrets import STRUCK, holds_secret, remember_secrets
 from assay.targets.allowed_targets import check_targets
 from assay.targets.annotation import check_value
 from assay.targets.optional_packages import check_installed
@@ -200,7 +200,7 @@ def _check_secrets(entries: list[Entry]) -> None:
         text = entry.raw if not entry.is_container else None
         if not isinstance(text, str):
             continue
-        note_given(text, entry.key.rpartition(".")[2].partition("[")[0])
+        remember_secrets(text, entry.key.rpartition(".")[2].partition("[")[0])
         if text == STRUCK or f"://{STRUCK}@" in text:
             raise ConfigError(
                 "a secret was here, which the run directory does not keep",

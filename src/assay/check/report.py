@@ -12,9 +12,9 @@ from rich.text import Text
 
 from assay.errors import AssayError
 from assay.files.atomic import write_bytes
-from assay.quoting import in_bytes, in_flops
+from assay.quoting import format_bytes, format_flops
 from assay.task.task_of import find_task
-from assay.terminal import in_a_line
+from assay.terminal import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,8 +135,8 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
             str(number),
             Text(overrides),
             _number(report.parameters),
-            in_flops(step.flops) if step else "unproven",
-            in_bytes(step.memory.peak) if step else "",
+            format_flops(step.flops) if step else "unproven",
+            format_bytes(step.memory.peak) if step else "",
             _number(report.spec.get("total_steps")),
         )
     wide = max(console.width, 20) if console.is_terminal else 1000
@@ -208,7 +208,7 @@ def _distribution(report: Report) -> str:
     names, counts = spec.get("class_names") or (), spec.get("class_counts") or ()
     if counts and len(names) == len(counts):
         order = sorted(range(len(counts)), key=lambda index: -counts[index])
-        parts = [f"{in_a_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]]
+        parts = [f"{single_line(str(names[index]))} {counts[index]:,}" for index in order[:_MOST_NAMED]]
         more = f", … {len(order) - _MOST_NAMED} more" if len(order) > _MOST_NAMED else ""
         return escape(f"{', '.join(parts)}{more} to train")
     pairs = zip(spec.get("target_mean") or (), spec.get("target_std") or (), strict=False)
@@ -228,7 +228,7 @@ def _step(report: Report, step: Step) -> str:
     parts = [report.targets.get(key, "") for key in ("loss", "optimizer", "scheduler")]
     each = f" on each of {report.devices} devices" if report.devices > 1 else ""
     return (
-        f"{in_flops(step.flops)} for a batch of {report.batch_size}{each}: forward, "
+        f"{format_flops(step.flops)} for a batch of {report.batch_size}{each}: forward, "
         f"{', '.join(part for part in parts if part)}"
     )
 
@@ -236,9 +236,9 @@ def _step(report: Report, step: Step) -> str:
 def _memory(step: Step) -> str:
     memory = step.memory
     return (
-        f"about {in_bytes(memory.peak)} at its peak: weights {in_bytes(memory.weights)}, gradients "
-        f"{in_bytes(memory.gradients)}, optimizer {in_bytes(memory.optimizer)}, activations "
-        f"{in_bytes(memory.activations)}"
+        f"about {format_bytes(memory.peak)} at its peak: weights {format_bytes(memory.weights)}, gradients "
+        f"{format_bytes(memory.gradients)}, optimizer {format_bytes(memory.optimizer)}, activations "
+        f"{format_bytes(memory.activations)}"
     )
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from assay.check.values import MICRO_BATCH, WHOLE_BATCH
 from assay.data.normalize import input_dtype
-from assay.errors import AssayError, ConfigError, defined_at, first_line, own_frame
+from assay.errors import AssayError, ConfigError, definition_place, first_line, user_frame
 from assay.loss.targets import is_mean_over_samples
 from assay.metrics.per_target import ByHead
 from assay.metrics.tracker import is_scalar, to_nested_lists
@@ -235,7 +235,7 @@ def _try_stage(
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
             message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
             full_key = key if OmegaConf.select(config, key) is not None else f"metrics.{stage}"
-            if frame := own_frame(error) or defined_at(metric.compute):
+            if frame := user_frame(error) or definition_place(metric.compute):
                 raise _error(error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out") from error
             unlabelled = "the data has no labels: metrics=none" if not targets.numel() else suits
             raise _error(error, full_key, message, unlabelled) from error

@@ -24,8 +24,8 @@ from assay.config.unread_keys import OUR_DATA
 from assay.data.loaders import should_drop_last
 from assay.data.normalize import TargetScale
 from assay.data.placement import device_memory
-from assay.errors import AssayError, ConfigError, first_line, own_frame
-from assay.quoting import in_bytes
+from assay.errors import AssayError, ConfigError, first_line, user_frame
+from assay.quoting import format_bytes
 from assay.task.task_of import task_of
 from assay.torch_internals import (
     MODULE_CALL,
@@ -195,7 +195,7 @@ def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) ->
     if not available or needed <= _NEAR * available:
         return []
     where = "this machine" if device.type == "cpu" else str(device)
-    text = f"a step takes about {in_bytes(needed)}, and {where} has {in_bytes(available)}"
+    text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if needed <= _FAR * available:
         return [f"{text}: it may not fit"]
     if memory.activations > memory.peak / 2:
@@ -279,7 +279,7 @@ class StepError(Exception):
     """A step cannot be done."""
 
     def __init__(self, stage: str, error: Exception, where: str, key: str) -> None:
-        frame = own_frame(error)
+        frame = user_frame(error)
         text = f"{first_line(error)} ({frame})" if frame else first_line(error)
         super().__init__(f"{where}: {text}" if where else text)
         self.stage, self.where, self.key = stage, where, key

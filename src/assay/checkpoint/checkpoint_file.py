@@ -33,7 +33,7 @@ _AS_THEY_ARE = (bool, int, float, complex, str, type(None), torch.dtype, torch.d
 _NUMBERS = (bool, int, float, complex)
 
 
-def plain(
+def to_plain(
     value: Any, key: str = "", take: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
 ) -> Any:
     """A copy that `torch.load` reads back equal with its restricted reader, of tensors what `take` makes."""
@@ -45,7 +45,7 @@ def plain(
         return _mapping(value, key, take)
     if isinstance(value, list | tuple | set | frozenset):
         kind: Any = next((kind for kind in (list, tuple) if isinstance(value, kind)), set)
-        return kind(plain(one, f"{key}[{index}]", take) for index, one in enumerate(value))
+        return kind(to_plain(one, f"{key}[{index}]", take) for index, one in enumerate(value))
     return _scalar(value, key)
 
 
@@ -61,10 +61,10 @@ def _scalar(value: Any, key: str) -> Any:
     for number in _NUMBERS:
         if isinstance(value, number):
             return number(value)  # type: ignore[arg-type]  # it is one
-    raise _refused(value, key)
+    raise _unsupported_value(value, key)
 
 
-def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
+def serializable_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
     """The hyper-parameters that a checkpoint can hold, and the names of those that it cannot."""
     kept: dict[Any, Any] = {}
     dropped: list[str] = []
@@ -72,10 +72,10 @@ def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
         values = OmegaConf.to_container(values)
     for name, value in values.items():
         try:
-            kept.update(plain({name: value}))
+            kept.update(to_plain({name: value}))
         except (TypeError, RecursionError) as error:
             if isinstance(value, Mapping) and isinstance(error, TypeError):
-                kept[name], inside = plain_part(value)
+                kept[name], inside = serializable_part(value)
                 dropped += [f"{name}.{one}" for one in inside]
             else:
                 dropped.append(str(name))
@@ -84,17 +84,19 @@ def plain_part(values: Any) -> tuple[dict[Any, Any], list[str]]:
 
 def _mapping(value: dict[Any, Any], key: str, take: Callable[[torch.Tensor], torch.Tensor]) -> dict[Any, Any]:
     where = f"a key of {key}" if key else "a key"
-    items = [(name, plain(one, f"{key}.{name}" if key else str(name), take)) for name, one in value.items()]
+    items = [
+        (name, to_plain(one, f"{key}.{name}" if key else str(name), take)) for name, one in value.items()
+    ]
     if any(isinstance(name, torch.Tensor) for name, _ in items):
         raise TypeError(
             f"a checkpoint holds only tensors and plain containers, but {where} is a torch.Tensor"
         )
-    items = [(plain(name, where), one) for name, one in items]
+    items = [(to_plain(name, where), one) for name, one in items]
     if isinstance(value, OrderedDict):
         ordered = OrderedDict(items)
         metadata = metadata_of(value)
         if metadata is not None:
-            put_metadata(ordered, plain(metadata, f"{key}._metadata"))
+            put_metadata(ordered, to_plain(metadata, f"{key}._metadata"))
         return ordered
     return Counter(dict(items)) if isinstance(value, Counter) else dict(items)
 
@@ -103,14 +105,14 @@ def _tensor(value: torch.Tensor, key: str) -> torch.Tensor:
     # A wrapper, such as a sharded tensor, has no memory of its own.
     wrapper: bool = is_traceable_wrapper_subclass(value)
     if wrapper or torch.nn.parameter.is_lazy(value):
-        raise _refused(value, key)
+        raise _unsupported_value(value, key)
     # Attributes of a tensor may be anything; detaching leaves them behind.
     if isinstance(value, torch.nn.Parameter) or vars(value):
         value = value.detach()
     return value if type(value) is torch.Tensor else value.as_subclass(torch.Tensor)
 
 
-def _refused(value: Any, key: str) -> TypeError:
+def _unsupported_value(value: Any, key: str) -> TypeError:
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     return TypeError(f"a checkpoint holds only tensors and plain containers, but {key or 'it'} is a {kind}")
 
@@ -268,17 +270,17 @@ class CheckpointFile(CheckpointIO):
         """Write a checkpoint; the previous one stays until this one is on disk."""
         del storage_options
         self._raise()
-        target = _local(path)
+        target = _local_path(path)
         # `hparams_type` is a class; whatever `assay.load` needs beyond these stands in the run's config.
         kept = {name: value for name, value in checkpoint.items() if name != "hparams_type"}
         for name in ("hyper_parameters", "datamodule_hyper_parameters"):
             if name in kept:
-                kept[name], _ = plain_part(kept[name])
+                kept[name], _ = serializable_part(kept[name])
         moment = (checkpoint.get("epoch"), checkpoint.get("global_step"))
         if self._large not in (None, moment):
             self._writer.wait()  # large ones of two steps are never held at once
         snapshot = Snapshot()
-        copied = plain(kept, take=snapshot.copy)
+        copied = to_plain(kept, take=snapshot.copy)
         is_small = snapshot.nbytes <= _SMALL
         self._large = None if is_small else moment
         self._do(partial(_write, copied, target), target, moment, may_wait=is_small)
@@ -294,18 +296,18 @@ class CheckpointFile(CheckpointIO):
         self._writer.wait()
         self._raise()
         # `last.ckpt` may be a link to the best one, whose sum lies beside that
-        source = _local(path).resolve()
+        source = _local_path(path).resolve()
         if not source.is_file():
             raise AssayError(f"there is no checkpoint {source}")
         if not sum_path(source).is_file():
             log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
         elif reason := describe_damage(source):
             raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
-        return read(source, map_location)
+        return read_checkpoint(source, map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a checkpoint and its sum, after what was saved before is on disk."""
-        target = _local(path)
+        target = _local_path(path)
         self._do(partial(_remove, target), target)
 
     def teardown(self) -> None:
@@ -316,7 +318,7 @@ class CheckpointFile(CheckpointIO):
     def _do(
         self, step: Callable[[], None], target: Path, moment: object = None, *, may_wait: bool = False
     ) -> None:
-        if self._background and not _several_ranks():
+        if self._background and not _is_distributed():
             self._writer.put(partial(self._try, step), target, moment, may_wait=may_wait)
             return
         self._writer.wait()
@@ -338,7 +340,7 @@ class CheckpointFile(CheckpointIO):
             raise error
 
 
-def read(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[str, Any]:
+def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[str, Any]:
     """Read tensors and plain containers, and run nothing."""
     if not zipfile.is_zipfile(source):
         raise AssayError(f"{source} is cut short, or is not a file that torch.save wrote")
@@ -383,7 +385,7 @@ def _remove(target: Path) -> None:
         sync_directory(target.parent)
 
 
-def _several_ranks() -> bool:
+def _is_distributed() -> bool:
     return (
         torch.distributed.is_available()
         and torch.distributed.is_initialized()
@@ -391,7 +393,7 @@ def _several_ranks() -> bool:
     )
 
 
-def _local(path: str | Path) -> Path:
+def _local_path(path: str | Path) -> Path:
     if "://" in str(path):
         raise ValueError(f"a checkpoint lies on a file system of this machine, not at {path}")
     return Path(path)
@@ -444,7 +446,7 @@ class Newest:
     midway: list[Path] = field(default_factory=list)
 
 
-def newest_valid(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
+def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newest:
     """Find the checkpoint with the most steps done, after verifying the SHA-256 of every one."""
     folder, wanted = run_dir / "checkpoints", set(expected)
     valid: list[tuple[tuple[int, ...], Path]] = []
@@ -485,7 +487,7 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
     if reason := describe_damage(path):
         raise AssayError(f"{path} {reason}")
-    loaded = read(path.resolve(), mmap=True)
+    loaded = read_checkpoint(path.resolve(), mmap=True)
     loop = loaded.get("loops", {}).get("fit_loop", {})
     batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
     epoch_lost = loop.get("state_dict", {}).get("epoch_lost", False)

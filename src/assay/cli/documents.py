@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, final
 
 import typer
 
-from assay.errors import AssayError, ConfigError, one_line_of
+from assay.errors import AssayError, ConfigError, describe_error
 from assay.process import Stopped
-from assay.record.run_record import exit_code_of, finite, stopped_by
+from assay.record.run_record import exit_code_of, stop_reason, to_json_numbers
 from assay.record.secrets import redact, redact_tree
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Problem:
             return cls(redact(error.message), key, name, int(line) if line else None, hint, error.exit_code)
         if isinstance(error, KeyboardInterrupt | typer.Abort):  # the latter is Ctrl-C or Ctrl-D as an answer
             name = error.name if isinstance(error, Stopped) else "SIGINT"
-            return cls(stopped_by(name), code=exit_code_of(name))
+            return cls(stop_reason(name), code=exit_code_of(name))
         hint = "the same command with --debug shows where this came from"
-        return cls(redact(one_line_of(error)), hint=hint)
+        return cls(redact(describe_error(error)), hint=hint)
 
 
 @final
@@ -92,7 +92,7 @@ class Document:
             document = {**document, "next": to_plain(self.next)}
         if self.error is not None:
             document = {**document, "error": to_plain(self.error)}
-        text = json.dumps(finite(redact_tree(document)), allow_nan=False)
+        text = json.dumps(to_json_numbers(redact_tree(document)), allow_nan=False)
         return text.replace("\x7f", "\\u007f")
 
 

@@ -12,7 +12,7 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import print_lines
 from assay.errors import AssayError
-from assay.terminal import Console, in_a_line, printable
+from assay.terminal import Console, printable, single_line
 
 if TYPE_CHECKING:
     from assay.analysis.comparison import Ranking
@@ -111,18 +111,18 @@ def best(
     row = to_document(comparison).rows[comparison.best]
     document.say("best", Best(run, ranking.metric, ranking.direction, row))
     for note in comparison.notes:
-        typer.echo(in_a_line(f"note: {note}"), err=True)
+        typer.echo(single_line(f"note: {note}"), err=True)
     if not document.as_json:
         typer.echo(str(run) if sys.stdout.isatty() is False else printable(str(run)))
 
 
 def _no_best_error(path: Path, ranking: Ranking) -> AssayError:
-    name, place = in_a_line(ranking.metric), shlex.quote(str(path))
+    name, place = single_line(ranking.metric), shlex.quote(str(path))
     anyway = f"assay best {place} {shlex.quote(name)}"
     if ranking.losses or ranking.data:
         other = "name another METRIC" if ranking.losses else f"compare them anyway: {anyway}"
         hint = f"select some of them: --where KEY=VALUE; or {other}"
-        return AssayError(f"{path}: {in_a_line(ranking.notes[-1])}", hint=hint)
+        return AssayError(f"{path}: {single_line(ranking.notes[-1])}", hint=hint)
     why = "" if ranking.direction else f"; it is not known whether a higher or a lower {name} is better"
     hint = f"{anyway}:max" if why else f"assay ls {place} shows how they ended"
     return AssayError(f"{path}: no finished run has the best {name}{why}", hint=hint)
@@ -134,13 +134,13 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove runs for good; asks first, never one that runs."""
-    from assay.record.run_directory import removable, remove_run
+    from assay.record.run_directory import check_removable, remove_run
 
-    directories = [removable(run) for run in runs]
+    directories = [check_removable(run) for run in runs]
     for directory in directories:
         in_sweep = (directory.parent / "journal.jsonl").is_file()
         note = "  (a job of a sweep, whose journal still counts it)" if in_sweep else ""
-        typer.echo(in_a_line(f"{directory}{note}"), err=True)
+        typer.echo(single_line(f"{directory}{note}"), err=True)
     if not yes:
         if not sys.stdin.isatty():
             raise AssayError(
@@ -202,7 +202,7 @@ def report(
     It opens offline.
     """
     from assay.report.report import report as write_report
-    from assay.run.result import labelled, predicting
+    from assay.run.result import label_commands, predict_commands
 
     written = write_report(paths, out, png, csv)
     document.say("report", written)
@@ -213,10 +213,10 @@ def report(
     lines += [("csv", f"{len(written.tables)} tables in {csv}")] if csv else []
     run, above = shlex.quote(str(paths[0])), shlex.quote(str(paths[0].parent))
     if written.of == "run":
-        commands = [*predicting(paths[0]), f"assay compare {above}"]
+        commands = [*predict_commands(paths[0]), f"assay compare {above}"]
     else:
         commands = [f"assay compare {shlex.join(map(str, paths))}", f"assay best {run}"]
-    lines += labelled(commands)
+    lines += label_commands(commands)
     print_lines(console, lines, 5)
     if show:
         import webbrowser

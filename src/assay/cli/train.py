@@ -12,7 +12,7 @@ import typer
 from assay.cli.documents import Document  # noqa: TC001 - typer reads the annotations
 from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.terminal import Console, printable
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ def reproduce(
 
 
 def _end_run(document: Document, result: RunResult) -> None:
-    from assay.run.result import say_run
+    from assay.run.result import print_run
 
     document.say("run", result)
     console = Console(highlight=False, soft_wrap=True, stderr=result.status != "finished")
-    document.next = say_run(console, result)
+    document.next = print_run(console, result)
     if result.exit_code:
         hint = "".join(document.next)
         document.fail(result.reason or result.status, hint=hint, code=result.exit_code)
@@ -146,7 +146,7 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
         failed = sum(job.status == "failed" for job in result.jobs)
         again = f"assay resume {shlex.quote(str(result.directory))}{' --failed' if failed else ''}"
         document.fail(
-            f"{ended} of {counted(result.total, 'job')} finished, {failed} failed",
+            f"{ended} of {pluralize(result.total, 'job')} finished, {failed} failed",
             hint=again,
             code=result.exit_code,
         )

@@ -52,16 +52,18 @@ def evaluate(
 
 
 def _print_evaluation(evaluation: Evaluation) -> None:
-    from assay.run.result import labelled, predicting, scores_of
+    from assay.run.result import format_scores, label_commands, predict_commands
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{evaluation.subset:<5}[/bold] {scores_of(evaluation.metrics, evaluation.subset)}")
+    console.print(
+        f"[bold]{evaluation.subset:<5}[/bold] {format_scores(evaluation.metrics, evaluation.subset)}"
+    )
     samples = f"{evaluation.num_samples:,} samples, " if evaluation.num_samples else ""
     whose = "the run's own data" if evaluation.same_data else "other data"
     lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
     print_lines(console, lines, 5)
     lines = [("kept", str(evaluation.run_dir / evaluation.predictions))] if evaluation.predictions else []
-    print_lines(console, [*lines, *labelled(predicting(evaluation.run_dir))], 5)
+    print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
 
 
 def predict(  # noqa: PLR0917 - typer passes them by name

@@ -15,9 +15,9 @@ import typer
 from assay.cli.documents import Problem, print_document
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.process import stopped_by_signals
+from assay.process import raise_on_signals
 from assay.quoting import quote_letters
-from assay.record.secrets import note_given
+from assay.record.secrets import remember_secrets
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def report_errors(
     as_json: bool = False,
 ) -> Iterator[Document]:
     """Turn an error into one message and an exit code; with `debug`, let it through."""
-    note_given(overrides or [])
+    remember_secrets(overrides or [])
     with (
         _print_error(debug),
         print_document(as_json, debug) as document,
-        stopped_by_signals(),
+        raise_on_signals(),
         _keep_ctrl_c(),
     ):
         try:

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from assay.config.tree import follow, split_key
 from assay.errors import ConfigError
 from assay.paths import CONF_DIR
-from assay.quoting import is_dotted_path, override
+from assay.quoting import format_override, is_dotted_path
 from assay.targets.external_values import CONTROL, refuse_untyped
 from assay.targets.trust import KEY, is_library, is_within
 
@@ -90,7 +90,7 @@ def _check_launcher(entry: Entry, value: Any, is_own: bool, person: Trust) -> No
     key, text = entry.key, str(value)
     top_key = ".".join(split_key(key)[:3])
     if top_key in _RUNS and top_key not in person.keys:  # typed in one piece or in several
-        typed = override(top_key, list(map(str, entry.parent))) if "[" in key else ""
+        typed = format_override(top_key, list(map(str, entry.parent))) if "[" in key else ""
         refuse_untyped(key, text, _RUNS[top_key], person, typed)
     if is_own and isinstance(value, str) and value != "auto" and not key.startswith("hydra.launcher.on_"):
         refuse_untyped(key, text, "a custom launcher may run it", person)

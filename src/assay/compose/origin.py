@@ -21,7 +21,7 @@ from assay.config.tree import join_key, split_key, walk
 from assay.config.yaml_file import display_path, read_defaults, yaml_entries
 from assay.errors import ConfigError
 from assay.targets.trust import project_folder
-from assay.terminal import print_rows, shortened
+from assay.terminal import print_rows, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -327,7 +327,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         line.append(f"  {explanation.remark}", style="not bold")
     console.print(line)
     # The newest first: what counts, then what it overrode.
-    settings = [(one.where, one.override or shortened(one.text)) for one in reversed(explanation.set_by)]
+    settings = [(one.where, one.override or shorten(one.text)) for one in reversed(explanation.set_by)]
     print_rows(console, [("over" if number else "set by", *one) for number, one in enumerate(settings)])
     for choice in explanation.part_of:
         by = choice.settings[-1].where
@@ -336,7 +336,7 @@ def print_explanation(console: Console, explanation: Explanation) -> None:
         console.print()
         over = [f"overridden: {one.overridden}" if one.overridden else "" for one in explanation.keys]
         rows = zip(explanation.keys, over, strict=True)
-        print_rows(console, [(one.key, shortened(one.value), one.where, note) for one, note in rows])
+        print_rows(console, [(one.key, shorten(one.value), one.where, note) for one, note in rows])
 
 
 def _is_one_value(entry: Entry) -> bool:
@@ -364,7 +364,7 @@ def _resolve_text(entry: Entry) -> str:
         value: Any = entry.parent[entry.name]
     except OmegaConfBaseException:
         return _AWAITED if "spec." in str(entry.raw) else "cannot be resolved"
-    return shortened(to_yaml_line(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
+    return shorten(to_yaml_line(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value))
 
 
 def _keys_of(choice: Choice, origins: Origins, entries: _Entries) -> list[Key]:

@@ -9,7 +9,7 @@ from PIL.Image import Image
 from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]  # torchvision ships no types
 
 from assay.data.samples import Stream
-from assay.errors import DataError, own_frame
+from assay.errors import DataError, user_frame
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _Pairs:
         try:
             sample = self._dataset[index]
         except (RuntimeError, ValueError) as error:
-            where = f" ({frame})" if (frame := own_frame(error)) else ""
+            where = f" ({frame})" if (frame := user_frame(error)) else ""
             raise DataError(
                 f"{self._key}: sample {index} cannot be read: {' '.join(str(error).split())}{where}",
                 hint="the same command with --debug shows the traceback",

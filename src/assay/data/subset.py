@@ -22,7 +22,7 @@ from torch.nn.functional import adaptive_avg_pool2d, normalize
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream, Unfitted
 from assay.errors import DataError
-from assay.quoting import override
+from assay.quoting import format_override
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -488,7 +488,7 @@ def note_ignored_columns(
     for name, hint in hints.items():
         values = training.split_values[name].reset_index(drop=True)
         if hint == "time":
-            typed = override("data.split.time", name) + " data.split.folds=null fold=null" * folds
+            typed = format_override("data.split.time", name) + " data.split.folds=null fold=null" * folds
             notes.append(
                 f"data: the rows are split at random, but {name!r} dates them "
                 f"({_time_range(values.dropna())}); "
@@ -500,7 +500,7 @@ def note_ignored_columns(
             notes.append(
                 f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "
                 "are also in training; scores are too good if you want to predict new ones: "
-                f"{override('data.split.group', name)}"
+                f"{format_override('data.split.group', name)}"
             )
     return notes
 

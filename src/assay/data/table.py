@@ -30,7 +30,7 @@ from assay.data.tabular.column_kind import (
 from assay.data.tabular.table_encoder import TableEncoder, blank_texts, category_texts
 from assay.data.tabular.table_file import AUTO, is_csv, read_table, resolve_options
 from assay.errors import DataError
-from assay.quoting import counted, override
+from assay.quoting import format_override, pluralize
 from assay.task.predictions import SIGN, name_outputs
 from assay.task.reconstruction import Reconstruction
 from assay.task.task import describe_subset
@@ -289,7 +289,7 @@ class Table:
                 hint="choose another column",
             )
         if number := len(frame) - len(rows):
-            subject = f"{counted(number, 'row')} of {len(frame):,} without a target"
+            subject = f"{pluralize(number, 'row')} of {len(frame):,} without a target"
             self._note(f"{path}: {subject} {'are' if number > 1 else 'is'} left out")
         for name in self.targets:
             if (wrong := _missing(rows[name])).any():
@@ -317,7 +317,7 @@ class Table:
             subject = describe_subset(subset)
             raise DataError(f"{key}: no row of {subject} has a text there", hint="choose another column")
         if number := int(blank.sum()):
-            self._note(f"{key}: {counted(number, 'row')} of {len(frame):,} without a text left out")
+            self._note(f"{key}: {pluralize(number, 'row')} of {len(frame):,} without a text left out")
         return frame[~blank]
 
     def _describe_gaps(self, subset: str, frame: pd.DataFrame, chosen: Features) -> None:
@@ -354,7 +354,7 @@ class Table:
                 raise DataError(f"{key}: {name!r} is the target", hint="name another column")
             if options.features is None and name not in (*options.keep, *options.exclude):
                 note = f"{key}={name}: it divides the samples and is not a feature"
-                self._note(f"{note}; to use it as one as well: {override('data.source.keep', [name])}")
+                self._note(f"{note}; to use it as one as well: {format_override('data.source.keep', [name])}")
                 split_names.append(name)
         return split_names
 

@@ -18,7 +18,7 @@ from assay.data.source_files import check_path
 from assay.data.source_info import info_of
 from assay.data.tokenizer import END, Bytes, Tokenizer, check_tokenizer
 from assay.errors import DataError
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.task.language_modelling import encode_run_lengths
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ def read_texts(
             texts.append(Text(name, text))
         digest.update(f"{len(name)}:{name};{len(content)};".encode())
         digest.update(content)
-    notes = [f"{where}: {counted(empty, 'empty file')} left out"] if empty else []
+    notes = [f"{where}: {pluralize(empty, 'empty file')} left out"] if empty else []
     if bad:
         more = f"; and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        message = f"{where}: {len(bad)} of {counted(len(files), 'file')} cannot be used: "
+        message = f"{where}: {len(bad)} of {pluralize(len(files), 'file')} cannot be used: "
         message += "; ".join(bad[:_NAMED]) + more
         if not skips:
             raise DataError(
@@ -211,7 +211,7 @@ class TextFiles:
         texts, digest, notes = read_texts(files, self._where, skips=self._skips)
         if not texts:
             raise DataError(
-                f"{self._where}: all of {counted(len(files), 'file')} are empty", hint="name others"
+                f"{self._where}: all of {pluralize(len(files), 'file')} are empty", hint="name others"
             )
         subsets = self._divide(texts) if self.divides else {"all": texts}
         sizes = ", ".join(
@@ -267,7 +267,7 @@ class TextFiles:
         lacking = [name for name in _SUBSETS if name not in {**subsets, **cut} and shares.get(name, 1)]
         if lacking and how == "files":
             raise DataError(
-                f"{self._where}: {counted(len(texts), 'file')} are too few: {lacking[0]} gets none",
+                f"{self._where}: {pluralize(len(texts), 'file')} are too few: {lacking[0]} gets none",
                 hint="data.source.split_by=tail cuts the text itself",
             )
         return {**subsets, **cut}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import AssayError
-from assay.quoting import number_text
+from assay.quoting import format_number
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def cell_text(mark: Heatmap, value: float) -> str:
     """The text in a cell of a matrix; empty for an empty cell."""
     if not math.isfinite(value):
         return ""
-    return f"{100 * value:.1f} %" if mark.is_share else number_text(value, 3)
+    return f"{100 * value:.1f} %" if mark.is_share else format_number(value, 3)
 
 
 def _traces(
@@ -288,7 +288,7 @@ def _bars(mark: Bars, figure: Figure, layout: dict[str, Any], colour: str) -> di
     suffix = f" ({mark.name})" if mark.name else ""
     pairs = zip(mark.labels, mark.values, strict=True)
     return trace | _hover(
-        mark.texts or [f"{name}: {number_text(value)}{suffix}" for name, value in pairs], figure
+        mark.texts or [f"{name}: {format_number(value)}{suffix}" for name, value in pairs], figure
     )
 
 

@@ -53,7 +53,7 @@ class Position:
         return cls(int(state["epoch"]), int(state["batch"]), Phase(state["phase"]))
 
 
-def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
+def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     """What is carried over from the process that saves to the one that goes on."""
     return {
         "should_stop": bool(trainer.should_stop),
@@ -68,12 +68,12 @@ def carried_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             if isinstance(kept, ModelCheckpoint)
         },
         "validated": internals.batches_seen(trainer.fit_loop.epoch_loop.val_loop),
-        "processes": _gathered(_own_state(trainer, phase), trainer.world_size),
+        "processes": _gather(_process_state(trainer, phase), trainer.world_size),
     }
 
 
-def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
-    """Put back what `carried_state` gave."""
+def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
+    """Restore what `resume_extras` returned."""
     module, strategy = trainer.lightning_module, trainer.strategy
     trainer.should_stop = stop and state["should_stop"]
     internals.callback_metrics(trainer).update(
@@ -81,13 +81,13 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
     )
     for callback in trainer.callbacks:  # type: ignore[attr-defined]  # a plain attribute
         if isinstance(callback, ModelCheckpoint):
-            internals.take_up_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
+            internals.restore_bookkeeping(callback, state["callbacks"].get(callback.state_key, {}))
             if _has_saved(callback, Path(str(trainer.ckpt_path))):
                 internals.note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
     own = state["processes"][trainer.global_rank]
-    internals.take_up_logged(trainer.fit_loop.epoch_loop, own["logged"])
+    internals.restore_logged(trainer.fit_loop.epoch_loop, own["logged"])
     if "module" in own:
         module.load_epoch_state(own["module"])  # type: ignore[operator]  # it gave that state
     gradients = own.get("gradients", {})
@@ -95,14 +95,14 @@ def take_up(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> None:
         if name in gradients:
             parameter.grad = gradients[name].to(parameter.device, parameter.dtype)
     with torch.no_grad():
-        for one, saved in zip(_averaged_too(trainer), own.get("buffers", ()), strict=False):
+        for one, saved in zip(_modules_with_buffers(trainer), own.get("buffers", ()), strict=False):
             for name, buffer in one.named_buffers():
                 buffer.copy_(saved[name])
     if isinstance(strategy.model, DistributedDataParallel) and "buffers_due" in own:
         strategy.model.require_forward_param_sync = own["buffers_due"]
 
 
-def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
+def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
     state: dict[str, Any] = {"logged": internals.logged_state(loop)}
     if hasattr(module, "epoch_state"):
@@ -117,7 +117,7 @@ def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
         named = module.named_parameters()
         state["gradients"] = {name: p.grad for name, p in named if p.grad is not None}
     if trainer.world_size > 1:
-        state["buffers"] = [dict(one.named_buffers()) for one in _averaged_too(trainer)]
+        state["buffers"] = [dict(one.named_buffers()) for one in _modules_with_buffers(trainer)]
         # Whether the first process hands its buffers on before the next batch; a new wrapper would.
         wrapper = trainer.strategy.model
         if isinstance(wrapper, DistributedDataParallel):
@@ -125,14 +125,14 @@ def _own_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     return state
 
 
-def _averaged_too(trainer: L.Trainer) -> list[torch.nn.Module]:
+def _modules_with_buffers(trainer: L.Trainer) -> list[torch.nn.Module]:
     """The module, and the averaged copies that callbacks keep of it."""
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     copies = (internals.average_of(kept) for kept in callbacks if isinstance(kept, WeightAveraging))
     return [trainer.lightning_module, *(copy for copy in copies if copy is not None)]
 
 
-def _gathered(own: dict[str, Any], world_size: int) -> list[Any]:
+def _gather(own: dict[str, Any], world_size: int) -> list[Any]:
     if world_size == 1:
         return [own]
     every: list[Any] = [None] * world_size
@@ -148,7 +148,7 @@ def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:
     return several or path in callback.best_k_models or path == callback.last_model_path
 
 
-def only_whole_epochs(trainer: L.Trainer) -> bool:
+def resumes_at_epochs_only(trainer: L.Trainer) -> bool:
     """Whether a run can go on at the start of an epoch only, because its data can only be read from there."""
     return any(getattr(loader, "exact", True) is False for loader in tree_leaves(trainer.train_dataloader))
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
 from assay.loop.evaluation_loop import EvaluationLoop
-from assay.loop.hook_plan import HookPlan, there
+from assay.loop.hook_plan import HookPlan, active_calls
 from assay.loop.lightning_internals import (
     CURRENT_HOOK,
     ClosureResult,
@@ -63,7 +63,7 @@ class AutomaticStep:
     def bind(self) -> None:
         """Ask who is called in each step; to be done again where callbacks have come or gone."""
         hooks = self._hooks
-        self._calls = {hook: there(hooks.callbacks(hook), hooks.module(hook)) for hook in _HOOKS}
+        self._calls = {hook: active_calls(hooks.callbacks(hook), hooks.module(hook)) for hook in _HOOKS}
         of_step = hooks.module if self._plain_forward else hooks.strategy
         self._training_step: Any = of_step("training_step")
         self._optimizer = None
@@ -268,9 +268,9 @@ class EpochLoop(LightningEpochLoop):
     def _bind(self) -> None:
         hooks, begin, end = self._hooks, "on_train_batch_start", "on_train_batch_end"
         self._bound = hooks.version
-        self._begin = there(hooks.callbacks(begin), hooks.module(begin), hooks.strategy(begin))
-        self._end = there(hooks.callbacks(end, saving=False), hooks.module(end))
-        self._save = there(hooks.callbacks(end, saving=True))
+        self._begin = active_calls(hooks.callbacks(begin), hooks.module(begin), hooks.strategy(begin))
+        self._end = active_calls(hooks.callbacks(end, saving=False), hooks.module(end))
+        self._save = active_calls(hooks.callbacks(end, saving=True))
         self._step.bind()
 
     @override
@@ -315,7 +315,7 @@ class EpochLoop(LightningEpochLoop):
         if self._single is None:
             batch, _, _ = next(fetcher)
             return batch
-        return internals.next_of(self._single, fetcher)
+        return internals.next_batch(self._single, fetcher)
 
     @override
     def advance(self, data_fetcher: Any) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from assay.loop import lightning_internals as internals
 from assay.loop.carried_state import Phase
-from assay.loop.hook_plan import HookPlan, there
+from assay.loop.hook_plan import HookPlan, active_calls
 from assay.loop.lightning_internals import LightningEvaluationLoop, LoggedValues
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class EvaluationLoop(LightningEvaluationLoop):
     @classmethod
     def like(cls, loop: LightningEvaluationLoop) -> Self:
         """One that does what Lightning's does."""
-        made = cls(*internals.like(loop))
+        made = cls(*internals.loop_arguments(loop))
         made._results = LoggedValues(training=False)
         return made
 
@@ -63,7 +63,7 @@ class EvaluationLoop(LightningEvaluationLoop):
             try:
                 if single is not None:
                     batch_idx, number = fetcher.fetched, 0
-                    batch = internals.next_of(single, fetcher)
+                    batch = internals.next_batch(single, fetcher)
                 else:
                     batch, batch_idx, number = next(fetcher)
                 if number != before:
@@ -108,8 +108,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         plain = not hooks.profiled and internals.forward_is_plain(self.trainer.strategy, step)
         given: Any = hooks.module(step) if plain else hooks.strategy(step)
         self._step: Call = given
-        self._begin = there(hooks.callbacks(begin), hooks.module(begin))
-        self._end = there(hooks.callbacks(end), hooks.module(end))
+        self._begin = active_calls(hooks.callbacks(begin), hooks.module(begin))
+        self._end = active_calls(hooks.callbacks(end), hooks.module(end))
 
     def _evaluate(self, hooks: HookPlan, batch: Any, batch_idx: int, number: int | None) -> None:
         progress, collector = self.batch_progress, internals.connector(self.trainer)

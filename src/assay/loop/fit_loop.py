@@ -15,9 +15,9 @@ from assay.loop.carried_state import (
     ChangedArguments,
     Phase,
     Position,
-    carried_state,
-    only_whole_epochs,
-    take_up,
+    restore_extras,
+    resume_extras,
+    resumes_at_epochs_only,
 )
 from assay.loop.epoch_loop import EpochLoop
 from assay.loop.evaluation_loop import EvaluationLoop
@@ -137,9 +137,9 @@ class FitLoop(LightningFitLoop):
         return {
             **super().on_save_checkpoint(),
             KEY: None if half_done else {"epoch": max(epoch, 0), "batch": batch, "phase": str(phase)},
-            "epoch_lost": only_whole_epochs(trainer) and begun and batch > 0,
+            "epoch_lost": resumes_at_epochs_only(trainer) and begun and batch > 0,
             "log": log,
-            "carried": {} if half_done else carried_state(trainer, phase),
+            "carried": {} if half_done else resume_extras(trainer, phase),
         }
 
     # -- and out of one ------------------------------------------------------------------------------------
@@ -172,10 +172,10 @@ class FitLoop(LightningFitLoop):
     def _take_up(self, loaded: dict[str, Any]) -> Phase:
         """Put in place what the checkpoint carries, and say where to go on."""
         trainer, phase = self.trainer, Phase(loaded[KEY]["phase"])
-        internals.begin_anew(self)
+        internals.clear_restart_flags(self)
         if self._csv is not None and loaded["log"] is not None:  # as a tuner saves it, without loggers
             self._csv.rewind(loaded["log"])
-        take_up(trainer, loaded["carried"], stop=self.changed.stop)
+        restore_extras(trainer, loaded["carried"], stop=self.changed.stop)
         self.changed.apply(trainer, self._built_schedulers)
         # Lightning never removes what it has resumed from; here that is one of the run's own.
         trainer.ckpt_path = None

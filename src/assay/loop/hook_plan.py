@@ -160,7 +160,7 @@ def _nothing(*args: Any) -> None:
     """Stands for a hook that nobody overrides."""
 
 
-def there(*calls: Call) -> tuple[Call, ...]:
+def active_calls(*calls: Call) -> tuple[Call, ...]:
     """Those that are to be called at all."""
     return tuple(call for call in calls if call is not _nothing)
 

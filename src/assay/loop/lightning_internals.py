@@ -149,7 +149,7 @@ def single_iterator(fetcher: Any) -> Iterator[Any] | None:
     return iterators[0] if one else None
 
 
-def next_of(iterator: Iterator[Any], fetcher: Any) -> Any:
+def next_batch(iterator: Iterator[Any], fetcher: Any) -> Any:
     """The next batch of `single_iterator`, counted as the fetcher would."""
     if fetcher.done:
         raise StopIteration
@@ -192,12 +192,12 @@ def check_dataloader_idx(loop: LightningEvaluationLoop, hooks: tuple[str, ...], 
 # -- state of the loops
 
 
-def begin_anew(loop: Any) -> None:
+def clear_restart_flags(loop: Any) -> None:
     """After its state was loaded: nothing that follows is a restart in Lightning's sense."""
     for one in (loop, *(value for value in vars(loop).values() if hasattr(value, "_restarting"))):
         one._restarting = one._loaded_from_state_dict = one._resuming_from_checkpoint = False
         if one is not loop:
-            begin_anew(one)
+            clear_restart_flags(one)
 
 
 def accumulates(loop: LightningEpochLoop) -> bool:
@@ -233,7 +233,7 @@ def optimizer_of(trainer: L.Trainer) -> Any:
     return trainer.strategy._lightning_optimizers[0]
 
 
-def like(loop: LightningEvaluationLoop) -> tuple[Any, ...]:
+def loop_arguments(loop: LightningEvaluationLoop) -> tuple[Any, ...]:
     """Arguments by which a loop of the same kind is made."""
     return loop.trainer, loop._trainer_fn, loop._stage, loop.verbose, loop.inference_mode
 
@@ -256,7 +256,7 @@ def leave_signals(trainer: L.Trainer) -> None:
 # -- what may be called directly
 
 
-def _as_in(instance: Any, kind: type, *names: str) -> bool:
+def _is_inherited(instance: Any, kind: type, *names: str) -> bool:
     return all(getattr(type(instance), name) is getattr(kind, name) for name in names)
 
 
@@ -265,10 +265,10 @@ def backward_is_plain(strategy: Strategy) -> bool:
     precision = strategy.precision_plugin
     scaled = isinstance(precision, MixedPrecision) and precision.scaler is not None
     return (
-        _as_in(strategy, Strategy, "backward", "pre_backward", "post_backward")
-        and _as_in(precision, Precision, "backward", "post_backward")
+        _is_inherited(strategy, Strategy, "backward", "pre_backward", "post_backward")
+        and _is_inherited(precision, Precision, "backward", "post_backward")
         and not scaled
-        and (type(precision) is MixedPrecision or _as_in(precision, Precision, "pre_backward"))
+        and (type(precision) is MixedPrecision or _is_inherited(precision, Precision, "pre_backward"))
     )
 
 
@@ -276,7 +276,7 @@ def forward_is_plain(strategy: Strategy, step: str) -> bool:
     """Whether nothing surrounds the module's step: no other precision, and no wrapper around the model."""
     return (
         type(strategy.precision_plugin) is Precision
-        and _as_in(strategy, Strategy, step, "post_training_step")
+        and _is_inherited(strategy, Strategy, step, "post_training_step")
         and strategy.model is strategy.lightning_module
     )
 
@@ -284,13 +284,17 @@ def forward_is_plain(strategy: Strategy, step: str) -> bool:
 def step_is_plain(strategy: Strategy) -> bool:
     """Whether nothing but hooks and the clipping of gradients surrounds the optimizer's step."""
     precision = strategy.precision_plugin
-    of_strategy = _as_in(strategy, Strategy, "optimizer_step") or (
-        _as_in(strategy, DDPStrategy, "optimizer_step") and strategy._model_averager is None  # type: ignore[attr-defined]  # DDP's
+    of_strategy = _is_inherited(strategy, Strategy, "optimizer_step") or (
+        _is_inherited(strategy, DDPStrategy, "optimizer_step") and strategy._model_averager is None  # type: ignore[attr-defined]  # DDP's
     )
-    of_precision = _as_in(precision, Precision, "optimizer_step") or (
+    of_precision = _is_inherited(precision, Precision, "optimizer_step") or (
         type(precision) is MixedPrecision and precision.scaler is None
     )
-    return of_strategy and of_precision and _as_in(precision, Precision, "_wrap_closure", "_after_closure")
+    return (
+        of_strategy
+        and of_precision
+        and _is_inherited(precision, Precision, "_wrap_closure", "_after_closure")
+    )
 
 
 def clip_gradients(trainer: L.Trainer, optimizer: Any) -> None:
@@ -334,7 +338,7 @@ def bookkeeping(callback: ModelCheckpoint) -> dict[str, Any]:
     return {name: getattr(callback, name) for name in _KEPT}
 
 
-def take_up_bookkeeping(callback: ModelCheckpoint, state: Mapping[str, Any]) -> None:
+def restore_bookkeeping(callback: ModelCheckpoint, state: Mapping[str, Any]) -> None:
     """Give a callback back what a checkpoint says of it."""
     for name in state.keys() & {*_KEPT}:
         setattr(callback, name, state[name])
@@ -383,7 +387,7 @@ def logged_state(loop: LightningEpochLoop) -> dict[str, Any]:
     }
 
 
-def take_up_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
+def restore_logged(loop: LightningEpochLoop, state: dict[str, Any]) -> None:
     """Put what `logged_state` gave back."""
     strategy: Any = loop.trainer.strategy
     for key, saved in state.items():

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from assay.callbacks.batch_norm import BATCH_NORMS
 from assay.errors import AssayError
 from assay.loop.lightning_internals import CURRENT_HOOK, skips_backward, without_gradient_sync
-from assay.quoting import counted
-from assay.record.run_record import of_exception
+from assay.quoting import pluralize
+from assay.record.run_record import cause_of_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,13 +62,13 @@ class MicroBatch:
             try:
                 return self._take(num_samples, count, forward, zero_grad_once, backward)
             except (RuntimeError, MemoryError) as error:
-                if before is None or of_exception(error) != "out_of_memory":
+                if before is None or cause_of_exception(error) != "out_of_memory":
                     raise
                 largest = -(-num_samples // count)
                 self.sizes[number] = max(self._least, largest // 2)
                 if self._count(num_samples, number) == count:
                     raise AssayError(
-                        f"out of memory: the device has no room for {counted(largest, 'sample')} at a time",
+                        f"out of memory: the device has no room for {pluralize(largest, 'sample')} at a time",
                         hint="a smaller model or input, precision=bf16, or a device with more memory",
                     ) from error
             finally:

@@ -13,8 +13,8 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 from typing_extensions import override
 
-from assay.loop.carried_state import only_whole_epochs
-from assay.process import handled_by
+from assay.loop.carried_state import resumes_at_epochs_only
+from assay.process import handle_signals
 from assay.terminal import leave_terminal
 from assay.torch_internals import default_store
 
@@ -57,7 +57,7 @@ class StopOnSignal(Checkpoint):
     def watching(self) -> Iterator[None]:
         """Take the signals in this block, and give them back after it; nothing off the main thread."""
         self.received, self._saved, self._process = "", False, os.getpid()
-        with handled_by(self._receive):
+        with handle_signals(self._receive):
             yield
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -96,7 +96,7 @@ class StopOnSignal(Checkpoint):
             return
         step_done = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
         if step_done and (self.received if self._store is None else self._agreed(trainer.global_step)):
-            if not only_whole_epochs(trainer):
+            if not resumes_at_epochs_only(trainer):
                 trainer.save_checkpoint(self.path)
             self._saved = True
 
@@ -119,7 +119,7 @@ class StopOnSignal(Checkpoint):
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._saved = False
-        if only_whole_epochs(trainer):
+        if resumes_at_epochs_only(trainer):
             trainer.save_checkpoint(self.path.with_name("epoch.ckpt"))
 
     # -- validation on its own, test, prediction ---------------------------------------------------------

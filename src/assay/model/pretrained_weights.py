@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import first_line
-from assay.quoting import first_of
+from assay.quoting import join_first
 from assay.record.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def load_pretrained_weights(
     left_out += sorted(skipped & entries.keys())
     _log.info(
         "%s: %d tensors loaded, left out: %s",
-        *(file, len(entries.keys() - skipped), first_of(left_out, 8) or "nothing"),
+        *(file, len(entries.keys() - skipped), join_first(left_out, 8) or "nothing"),
     )
     return tuple(f"{within}{layer}" for layer in dropped)
 
@@ -194,7 +194,7 @@ def _unwrap(loaded: Mapping[str, Any], network: nn.Module) -> tuple[dict[str, Te
                 loaded, wrapped = inside, True
                 break
     if non_tensors := [key for key, value in loaded.items() if not isinstance(value, Tensor)]:
-        raise ValueError(f"the weights hold entries that are not tensors: {first_of(non_tensors)}")
+        raise ValueError(f"the weights hold entries that are not tensors: {join_first(non_tensors)}")
     return dict(loaded), left_out
 
 

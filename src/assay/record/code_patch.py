@@ -37,7 +37,7 @@ _VARIABLES = {
 
 def git_environment(git_dir: Path) -> dict[str, str]:
     """Environment variables with which git runs no hook, monitor, filter or helper of a repository's own."""
-    settings = {**_SETTINGS, **_without_own_filters(git_dir)}
+    settings = {**_SETTINGS, **_disable_filters(git_dir)}
     count = os.environ.get("GIT_CONFIG_COUNT", "0")  # what the user has set this way stays
     first = int(count) if count.isdigit() else 0
     variables = {**_VARIABLES, "GIT_CONFIG_COUNT": str(first + len(settings))}
@@ -46,7 +46,7 @@ def git_environment(git_dir: Path) -> dict[str, str]:
     return variables
 
 
-def _without_own_filters(git_dir: Path) -> dict[str, str]:
+def _disable_filters(git_dir: Path) -> dict[str, str]:
     """Each filter that the repository's own settings name, set to the user's own or to none."""
     command = ["git", "config", "--includes", "--show-scope", "--null", "--get-regexp", r"^filter\."]
     environment = {**os.environ, "GIT_DIR": str(git_dir)}
@@ -63,7 +63,7 @@ def _without_own_filters(git_dir: Path) -> dict[str, str]:
     return {key: users.get(key, "false" if key.endswith(".required") else "") for key in own}
 
 
-def locate_git(folder: Path) -> Mapping[str, str]:
+def safe_git_environment(folder: Path) -> Mapping[str, str]:
     """As `git_environment`, for the repository that a folder lies in; what suits any where there is none."""
     import git
 
@@ -135,7 +135,7 @@ def _announce_untracked(repository: git.Repo, root: Path) -> bool:
     found = [
         root / name
         for name in listed
-        if name.endswith(_SOURCES) and not _generated((root / name).parent, root, skipped)
+        if name.endswith(_SOURCES) and not _is_generated((root / name).parent, root, skipped)
     ]
     kept = [
         path
@@ -154,18 +154,18 @@ def _announce_untracked(repository: git.Repo, root: Path) -> bool:
     return kept == found
 
 
-def _generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
+def _is_generated(folder: Path, root: Path, seen: dict[Path, bool]) -> bool:
     """Whether a folder lies in a run directory or a virtual environment."""
     if folder not in seen:
         here = folder != root and ((folder / "record.json").is_file() or (folder / "pyvenv.cfg").is_file())
-        seen[folder] = here or (folder != root and _generated(folder.parent, root, seen))
+        seen[folder] = here or (folder != root and _is_generated(folder.parent, root, seen))
     return seen[folder]
 
 
-def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
+def checkout_code(repository: Path, commit: str, patch: Path | None, folder: Path) -> None:
     """Write the files of a commit into a folder, and apply a patch to them."""
-    safe = locate_git(repository)
-    if commit and not _has(repository, commit, safe):
+    safe = safe_git_environment(repository)
+    if commit and not _has_commit(repository, commit, safe):
         raise AssayError(
             f"the run's code cannot be brought back: commit {commit[:12]} is not in {repository}",
             hint="git fetch, or reproduce the run in a clone that has it",
@@ -184,7 +184,7 @@ def code_at(repository: Path, commit: str, patch: Path | None, folder: Path) -> 
         _git(folder, ["apply", "--binary", "--whitespace=nowarn", str(patch.resolve())], alone, problem)
 
 
-def _has(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
+def _has_commit(repository: Path, commit: str, environment: Mapping[str, str]) -> bool:
     # The hash comes from a file: nothing else may be asked of git with it.
     if len(commit) not in (40, 64) or not all(letter in "0123456789abcdef" for letter in commit):
         return False

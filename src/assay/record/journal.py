@@ -14,7 +14,7 @@ import msgspec
 from assay.errors import AssayError
 from assay.files.atomic import Output, sync_directory
 from assay.files.symlinks import check_links, open_append, read_whole
-from assay.record.run_record import Outcome, Status, finite, numbers
+from assay.record.run_record import Outcome, Status, from_json_numbers, to_json_numbers
 from assay.record.secrets import redact_tree
 
 if TYPE_CHECKING:
@@ -133,7 +133,11 @@ class Journal:
 
     def end(self, number: int, outcome: Outcome, *, final: bool = True) -> None:
         """Note how an attempt ended."""
-        plain = {**asdict(outcome), "metrics": finite(outcome.metrics), "best": finite(outcome.best)}
+        plain = {
+            **asdict(outcome),
+            "metrics": to_json_numbers(outcome.metrics),
+            "best": to_json_numbers(outcome.best),
+        }
         self._write([{"event": "end", "number": number, "final": final, "at": _now(), **plain}])
 
     def reopen(self, number: int) -> None:
@@ -142,7 +146,7 @@ class Journal:
 
     def _write(self, events: list[dict[str, Any]]) -> None:
         """One write for all, synced: what happened is in memory only after it is on disk."""
-        lines = [json.dumps(_redacted(event), separators=(",", ":")) + "\n" for event in events]
+        lines = [json.dumps(_redact_event(event), separators=(",", ":")) + "\n" for event in events]
         descriptor = open_append(self.path)
         try:
             size = os.fstat(descriptor).st_size
@@ -175,7 +179,7 @@ class Journal:
             number = event["number"]
             if number not in self.jobs:
                 raise ValueError(f"it is about job {number}, which the sweep does not have")
-            self.jobs[number] = _changed(self.jobs[number], event)
+            self.jobs[number] = _update_job(self.jobs[number], event)
 
 
 def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
@@ -183,13 +187,17 @@ def _objectives(event: dict[str, Any]) -> list[tuple[str, str]]:
     return list(zip(event.get("objectives", ()), directions, strict=False))
 
 
-def _changed(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
+def _update_job(job_record: JobRecord, event: dict[str, Any]) -> JobRecord:
     if event["event"] == "start":
         started = job_record.started or event.get("at", "")
         return replace(job_record, status="running", attempts=event["attempt"], started=started)
     if event["event"] == "reopen":
         return replace(job_record, status="waiting", attempts=0, failures=(), outcome=None)
-    plain = {**event, "metrics": numbers(event["metrics"]), "best": numbers(event["best"])}
+    plain = {
+        **event,
+        "metrics": from_json_numbers(event["metrics"]),
+        "best": from_json_numbers(event["best"]),
+    }
     outcome = Outcome.from_plain(plain)
     if outcome.status == "interrupted":
         return replace(job_record, status="waiting")
@@ -202,7 +210,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _redacted(event: dict[str, Any]) -> dict[str, Any]:
+def _redact_event(event: dict[str, Any]) -> dict[str, Any]:
     # Neither the search's name for a job is a secret, which may be what was typed for it, nor what equals it.
     clean: dict[str, Any] = redact_tree({key: value for key, value in event.items() if key != "token"})
     if "token" in event:
@@ -219,6 +227,6 @@ def refuse_existing(directory: Path) -> None:
         )
 
 
-def unfinished(journal: Journal) -> Iterator[JobRecord]:
+def unfinished_jobs(journal: Journal) -> Iterator[JobRecord]:
     """Jobs that something is left to do for, by number."""
     return (job_record for _, job_record in sorted(journal.jobs.items()) if not job_record.ended)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FILE: Final = "log.txt"
 
 
-def logs_of(own: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
+def log_candidates(own: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
     """Where the last words of a job may stand, the likelier place first."""
     return [path for path in ((printed, own) if died else (own, printed)) if path is not None]
 

@@ -29,7 +29,7 @@ _METADATA: Final = b"assay"
 
 
 @contextmanager
-def in_one_line(path: Path) -> Iterator[None]:
+def explain_read_errors(path: Path) -> Iterator[None]:
     """Say in a line that a file cannot be read, whatever pyarrow raises of a damaged one."""
     try:
         yield
@@ -103,7 +103,7 @@ def read(path: Path) -> StoredPredictions:
         AssayError: There is none, or it is not what `write` wrote.
     """
     try:
-        with in_one_line(path):
+        with explain_read_errors(path):
             return _read(path)
     except FileNotFoundError as error:
         raise AssayError(
@@ -184,7 +184,7 @@ def read_samples(path: Path) -> list[KeptSample]:
     """Read them back; none where there is no file."""
     if not path.exists():
         return []
-    with in_one_line(path):
+    with explain_read_errors(path):
         content = read_whole(path, _LARGEST)
         table, _ = read_parquet(content, SCHEMA_VERSION, "samples")
         rows = [

@@ -82,7 +82,7 @@ def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -
             f"{folder} lies in no git repository", key="enforce_clean_git", hint="git init, and commit"
         )
     if state["dirty"]:
-        names = changed_files(patch)
+        names = patched_files(patch)
         shown = ", ".join(names[:_SHOWN]) + (
             f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         )
@@ -93,7 +93,7 @@ def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -
         )
 
 
-def changed_files(patch: str) -> list[str]:
+def patched_files(patch: str) -> list[str]:
     """Names of the files that a patch of ours touches."""
     return re.findall(r'^diff --git "?a/(.+?)"? "?b/', patch, re.MULTILINE)
 
@@ -164,7 +164,7 @@ _MOST_PACKAGES = 6
 _FIELDS = ("git", "patch_sha256", "packages", "machine")
 
 
-def segment_here(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
+def describe_segment(gpus: list[str], threads: int) -> tuple[dict[str, Any], str]:
     """What a segment that begins now runs with."""
     git, patch = git_state(Path.cwd())
     return {
@@ -187,7 +187,7 @@ def segments(record: RunRecord) -> list[dict[str, Any]]:
     return every
 
 
-def shortened(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def segment_changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """A segment as an entry of the record says it: of the packages those that are not as before."""
     then, new = before["packages"], now["packages"]
     changed = {name: new.get(name, "") for name in sorted({**then, **new}) if then.get(name) != new.get(name)}

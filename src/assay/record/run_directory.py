@@ -16,7 +16,7 @@ from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
 from assay.files.checksum import digest_of, is_yaml_intact, sha256
 from assay.files.symlinks import OWN_FILES, RESULTS, TEXTS, check_links, read_whole
 from assay.record.journal import FILE as JOURNAL
-from assay.record.run_lock import is_written, refusal, writing
+from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import FILE, RunRecord
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _FILES = (*TEXTS, "metrics.csv", *RESULTS)
 
 
-def files_of(run_dir: Path) -> dict[str, str]:
+def hash_files(run_dir: Path) -> dict[str, str]:
     """SHA-256 of each file that says what a run was and what came of it, by its name in the run directory."""
     sums = {}
     for name in [*_FILES, *sorted(path.name for path in run_dir.glob("code.*.patch"))]:
@@ -39,7 +39,7 @@ def files_of(run_dir: Path) -> dict[str, str]:
     return sums
 
 
-def changed_since(run_dir: Path, files: dict[str, str]) -> list[str]:
+def find_changed_files(run_dir: Path, files: dict[str, str]) -> list[str]:
     """Files of a run that are no longer what the run wrote, or gone; checkpoints are read."""
     changed = []
     for name, digest in files.items():
@@ -143,7 +143,7 @@ _OTHERS = re.compile(r"code\.\d+\.patch|.*profile.*")
 """These and temporary files are what a run, and the verbs that take one, write into its directory."""
 
 
-def removable(path: Path) -> Path:
+def check_removable(path: Path) -> Path:
     """Make sure that a directory can be removed."""
     if path.is_symlink():
         raise AssayError(
@@ -163,7 +163,7 @@ def removable(path: Path) -> Path:
             hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",
         )
     if is_written(path):
-        raise refusal(path)
+        raise lock_error(path)
     host = record.machine.get("hostname")
     if record.status == "running" and host not in (None, socket.gethostname()):
         raise AssayError(
@@ -176,7 +176,7 @@ def removable(path: Path) -> Path:
 def remove_run(path: Path) -> None:
     """Remove a run directory, and what a killed removal beside it has left."""
     remove_unfinished(path.parent)
-    with writing(path):
+    with lock_run(path):
         gone = temporary_name(path)
         try:
             path.rename(gone)

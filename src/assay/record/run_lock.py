@@ -25,7 +25,7 @@ fcntl: Any = None if os.name == "nt" else importlib.import_module("fcntl")  # Wi
 
 
 @contextmanager
-def writing(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
+def lock_run(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
     """Be the one that writes a run, until the block is left or this process dies.
 
     Locked are the directory itself, whose lock goes with no file that somebody removes, and `.lock` in it,
@@ -37,9 +37,9 @@ def writing(run_dir: Path, *, shared: bool = False) -> Iterator[None]:
     descriptors: list[int] = []
     try:
         _open(run_dir, descriptors)
-        if not shared and not all(map(_alone, descriptors)):
-            raise refusal(run_dir)
-        _say_who(descriptors[-1], joins=shared)
+        if not shared and not all(map(_acquire, descriptors)):
+            raise lock_error(run_dir)
+        _write_owner(descriptors[-1], joins=shared)
         for descriptor in descriptors:
             with suppress(OSError):  # a file system without locks; then nobody can be kept out
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -65,12 +65,12 @@ def _is_locked(path: Path) -> bool:
     except OSError:  # not there, or nobody can write there
         return False
     try:
-        return not _locks(descriptor)
+        return not _try_lock(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _locks(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Lock a file, unless another process has; a file system without locks keeps nobody out."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,21 +94,21 @@ def _open(run_dir: Path, descriptors: list[int]) -> None:
         ) from error
 
 
-def _alone(descriptor: int) -> bool:
+def _acquire(descriptor: int) -> bool:
     deadline = time.monotonic() + _PATIENCE
-    while not (locked := _locks(descriptor)) and time.monotonic() < deadline:
+    while not (locked := _try_lock(descriptor)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return locked
 
 
-def _say_who(descriptor: int, *, joins: bool) -> None:
+def _write_owner(descriptor: int, *, joins: bool) -> None:
     with suppress(OSError):  # a full disk: the lock holds all the same
         if not joins:
             os.truncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
 
 
-def refusal(run_dir: Path) -> AssayError:
+def lock_error(run_dir: Path) -> AssayError:
     """What a process is told that would write a run which another one writes."""
     here, holders = socket.gethostname(), _holders(run_dir)
     processes = " ".join(str(process) for process, host in holders if host == here)
@@ -134,7 +134,7 @@ def _holders(run_dir: Path) -> list[tuple[int, str]]:
     return alive[:1] if alive[:1] == holders[:1] else alive
 
 
-def _let_go() -> None:
+def _release_locks() -> None:
     """A forked process, such as one that loads data, must not keep the lock of a parent that is gone."""
     for descriptor in _held:
         with suppress(OSError):
@@ -143,4 +143,4 @@ def _let_go() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_release_locks)

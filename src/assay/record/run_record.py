@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import msgspec
 
-from assay.errors import AssayError, NonFiniteError, cannot_write, causes, one_line_of
+from assay.errors import AssayError, NonFiniteError, causes, describe_error, write_failure
 from assay.files.atomic import write_text
 from assay.files.checksum import is_json_intact, seal_json
 from assay.files.symlinks import read_whole
@@ -115,7 +115,7 @@ def exit_code_of(signal_name: str) -> int:
     return 128 + signal.Signals.__members__.get(name, signal.SIGINT)
 
 
-def stopped_by(signal_name: str) -> str:
+def stop_reason(signal_name: str) -> str:
     """The reason of what a signal has interrupted."""
     return "stopped by hand" if signal_name == "SIGINT" else f"stopped by {signal_name}"
 
@@ -140,13 +140,13 @@ _OF_THE_PATH = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirec
 _FATAL = frozenset(("SIGABRT", "SIGSEGV", "SIGBUS"))
 
 
-def of_exception(error: BaseException) -> Cause:
+def cause_of_exception(error: BaseException) -> Cause:
     """What an exception stands for.
 
     An error of assay's own defers to what it was raised from: a checkpoint that could not be written because
     the disk was full can be written another time.
     """
-    chain = [_of_one(link) for link in causes(error)]
+    chain = [_cause_of(link) for link in causes(error)]
     for cause in chain:
         if cause not in ("exception", "machine"):
             return cause
@@ -155,10 +155,10 @@ def of_exception(error: BaseException) -> Cause:
 
 def reason_of(error: BaseException) -> str:
     """What is kept of an exception: its type, the first line of its message, the line of the user's code."""
-    return str(error) if isinstance(error, AssayError) else one_line_of(error)
+    return str(error) if isinstance(error, AssayError) else describe_error(error)
 
 
-def of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
+def cause_of_signal(name: str, output: str, *, memory_ran_out: bool) -> Cause:
     """What the death of a process by a signal stands for."""
     if (name == "SIGKILL" and memory_ran_out) or (name in _FATAL and _MEMORY.search(output)):
         return "out_of_memory"
@@ -173,10 +173,10 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _of_one(error: BaseException) -> Cause:
+def _cause_of(error: BaseException) -> Cause:
     if isinstance(error, NonFiniteError):
         return "non_finite"
-    if cannot_write(error):
+    if write_failure(error):
         return "cannot_write"
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return "out_of_memory"
@@ -254,18 +254,18 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
 
     def interrupted_by(self, signal: str) -> None:
         """Say that a signal has interrupted the run."""
-        self.status, self.reason, self.signal = "interrupted", stopped_by(signal), signal
+        self.status, self.reason, self.signal = "interrupted", stop_reason(signal), signal
         self.finished = now()
 
     def failed_by(self, error: BaseException) -> None:
         """Say that an exception has ended the run."""
-        self.status, self.reason, self.cause = "failed", reason_of(error), of_exception(error)
+        self.status, self.reason, self.cause = "failed", reason_of(error), cause_of_exception(error)
         self.finished = now()
 
     def save(self, run_dir: Path) -> None:
         """Replace `record.json` whole, without secrets."""
         # Redacted as a tree: in the text, a secret that is a number would take the JSON along.
-        plain = finite(redact_tree(msgspec.to_builtins(self, str_keys=True, enc_hook=str)))
+        plain = to_json_numbers(redact_tree(msgspec.to_builtins(self, str_keys=True, enc_hook=str)))
         write_text(run_dir / FILE, seal_json(json.dumps(plain, indent=2, allow_nan=False)))
 
     @classmethod
@@ -291,7 +291,11 @@ class RunRecord(msgspec.Struct, forbid_unknown_fields=True):
         if version != SCHEMA_VERSION:
             raise AssayError(f"{path} has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
         if any(f'"{name}"'.encode() in content for name in _NOT_FINITE):  # few; a matrix has many numbers
-            plain |= {name: numbers(plain[name]) for name in ("metrics", "best", "matrices") if name in plain}
+            plain |= {
+                name: from_json_numbers(plain[name])
+                for name in ("metrics", "best", "matrices")
+                if name in plain
+            }
         for name in ("sha256", "set_by", "lock_sha256"):  # the latter two as earlier versions wrote them
             plain.pop(name, None)
         try:
@@ -308,21 +312,21 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def finite(value: Any) -> Any:
+def to_json_numbers(value: Any) -> Any:
     """Numbers as JSON can hold them: it has no NaN and no infinity, which are written as text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
+        return {str(key): to_json_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [to_json_numbers(item) for item in value]
     return value
 
 
-def numbers(value: Any) -> Any:
-    """Numbers as `finite` was given them."""
+def from_json_numbers(value: Any) -> Any:
+    """Numbers as `to_json_numbers` received them."""
     if isinstance(value, dict):
-        return {key: numbers(item) for key, item in value.items()}
+        return {key: from_json_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [numbers(item) for item in value]
+        return [from_json_numbers(item) for item in value]
     return float(value) if value in _NOT_FINITE else value

@@ -96,8 +96,8 @@ def _without_random(text: str) -> str:
 
 def redact_tree(value: Any) -> Any:
     """A copy of nested dicts and lists without secrets; what else they hold is kept."""
-    note_given(value)
-    return _redacted_tree(value, _values().others)
+    remember_secrets(value)
+    return _redact_tree(value, _values().others)
 
 
 def holds_secret(text: str) -> bool:
@@ -106,24 +106,24 @@ def holds_secret(text: str) -> bool:
     return _without_random(text) != text or any(map(is_secret_key, overrides))
 
 
-def note_given(value: Any, key: str = "") -> None:
+def remember_secrets(value: Any, key: str = "") -> None:
     """Remember what stands under a secret's key, for the lines of the log that are written later."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            note_given(inner, str(name))
+            remember_secrets(inner, str(name))
     elif isinstance(value, list | tuple):
         for inner in value:
-            note_given(inner, key)
-    elif stated := _stated(value, key):
+            remember_secrets(inner, key)
+    elif stated := _find_secret(value, key):
         _given.add(stated[1])
 
 
-def _redacted_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
+def _redact_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _redacted_tree(inner, weak, str(name)) for name, inner in value.items()}
+        return {name: _redact_tree(inner, weak, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_redacted_tree(inner, weak, key) for inner in value]
-    if stated := _stated(value, key):
+        return [_redact_tree(inner, weak, key) for inner in value]
+    if stated := _find_secret(value, key):
         return stated[0] + STRUCK
     if not isinstance(value, str) or key == "_target_":
         return value
@@ -133,7 +133,7 @@ def _redacted_tree(value: Any, weak: Sequence[str], key: str = "") -> Any:
     return _without_random(_without_credentials(value))
 
 
-def _stated(value: Any, key: str) -> tuple[str, str] | None:
+def _find_secret(value: Any, key: str) -> tuple[str, str] | None:
     """The secret that stands under a secret's key or in an override of one, after what stands before it."""
     text = str(value) if isinstance(value, int) and len(str(value)) >= _SHORTEST else value
     if not isinstance(text, str) or text in ("", STRUCK) or "${" in text:

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from assay.analysis.comparison import csv_text
 from assay.analysis.objective import score_text
-from assay.quoting import counted, typed
-from assay.terminal import escape_markdown, in_a_line, printable
+from assay.quoting import format_typed, pluralize
+from assay.terminal import escape_markdown, printable, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,11 +157,11 @@ def print_comparison(console: Console, comparison: Comparison, *, each: bool = F
     runs = sum(len(row.runs) for row in comparison.rows)
     if comparison.rows:
         table, left_out = _fit_table(comparison, console.width, each=each)
-        same = "  ".join(typed(key, text) for key, text in comparison.shared.items())
-        kinds = counted(runs, "run")
+        same = "  ".join(format_typed(key, text) for key, text in comparison.shared.items())
+        kinds = pluralize(runs, "run")
         if not each:
-            kinds = f"{counted(len(comparison.rows), 'configuration')}, {kinds}"
-        console.print(Text(in_a_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n")
+            kinds = f"{pluralize(len(comparison.rows), 'configuration')}, {kinds}"
+        console.print(Text(single_line(kinds + (f"; all with {same}" if same else ""))), table, sep="\n")
         if left_out:
             names = ", ".join(left_out)
             _print_line(console, "note", f"not shown: {names}; --metric NAME chooses, --format csv has all")
@@ -190,7 +190,7 @@ def _print_line(console: Console, label: str, text: str) -> None:
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
     line.add_column(overflow="fold")
-    line.add_row(Text(label, style="bold" if label != "broken" else "red"), Text(in_a_line(text)))
+    line.add_row(Text(label, style="bold" if label != "broken" else "red"), Text(single_line(text)))
     console.print(line)
 
 
@@ -198,9 +198,9 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
     """The table with as many columns as there is room for, and those that are left out."""
     header, rows = columns_of(comparison)
     keys, names = len(comparison.columns), [*comparison.columns, *comparison.metrics]
-    cells = [[in_a_line(cell) for cell in line] for line in (header, *rows)]
+    cells = [[single_line(cell) for cell in line] for line in (header, *rows)]
     if each:  # n is 1
-        last = ["run", *(in_a_line(str(row.runs[0].path)) for row in comparison.rows)]
+        last = ["run", *(single_line(str(row.runs[0].path)) for row in comparison.rows)]
         cells = [
             [*line[: len(names)], *line[len(names) + 1 :], end] for line, end in zip(cells, last, strict=True)
         ]

@@ -23,7 +23,7 @@ from assay.data.subset import hash_rows, hash_samples
 from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
-from assay.quoting import counted, number_text
+from assay.quoting import format_number, pluralize
 from assay.report.page import (
     Block,
     Cell,
@@ -38,7 +38,7 @@ from assay.report.page import (
 )
 from assay.report.report import check_overwrite, write_or_explain
 from assay.task.task_of import task_of
-from assay.terminal import in_a_line
+from assay.terminal import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -288,7 +288,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
                 "scores on them say little about new data"
             )
         if subset.unreadable:
-            number = counted(len(subset.unreadable), "sample")
+            number = pluralize(len(subset.unreadable), "sample")
             warnings.append(f"{number} of {subset.name} cannot be read: {subset.unreadable[0]}")
         sizes = zip(survey.class_names, subset.class_counts, strict=False)
         lacking = [name for name, count in sizes if not count]
@@ -412,7 +412,7 @@ def _format_target(datamodule: DataModule, target: Any) -> str:
         return names[int(target)] if names else str(int(target))
     if target.ndim == 1 and names and len(target) == len(names):
         return ", ".join(name for name, has in zip(names, target.tolist(), strict=True) if has) or "none"
-    return ", ".join(number_text(value, 5) for value in target.flatten()[:5].tolist())
+    return ", ".join(format_number(value, 5) for value in target.flatten()[:5].tolist())
 
 
 _INTROS: Final = {"columns": "Of the training rows, as they stand in the file."}
@@ -454,7 +454,7 @@ def _facts(survey: Survey) -> list[str]:
 
 
 def _print(console: Console, table: Table) -> None:
-    rows = [[in_a_line(cell.text) for cell in row] for row in table.cells]
+    rows = [[single_line(cell.text) for cell in row] for row in table.cells]
     printed = rich.table.Table(
         box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
     )
@@ -520,7 +520,7 @@ def _count(number: int | None) -> str:
 def _values(values: Values | None) -> list[str]:
     if values is None:
         return ["", ""]
-    low, mean, high = (number_text(number) for number in (values.low, values.mean, values.high))
+    low, mean, high = (format_number(number) for number in (values.low, values.mean, values.high))
     return [f"{low} to {high}, mean {mean}", histogram(values.histogram)]
 
 
@@ -530,7 +530,7 @@ def _classes(survey: Survey) -> Table:
     classes = survey.class_names[:_MOST_CLASSES] if counts else ()
     rows: list[list[Cell | str]] = [
         [
-            in_a_line(name),
+            single_line(name),
             *(Cell(f"{subset.class_counts[index]:,}", subset.class_counts[index]) for subset in subsets),
             "█" * round(20 * counts[index] / (max(counts) or 1)),
         ]
@@ -544,10 +544,10 @@ def _classes(survey: Survey) -> Table:
 
 def _column(column: ColumnSurvey) -> list[Cell | str]:
     values, drawn = _values(column.values)
-    frequent = ", ".join(f"{in_a_line(value)} ({count:,})" for value, count in column.frequent.items())
+    frequent = ", ".join(f"{single_line(value)} ({count:,})" for value, count in column.frequent.items())
     missing, different = column.num_missing, column.num_different
     return [
-        in_a_line(column.name),
+        single_line(column.name),
         column.kind,
         Cell(f"{missing:,}", missing, "warn" if missing else ""),
         Cell(f"{different:,}", different, "warn" if different < 2 else ""),

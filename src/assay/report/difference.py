@@ -18,7 +18,7 @@ from assay.config.tree import walk
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
 from assay.record.run_record import FILE, RunRecord
-from assay.terminal import Console, print_rows, shortened
+from assay.terminal import Console, print_rows, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -144,7 +144,7 @@ def print_difference(difference: Difference) -> None:
         if rows:
             console.print(name, style="bold")
             table = [("", *titles), *((key, *values) for key, values in rows.items())]
-            cells = [[_ABSENT if cell is None else shortened(cell) for cell in row] for row in table]
+            cells = [[_ABSENT if cell is None else shorten(cell) for cell in row] for row in table]
             print_rows(console, cells, ("", "red", "green"))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from assay.figure.figure import Line, Points, to_plotly
 from assay.files.atomic import write_text
-from assay.quoting import number_text
+from assay.quoting import format_number
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Pictures:
 
 def _value_text(value: object) -> str:
     """A value of a row, cut where it is long."""
-    text = number_text(value, 6) if isinstance(value, float) else "" if value is None else str(value)
+    text = format_number(value, 6) if isinstance(value, float) else "" if value is None else str(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 

@@ -15,7 +15,7 @@ from assay.figure.figure import Figure, Line, is_logarithmic
 from assay.files.checksum import is_yaml_intact
 from assay.files.symlinks import check_inside, read_whole
 from assay.paths import project_conf
-from assay.quoting import duration
+from assay.quoting import format_duration
 from assay.record import predictions_file
 from assay.record.run_lock import is_written
 from assay.record.run_record import RunRecord, reason_of
@@ -41,7 +41,7 @@ from assay.targets.trust import project_packages
 from assay.task.evaluator import LEVEL, num_draws
 from assay.task.figures.class_figures import TRUE_CLASS
 from assay.task.task_of import task_of
-from assay.terminal import shortened
+from assay.terminal import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +88,7 @@ def run_page(run_dir: Path) -> Page:
     drawn = curve_figures(curves, in_words, checkpoint)
     facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
-        duration(record.seconds) if record.finished else "",
+        format_duration(record.seconds) if record.finished else "",
         f"seed {record.seed}",
         *(f"{group} {record.choices[group]}" for group in ("data", "model") if record.choices.get(group)),
         f"{size:,} parameters" if isinstance(size := record.model.get("parameters"), int) else "",
@@ -392,7 +392,7 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> li
         parts = key.partition("[")[0].split(".")
         is_typed = not typed_keys.isdisjoint(".".join(parts[:end]) for end in range(1, len(parts) + 1))
         if parts[0] != "hydra":
-            rows.append([Cell(key, tone="best" if is_typed else ""), Cell(shortened(value), title=value)])
+            rows.append([Cell(key, tone="best" if is_typed else ""), Cell(shorten(value), title=value)])
     caption = "What was typed, as a value or as an option of its group, stands out."
     return [*warnings, typed, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
 

@@ -22,10 +22,10 @@ from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_tail
-from assay.quoting import counted, duration, reads_as_number
+from assay.quoting import format_duration, pluralize, reads_as_number
 from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
-from assay.record.log_file import logs_of
+from assay.record.log_file import log_candidates
 from assay.record.run_lock import is_written
 from assay.record.secrets import redact
 from assay.report.page import Cards, Cell, Code, Figures, Note, Page, Section, Table
@@ -244,7 +244,7 @@ def _summary(contents: Contents, thing: str) -> Cards:
     cards.append((f"{thing}s", str(contents.total), counts))
     cards.append(("configurations", str(len(comparison.rows)), "that differ in more than seed and fold"))
     if took := sum(run.seconds for run in runs):
-        cards.append(("time", duration(took), f"of all {thing}s together"))
+        cards.append(("time", format_duration(took), f"of all {thing}s together"))
     return Cards(cards)
 
 
@@ -277,7 +277,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
                     for name, mean in scores
                 ),
                 Cell(row.state or "finished", tone=state_tone, title=counted_first.reason),
-                Cell("" if row.seconds is None else duration(row.seconds), row.seconds),
+                Cell("" if row.seconds is None else format_duration(row.seconds), row.seconds),
             ]
         )
     head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
@@ -297,12 +297,12 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
         names = ", ".join(contents.name(run) for run in runs[:_NAMED])
         hidden = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
         cause = f" ({example.cause.replace('_', ' ')})" if example.cause else ""
-        heading = f"{counted(len(runs), thing)} {example.status}{cause}: {names}{hidden}."
+        heading = f"{pluralize(len(runs), thing)} {example.status}{cause}: {names}{hidden}."
         blocks.append(Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, "")))
         log_path = None if example.path.is_symlink() else example.path / LOG
         printed = contents.logs / f"{example.path.name}.txt" if contents.logs is not None else None
         # What its process printed counts where it died or has no log of its own.
-        logs = logs_of(log_path, printed, died=example.cause == "killed") if index < _TAILS else []
+        logs = log_candidates(log_path, printed, died=example.cause == "killed") if index < _TAILS else []
         tails = ((log, log_tail(log)) for log in logs)
         blocks += [Code(tail, f"The end of {log}", folded=index > 0) for log, tail in tails if tail][:1]
     return blocks
@@ -475,7 +475,9 @@ def _curve_figure(name: str, curves_of: Mapping[str, list[dict[str, Curve]]], to
         near = values[off <= _NEAR * spread]
         room = np.ptp(near) / 20
         y_range = float(near.min() - room), float(near.max() + room)
-        caption.append(f"{counted(len(values) - len(near), 'point')} far outside: a double click shows all.")
+        caption.append(
+            f"{pluralize(len(values) - len(near), 'point')} far outside: a double click shows all."
+        )
     slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name.lower())
     return Figure(
         f"curve_{slug}",

@@ -77,7 +77,7 @@ def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> di
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
         raise ValueError("two test samples have one name")
-    score, points = _scoring(predictions)
+    score, points = _choose_score(predictions)
     if predictions.kind == "confusions":
         counts = predictions.outputs.reshape(-1, *[len(predictions.class_names)] * 2)
         majority = np.zeros_like(counts)
@@ -89,7 +89,7 @@ def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> di
     test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
-    names = _suited(data, is_real=is_real, several=targets.ndim > 1) if asked == "auto" else [asked]
+    names = _candidates(data, is_real=is_real, several=targets.ndim > 1) if asked == "auto" else [asked]
     fitted = {name: _fit(name, inputs, targets, size, is_real=is_real) for name in names}
     name = names[0]
     if len(names) > 1 and len(val_targets):
@@ -119,7 +119,7 @@ def _verdict(
     }
 
 
-def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
+def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
     """Name of the score, and what computes it from targets and outputs."""
     from sklearn import metrics  # type: ignore[import-untyped]  # it has no stubs
 
@@ -144,7 +144,7 @@ def _scoring(predictions: StoredPredictions) -> tuple[str, Score]:
     return "average_precision", average_precision
 
 
-def _suited(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
+def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     """Those that suit the inputs, besides which the majority or the mean always does."""
     simplest = "mean" if is_real else "majority"
     if data.spec.vocab_size:

@@ -50,7 +50,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
 
     from assay.record.run_record import RunRecord
     from assay.run.execute import prove, run_job
-    from assay.run.result import say_warnings
+    from assay.run.result import print_warnings
     from assay.run.resume import change
     from assay.run.saved_config import read_config
     from assay.targets.external_values import check_external_values
@@ -65,7 +65,7 @@ def _train(run_dir: Path, again: Path, trusted: Sequence[str]) -> None:
         config.enforce_clean_git = False
     check_external_values(config, trust(()))
     proof = prove(config, record.overrides)
-    say_warnings(proof.report.warnings)
+    print_warnings(proof.report.warnings)
     run_job(
         *(config, record.overrides, record.choices, proof),
         raise_errors=False,

@@ -32,17 +32,17 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
 from assay.files.symlinks import check_links
 from assay.loop.lightning_internals import leave_signals
-from assay.quoting import number_text
+from assay.quoting import format_number
 from assay.record import predictions_file
-from assay.record.run_lock import writing
-from assay.record.run_record import RunRecord, finite, now
+from assay.record.run_lock import lock_run
+from assay.record.run_record import RunRecord, now, to_json_numbers
 from assay.record.secrets import redact_tree
 from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
-from assay.run.kept_predictions import gathered, predictions_of, warnings_of
-from assay.run.load import checkpoint_path, must_fit, weights_of
-from assay.run.resume import choose_device, parsed_overrides, set_value
-from assay.run.saved_config import read_config, said_of, unfinished
+from assay.run.kept_predictions import collect_predictions, predictions_of, warnings_of
+from assay.run.load import checkpoint_path, explain_misfit, read_weights
+from assay.run.resume import choose_device, parse_overrides, set_value
+from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import typed_packages
@@ -58,25 +58,25 @@ _LOADING: Final = ("eval_batch_size", "num_workers", "pin_memory", "persistent_w
 
 def change_data(config: DictConfig, overrides: Sequence[str], config_dir: Path | None = None) -> bool:
     """Put other data, or another device, into a run's config."""
-    parsed = parsed_overrides(overrides, "one evaluation", "data.source.path=FILE")
+    parsed = parse_overrides(overrides, "one evaluation", "data.source.path=FILE")
     given = {one.key_or_group: one for one in parsed}
     ours = OmegaConf.select(config, "data._target_") == OUR_DATA
     for key in given:
-        _check(key, ours=ours)
+        _check_key(key, ours=ours)
     if (device := given.pop("device", None)) is not None:
         choose_device(config, str(device.value()))
     if "data" in given:
-        _choose(config, list(overrides), config_dir, ours=ours)
+        _choose_source(config, list(overrides), config_dir, ours=ours)
         check_targets(config)
         return True
     for one in given.values():
         set_value(config, one, within="data")
     check_targets(config)
-    _check_tested(config, given)
+    _check_test_source(config, given)
     return any(key.partition(".")[2].partition(".")[0] not in _LOADING for key in given)
 
 
-def _check(key: str, *, ours: bool) -> None:
+def _check_key(key: str, *, ours: bool) -> None:
     root, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     fine = key in ("data", "device") or (
@@ -90,7 +90,9 @@ def _check(key: str, *, ours: bool) -> None:
         )
 
 
-def _choose(config: DictConfig, overrides: Sequence[str], config_dir: Path | None, *, ours: bool) -> None:
+def _choose_source(
+    config: DictConfig, overrides: Sequence[str], config_dir: Path | None, *, ours: bool
+) -> None:
     """The source of another option, with all that the run did to its samples."""
     asked = [one for one in overrides if one.lstrip("+~").startswith(("data", TRUSTED))]
     chosen = job_config(compose(asked, config_dir)).data
@@ -107,7 +109,7 @@ def _choose(config: DictConfig, overrides: Sequence[str], config_dir: Path | Non
                 config.data[name] = chosen[name]
 
 
-def _check_tested(config: DictConfig, given: dict[str, Any]) -> None:
+def _check_test_source(config: DictConfig, given: dict[str, Any]) -> None:
     """Refuse other training samples where the test subset is a file of its own, which alone would be read."""
     for key in given:
         parent, _, name = key.rpartition(".")
@@ -197,14 +199,14 @@ def evaluate(
     record = RunRecord.load(run_dir)
     config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
     path = checkpoint_path(run_dir, checkpoint)
-    trained = _trained(config, run_dir)
-    ended = unfinished(run_dir, path)
+    trained = _read_trained(config, run_dir)
+    ended = describe_ending(run_dir, path)
     other = change_data(config, overrides, config_dir)
-    of_config = nullcontext() if other else said_of(run_dir / "config.yaml")
+    of_config = nullcontext() if other else name_file_in_errors(run_dir / "config.yaml")
     check_links(run_dir)
     is_writable = os.access(run_dir, os.W_OK)
     with (
-        writing(run_dir) if is_writable else nullcontext(),
+        lock_run(run_dir) if is_writable else nullcontext(),
         silence_lightning(),
         threads_of(record),
         of_config,
@@ -213,7 +215,7 @@ def evaluate(
         notes = [*ended, *found.notes]
         notes += [] if is_writable else [f"the scores are not kept: {run_dir} cannot be written"]
         found = replace(found, overrides=list(overrides), notes=notes)
-        return _kept(found, predictions) if is_writable else found
+        return _save_evaluation(found, predictions) if is_writable else found
 
 
 def _test(
@@ -258,9 +260,9 @@ def _test(
     )
     leave_signals(trainer)
     assembly = Assembly(build_module(config, trainer), data, trainer, config)
-    with must_fit(path, run_dir):
-        assembly.module.load_state_dict(weights_of(path))
-    with gathered(assembly) as keep, warnings.catch_warnings():
+    with explain_misfit(path, run_dir):
+        assembly.module.load_state_dict(read_weights(path))
+    with collect_predictions(assembly) as keep, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="No (positive|negative) samples in targets")
         trainer.test(assembly.module, datamodule=data, verbose=False)
     subset = data.tested if isinstance(data, DataModule) else "test"
@@ -272,7 +274,7 @@ def _test(
         raise AssayError("nothing was tested: the module logs no scores in its test_step")
     notes = list(trained.notes) if trained is not None else []
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
-        notes += _unlike(metrics, record.metrics)
+        notes += _score_differences(metrics, record.metrics)
     elif not same and subset in ("all", "train"):
         notes.append("whether the run was trained on some of these samples is not known")
     elif subset == "train":
@@ -294,7 +296,7 @@ def _test(
     return found, predictions
 
 
-def _trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | None:
+def _read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
     if "task" not in spec:
@@ -327,17 +329,17 @@ def _data(
     return data
 
 
-def _unlike(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:
+def _score_differences(metrics: Mapping[str, float], recorded: Mapping[str, float]) -> list[str]:
     """Scores of the same samples that are not those on record, as on another machine."""
     other = [
-        f"{name} {number_text(value, 6)} here, {number_text(recorded[name], 6)} on record"
+        f"{name} {format_number(value, 6)} here, {format_number(recorded[name], 6)} on record"
         for name, value in metrics.items()
-        if name in recorded and finite(value) != finite(recorded[name])
+        if name in recorded and to_json_numbers(value) != to_json_numbers(recorded[name])
     ]
     return [f"not as in the run: {'; '.join(other)}"] if other else []
 
 
-def _kept(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
+def _save_evaluation(found: Evaluation, predictions: StoredPredictions | None) -> Evaluation:
     """Write the predictions, then the entry that names them."""
     stem, number = found.at.partition("+")[0].replace(":", "-"), 1
     while (path := found.run_dir / FOLDER / f"{stem}-{number}" / predictions_file.FILE).parent.exists():
@@ -348,7 +350,7 @@ def _kept(found: Evaluation, predictions: StoredPredictions | None) -> Evaluatio
             found = replace(found, predictions=path.relative_to(found.run_dir).as_posix())
         record = RunRecord.load(found.run_dir)
         entry = {key: value for key, value in asdict(found).items() if key != "run_dir"}
-        record.evaluations = [*record.evaluations, finite(redact_tree(entry))]
+        record.evaluations = [*record.evaluations, to_json_numbers(redact_tree(entry))]
         record.save(found.run_dir)
     except OSError as error:
         path.unlink(missing_ok=True)

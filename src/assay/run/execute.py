@@ -47,21 +47,21 @@ from assay.loop.stop_on_signal import StopOnSignal, StoppedBySignal
 from assay.module import Module
 from assay.process import Stopped
 from assay.record.log_file import FILE, log_file
-from assay.record.provenance import refuse_uncommitted, segment_here
+from assay.record.provenance import describe_segment, refuse_uncommitted
 from assay.record.run_directory import (
     create_run_directory,
-    files_of,
+    hash_files,
     refuse_existing,
     remove_unfinished_files,
 )
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 from assay.record.run_record import TRIAL, RunRecord, now, reason_of
 from assay.record.secrets import redact_tree
 from assay.run import kept_predictions, ranks
 from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
 from assay.run.kept_predictions import add_threshold
-from assay.run.result import RunResult, say_start
+from assay.run.result import RunResult, print_start
 from assay.run.saved_config import interpolations, read_config
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import current_objects, object_kinds
@@ -130,10 +130,10 @@ def run_parts(
             _launch(config, processes, report.warnings)
         return result_of(run_dir)
     with silence_lightning():
-        assembly = _assembled(config, datamodule=proof.datamodule, trainer=proof.trainer)
+        assembly = _assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
         check_declared({} if report.data_read else report.spec, assembly.config)
         # From here on there is a run; everything that can be wrong with the config was found before.
-        _add(callbacks, assembly)
+        _add_callbacks(callbacks, assembly)
         with opened(assembly.plain, assembly) as record:
             execute(
                 *(assembly, record, run_dir),
@@ -144,7 +144,7 @@ def run_parts(
     return result_of(run_dir, assembly)
 
 
-def _assembled(config: DictConfig, **options: Any) -> Assembly:
+def _assemble_job(config: DictConfig, **options: Any) -> Assembly:
     """The objects of a job; of one that is a trial of a study, with what reports to it."""
     assembly = assemble(config, **options)
     if TRIAL in os.environ:
@@ -152,7 +152,7 @@ def _assembled(config: DictConfig, **options: Any) -> Assembly:
     return assembly
 
 
-def _add(callbacks: Sequence[Callback], assembly: Assembly) -> None:
+def _add_callbacks(callbacks: Sequence[Callback], assembly: Assembly) -> None:
     """Add callbacks given as objects."""
     every = _all_callbacks(assembly)
     every.extend(callbacks)
@@ -175,11 +175,11 @@ def _create_run(
 ) -> Iterator[RunRecord]:
     """Make the run directory (config, overrides, patch, a record that says `running`); be its only writer."""
     run_dir = Path(config.run_dir)
-    segment, patch = segment_here(gpu_names(), torch.get_num_threads())
+    segment, patch = describe_segment(gpu_names(), torch.get_num_threads())
     if config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), segment["git"], patch)
     create_run_directory(run_dir)
-    with writing(run_dir):
+    with lock_run(run_dir):
         refuse_existing(run_dir)  # somebody else may have been faster
         remove_unfinished_files(run_dir)  # of one that was killed before it had a record
         record = RunRecord(
@@ -231,8 +231,8 @@ def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
     first = int(os.environ["RANK"]) == 0
     record = RunRecord.load(run_dir)
     try:
-        with writing(run_dir, shared=True), silence_lightning():
-            assembly = _assembled(config, prepare=False)
+        with lock_run(run_dir, shared=True), silence_lightning():
+            assembly = _assemble_job(config, prepare=False)
             if first:
                 write_run(run_dir, assembly.plain, record, {}, hint="")
                 execute(assembly, record, run_dir, raise_errors=False)
@@ -350,7 +350,7 @@ def execute(
             for warning in warnings:
                 log.warning("%s", warning)
             record.notes = [*warnings, *_notes(assembly)]
-            say_start(assembly, record, record.notes[len(warnings) :])
+            print_start(assembly, record, record.notes[len(warnings) :])
             with stop_on_signals(assembly):
                 fit_and_test(assembly, record, run_dir)
             record.status = "finished"
@@ -376,7 +376,7 @@ def execute(
             _note_lost_rows(assembly.trainer, record)
             _best_effort(_LACKS, end_wandb, record)
             log.info("%s after %.1f s %s", record.status, seconds, record.reason)
-            record.files = _best_effort(_LACKS, files_of, run_dir) or {}
+            record.files = _best_effort(_LACKS, hash_files, run_dir) or {}
             _save(record, run_dir)
 
 
@@ -446,7 +446,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
         _note_checkpoints(assembly, record, run_dir)
         if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):  # others hold shards
             record.weights_sha256 = weights_sha256(module.state_dict())
-    path = _to_test(trainer, record)
+    path = _checkpoint_to_test(trainer, record)
     spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)
     tests = can_test and (spec is None or spec.num_test)
     averages = any(isinstance(callback, WeightAveraging) for callback in trainer.callbacks)  # type: ignore[attr-defined]  # a plain attribute
@@ -457,7 +457,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     if not can_test:
         log.warning("nothing was tested: the module has no test_step, or the datamodule no test_dataloader")
     elif tests:
-        with kept_predictions.gathered(assembly) as keep:
+        with kept_predictions.collect_predictions(assembly) as keep:
             trainer.test(module, datamodule=datamodule, ckpt_path=path, verbose=False, weights_only=True)
         record.metrics.update(_scalars(trainer.callback_metrics))
         if trainer.is_global_zero:
@@ -491,7 +491,7 @@ def _best_checkpoint(trainer: L.Trainer) -> ModelCheckpoint | None:
     return next((callback for callback in kept if callback.monitor is not None), None)
 
 
-def _to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
+def _checkpoint_to_test(trainer: L.Trainer, record: RunRecord) -> str | None:
     """The best checkpoint; None where the weights of the last step are to be tested."""
     best = _best_checkpoint(trainer)
     path = best.best_model_path if best is not None else ""

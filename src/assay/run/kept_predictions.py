@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from assay.data.data_module import DataModule
 from assay.data.shown_samples import eval_samples, feature_names, sample_names, show_pairs, show_test_samples
-from assay.errors import one_line_of
+from assay.errors import describe_error
 from assay.module import Module
 from assay.record import predictions_file
 from assay.record.predictions_file import KeptSample
@@ -82,7 +82,7 @@ class KeepPredictions(Callback):
         try:
             self._take(outputs)
         except Exception as error:  # of a custom task or module; the run has been trained all the same
-            self.problem = f"{self._task.name} fails: {one_line_of(error)}"
+            self.problem = f"{self._task.name} fails: {describe_error(error)}"
 
     def _take(self, outputs: Any) -> None:
         positions = next(self._order)
@@ -157,10 +157,10 @@ class KeepPredictions(Callback):
 
 
 @contextmanager
-def gathered(assembly: Assembly) -> Iterator[KeepPredictions]:
+def collect_predictions(assembly: Assembly) -> Iterator[KeepPredictions]:
     """Gather what the module answers to what is tested in this block."""
     keep = KeepPredictions(int(float(_settings(assembly).get("max_megabytes") or 0) * 1e6))
-    keep.problem = _why_not(assembly)
+    keep.problem = _obstacle(assembly)
     callbacks: list[L.Callback] = assembly.trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     if not keep.problem:
         callbacks.append(keep)
@@ -175,7 +175,7 @@ def _settings(assembly: Assembly) -> dict[str, Any]:
     return dict(assembly.config.get("predictions") or {})
 
 
-def _why_not(assembly: Assembly) -> str:
+def _obstacle(assembly: Assembly) -> str:
     if not _settings(assembly).get("max_megabytes"):
         return "predictions.max_megabytes is 0"
     if getattr(assembly.module, "prediction_kind", None) is None:
@@ -189,7 +189,7 @@ def predictions_of(assembly: Assembly, keep: KeepPredictions) -> StoredPredictio
     """What was gathered; None where that is nothing, which the log explains."""
     data = assembly.datamodule
     if keep.problem or not isinstance(data, DataModule):
-        is_meant = bool(_why_not(assembly))  # else something went wrong in the test
+        is_meant = bool(_obstacle(assembly))  # else something went wrong in the test
         log.log(logging.INFO if is_meant else logging.WARNING, "no predictions are kept: %s", keep.problem)
         return None
     predictions = keep.predictions(
@@ -255,7 +255,7 @@ def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredi
         shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
     else:
         shown = show_test_samples(data, positions)
-    if task.has_masks and isinstance(module, Module) and _is_whole(assembly):
+    if task.has_masks and isinstance(module, Module) and _holds_whole_model(assembly):
         names = predictions.class_names
         shown = [
             one._replace(picture=task.picture(one.picture, cast("Any", one.target), mask, names))
@@ -283,7 +283,7 @@ def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator
         yield answers[0].argmax(0).to(torch.uint8).cpu().numpy()
 
 
-def _is_whole(assembly: Assembly) -> bool:
+def _holds_whole_model(assembly: Assembly) -> bool:
     """Whether this process alone can run the module; other strategies hold shards of it."""
     return isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
 
@@ -294,9 +294,14 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
     if predictions is None or not isinstance(data, DataModule) or not isinstance(module, Module):
         return
     two = module.task.num_classes == 2 and predictions.kind == "probabilities"
-    if not two or not _is_whole(assembly) or not len(data.splits.rows["val"]) or data.tested != "test":
+    if (
+        not two
+        or not _holds_whole_model(assembly)
+        or not len(data.splits.rows["val"])
+        or data.tested != "test"
+    ):
         return
-    value = best_threshold(*_validated(assembly, module, data))
+    value = best_threshold(*_validation_probabilities(assembly, module, data))
     if value is not None:
         said, right = predictions.outputs[:, 1] >= value, np.asarray(predictions.targets) == 1
         hits = int((said & right).sum())
@@ -308,7 +313,9 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
         }
 
 
-def _validated(assembly: Assembly, module: Module, data: DataModule) -> tuple[NDArray[Any], NDArray[Any]]:
+def _validation_probabilities(
+    assembly: Assembly, module: Module, data: DataModule
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """Probabilities of the second class of the validation samples, and whether each is of it."""
     count, size = len(data.splits.rows["val"]), data.eval_batch_size
     probabilities: Any = module.task.probabilities(module.loss)

@@ -24,7 +24,7 @@ from assay.record.run_record import RunRecord
 from assay.run.encoder_file import read_encoder
 from assay.run.predictor import Predictor
 from assay.run.preprocess import Preprocess
-from assay.run.saved_config import read_config, said_of, unfinished
+from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.objects import provide_objects
 from assay.task.task_of import custom_output_kind, task_of
 
@@ -120,7 +120,7 @@ def read_predictor(
     fastest = torch.accelerator.current_accelerator(check_available=True)
     device = torch.device(map_location or fastest or "cpu")
     path = checkpoint_path(run_dir, checkpoint)
-    saved = weights_of(path)
+    saved = read_weights(path)
     dtype = next((value.dtype for value in saved.values() if value.is_floating_point()), torch.float32)
     is_own = OmegaConf.select(config, "module._target_") not in (None, OUR_MODULE)
     parts = {
@@ -128,7 +128,7 @@ def read_predictor(
         for part in ("model", "loss")
     }
     loss: nn.Module | None = None
-    with said_of(run_dir / "config.yaml"), must_fit(path, run_dir):
+    with name_file_in_errors(run_dir / "config.yaml"), explain_misfit(path, run_dir):
         if is_own:
             model: nn.Module = build(config, "module")
             model.load_state_dict(saved)
@@ -156,7 +156,7 @@ def read_predictor(
             codec=encoder if isinstance(encoder, Bytes | Tokenizer) else None,
             batch_size=int(OmegaConf.select(config, "data.eval_batch_size") or 512),
         )
-    predictor.notes = unfinished(run_dir, path)
+    predictor.notes = describe_ending(run_dir, path)
     if checkpoint == "best":
         with suppress(AssayError):  # a run that was killed early has no record
             predictor.threshold = float(RunRecord.load(run_dir).threshold.get("value", 0.5))
@@ -164,7 +164,7 @@ def read_predictor(
 
 
 @contextmanager
-def must_fit(path: Path, run_dir: Path) -> Iterator[None]:
+def explain_misfit(path: Path, run_dir: Path) -> Iterator[None]:
     """Say of weights that do not fit which file and which config they are of."""
     try:
         yield
@@ -204,7 +204,7 @@ def _preprocess(
     names = tuple(str(name) for name in spec.get("class_names") or ())
     if OmegaConf.select(config, "data._target_") != OUR_DATA:
         return Preprocess(spec, dtype=dtype), names
-    with said_of(run_dir / "config.yaml"):
+    with name_file_in_errors(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
         info = _source_info(config)
         source: Any = build(config, "data.source") if info.raw_input else None
@@ -224,7 +224,7 @@ def _preprocess(
     return preprocess, names or tuple(targets or (f"value_{at}" for at in range(num_targets)))
 
 
-def weights_of(path: Path) -> dict[str, torch.Tensor]:
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
     """Names and tensors of a checkpoint."""
     weights = CheckpointFile().load_checkpoint(path, map_location=torch.device("cpu")).get("state_dict")
     if not isinstance(weights, dict) or not all(isinstance(one, torch.Tensor) for one in weights.values()):

@@ -16,10 +16,10 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from assay.errors import AssayError, ConfigError, cannot_write, first_line
+from assay.errors import AssayError, ConfigError, first_line, write_failure
 from assay.files.atomic import write_together
 from assay.files.symlinks import OWN_FILES
-from assay.quoting import counted, number_text, spreadsheet_frame, to_utf8
+from assay.quoting import format_number, pluralize, spreadsheet_frame, to_utf8
 from assay.run.preprocess import blocks
 from assay.task.language_modelling import Sampling
 from assay.task.predictions import MOST_COLUMNS
@@ -114,7 +114,7 @@ class PredictionFile:
 
 
 @contextmanager
-def writing(path: Path, what: str = "") -> Iterator[PredictionFile]:
+def open_predictions(path: Path, what: str = "") -> Iterator[PredictionFile]:
     """Open a file of predictions, with a folder of files beside it if they have some."""
     try:
         with write_together(path) as unfinished:
@@ -128,7 +128,7 @@ def writing(path: Path, what: str = "") -> Iterator[PredictionFile]:
             with closing(file):
                 yield file
     except OSError as error:
-        why = cannot_write(error) or error.strerror or str(error)
+        why = write_failure(error) or error.strerror or str(error)
         raise AssayError(f"{path} cannot be written: {why}", hint="nothing was left there") from error
 
 
@@ -161,7 +161,7 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
     for row in rows:
         cells = (row[str(column.header)] for column in table.columns)
         texts = (
-            number_text(one) if isinstance(one, float) else "" if one is None else str(one) for one in cells
+            format_number(one) if isinstance(one, float) else "" if one is None else str(one) for one in cells
         )
         table.add_row(*(Text(printable(text)) for text in texts))
     for column in table.columns:
@@ -226,7 +226,7 @@ def predict(
         check_name(out, inputs)
     notes = [*predictor.notes]
     if (names := len(predictor.names)) > MOST_COLUMNS:
-        notes.append(f"{counted(names, 'class', 'classes')}: only the most likely ones have a column")
+        notes.append(f"{pluralize(names, 'class', 'classes')}: only the most likely ones have a column")
     what = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
     if what and out is None:
         notes.append(f"--out FILE writes each {what} to a file, too")
@@ -252,7 +252,7 @@ def predict(
     start, count, failed, first_error = time.perf_counter(), 0, 0, ""
     shown: list[pd.DataFrame] = []
     columns: list[str] = []
-    with nullcontext() if out is None else writing(out, what) as file:
+    with nullcontext() if out is None else open_predictions(out, what) as file:
         for whole in frames(file):
             frame = whole if limit is None else whole[: limit - count]
             columns = list(frame.columns)
@@ -291,7 +291,7 @@ def _outputs(predictor: Predictor, samples: Tensor, size: int) -> Tensor:
         return torch.cat([predictor.outputs(batch) for batch in torch.split(samples, size)])
     except torch.OutOfMemoryError as error:
         raise AssayError(
-            f"the device has no room for {counted(min(size, len(samples)), 'sample')} at a time",
+            f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time",
             hint="--batch-size with a smaller number",
         ) from error
 
@@ -306,7 +306,7 @@ def _frame(
     file: PredictionFile | None,
 ) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
-    inputs, errors = list(map(to_utf8, block.inputs)), _texts(block.errors)
+    inputs, errors = list(map(to_utf8, block.inputs)), _text_array(block.errors)
     at = np.flatnonzero([error is None for error in errors])
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
@@ -316,7 +316,7 @@ def _frame(
         errors[at[~finite]] = "the model's output is not finite"
         at, outputs = at[finite], outputs[torch.from_numpy(finite)]
     if predictor.kind is None:
-        columns = _own_columns(outputs)
+        columns = _output_columns(outputs)
     else:
         found = predictor.typed(outputs)
         if block.sizes:
@@ -330,19 +330,19 @@ def _frame(
     else:
         frame = pd.DataFrame(rows).join(pd.DataFrame(columns).set_axis(at))
     if preprocess.encoder is not None:
-        frame["warning"] = _texts(block.warnings)
+        frame["warning"] = _text_array(block.warnings)
     frame["error"] = errors
     return frame
 
 
-def _texts(given: Sequence[str]) -> NDArray[np.object_]:
+def _text_array(given: Sequence[str]) -> NDArray[np.object_]:
     texts = np.full(len(given), None, dtype=object)
     if any(given):
         texts[:] = [to_utf8(text) or None for text in given]
     return texts
 
 
-def _own_columns(outputs: Tensor) -> dict[str, Any]:
+def _output_columns(outputs: Tensor) -> dict[str, Any]:
     """Outputs of a custom module as numbers."""
     if not outputs.is_floating_point() or outputs.ndim > 2:
         raise AssayError(

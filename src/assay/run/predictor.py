@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from assay.data.normalize import target_scale
 from assay.errors import AssayError, DataError
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.task.language_modelling import Sampling, TextPrediction, TextPredictions, generate
 from assay.task.predictions import ClassPredictions, ReconstructionPredictions
 from assay.task.task_of import task_of
@@ -159,7 +159,7 @@ class Predictor(nn.Module):
                 f"shape {[*outputs.shape]}" if isinstance(outputs, Tensor) else f"a {type(outputs).__name__}"
             )
             raise AssayError(
-                f"the model returns {got} for {counted(len(inputs), 'sample')}; expected a tensor [N, …]",
+                f"the model returns {got} for {pluralize(len(inputs), 'sample')}; expected a tensor [N, …]",
                 hint="let forward() return one tensor with a row per sample",
             )
         predicted = self.postprocess(outputs)

@@ -34,7 +34,7 @@ from assay.data.tabular.table_file import AUTO, columns_of, find_options, is_tex
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms, stack
 from assay.errors import AssayError, ConfigError, DataError
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _MODE_OF = {1: "GRAY", 3: "RGB"}
 _PICTURES = (str, Path, Image.Image, np.ndarray, Tensor)
 
 
-def of_type(samples: Tensor, name: str) -> Tensor:
+def to_training_dtype(samples: Tensor, name: str) -> Tensor:
     """Samples in the type that the data had, where that changes no value's meaning."""
     trained_on = getattr(torch, name, None)
     if not isinstance(trained_on, torch.dtype) or samples.dtype == trained_on:
@@ -307,7 +307,7 @@ class Preprocess(nn.Module):
 
     def _checked(self, samples: Tensor) -> Tensor:
         self._check_shape(samples)
-        return of_type(samples, str(self.spec.get("input_dtype") or ""))
+        return to_training_dtype(samples, str(self.spec.get("input_dtype") or ""))
 
     def _check_shape(self, samples: Tensor) -> None:
         wanted = self.input_shape
@@ -368,28 +368,28 @@ def blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Generato
 def _blocks(preprocess: Preprocess, paths: Sequence[Path], size: int) -> Iterator[Block]:
     files, none = list[str](), preprocess.no_samples()
     for path in paths:
-        below, note = _below(preprocess, path) if path.is_dir() else ([str(path)], "")
+        below, note = _files_below(preprocess, path) if path.is_dir() else ([str(path)], "")
         files += below
         yield Block([], [], [], [], none, note)
         if not below:
-            message = f"nothing in this folder is for the model: it takes {_taken(preprocess)}"
+            message = f"nothing in this folder is for the model: it takes {_describe_inputs(preprocess)}"
             yield Block.failed(str(path), message, none)
-    for form, some in groupby(files, key=partial(_form, preprocess)):
+    for form, some in groupby(files, key=partial(_input_form, preprocess)):
         if form == "picture":
-            yield from _of_pictures(preprocess, some, size)
+            yield from _read_pictures(preprocess, some, size)
             continue
         for file in some:
-            yield from _of_file(preprocess, file, form, size)
+            yield from _read_file(preprocess, file, form, size)
 
 
-def _of_file(preprocess: Preprocess, file: str, form: str, size: int) -> Iterator[Block]:
+def _read_file(preprocess: Preprocess, file: str, form: str, size: int) -> Iterator[Block]:
     path, row = Path(file), 0
     try:
         if not path.is_file():
             raise AssayError("it is not a regular file" if path.exists() else "there is no such file")
         if not form:
-            raise AssayError(f"it is not for the model: it takes {_taken(preprocess)}")
-        for block in (_of_table if form == "table" else _of_array)(preprocess, path, size):
+            raise AssayError(f"it is not for the model: it takes {_describe_inputs(preprocess)}")
+        for block in (_read_table if form == "table" else _read_array)(preprocess, path, size):
             row += len(block.inputs)
             yield block
         if not row:
@@ -399,7 +399,7 @@ def _of_file(preprocess: Preprocess, file: str, form: str, size: int) -> Iterato
         yield Block.failed(file, message, preprocess.no_samples(), row or None)
 
 
-def _below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
+def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
     """Files below a folder that are of the kind of the run's data, and how many others there are."""
     # Text, not paths: pathlib takes as long for the name of a small picture as decoding it does.
     walk = ((parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != ".")
@@ -415,11 +415,13 @@ def _below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         files = [path for path in files if Path(path).stem in preprocess.array_names] or files
     others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*every} - {*files})
     listed = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common(_NAMED))
-    passed = f"{folder}: {counted(others.total(), 'file')} passed over ({listed})" if files and others else ""
+    passed = (
+        f"{folder}: {pluralize(others.total(), 'file')} passed over ({listed})" if files and others else ""
+    )
     return files, passed
 
 
-def _taken(preprocess: Preprocess) -> str:
+def _describe_inputs(preprocess: Preprocess) -> str:
     if preprocess.encoder is not None:
         texts = ", or .txt files of a text per line" if isinstance(preprocess.encoder, TextEncoder) else ""
         return f"CSV, JSONL, Parquet, Feather or Excel files{texts}"
@@ -428,7 +430,7 @@ def _taken(preprocess: Preprocess) -> str:
     return f"{pictures}.npy or .npz files of arrays [N, {sizes}]"
 
 
-def _form(preprocess: Preprocess, file: str) -> str:
+def _input_form(preprocess: Preprocess, file: str) -> str:
     """`table`, `array` or `picture`; empty for what is plainly something else than the model takes."""
     name = file.lower()
     if preprocess.encoder is not None:
@@ -438,7 +440,7 @@ def _form(preprocess: Preprocess, file: str) -> str:
     return "picture" if preprocess.takes_pictures and not name.endswith(_TABLES) else ""
 
 
-def _of_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Iterator[Block]:
+def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Iterator[Block]:
     """Pictures, decoded by several threads."""
     # Transforms that draw are seeded through the process's only generators.
     threads = min(_THREADS, os.cpu_count() or 1) if preprocess.transforms.deterministic else 1
@@ -447,7 +449,7 @@ def _of_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Ite
     with ThreadPoolExecutor(threads) as pool:
         while block := list(islice(paths, size)):
             parts = (block[start : start + share] for start in range(0, len(block), share))
-            done = [one for part in pool.map(partial(_pictures, preprocess), parts) for one in part]
+            done = [one for part in pool.map(partial(_decode_pictures, preprocess), parts) for one in part]
             good = [sample for _, sample, _ in done if sample is not None]
             samples = torch.cat(good) if good else preprocess.no_samples()
             errors = [error for _, _, error in done]
@@ -457,7 +459,7 @@ def _of_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> Ite
             yield Block([one for one, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes)
 
 
-def _pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
+def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
     done: list[tuple[str, Tensor | None, str]] = []
     for path in paths:
         try:
@@ -469,7 +471,7 @@ def _pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, T
     return done
 
 
-def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
+def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     encoder, options = preprocess.fitted_encoder(), find_options(path, preprocess.file_options)
     names = [] if is_texts(path, encoder) else columns_of(path, **options)
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
@@ -491,7 +493,7 @@ def _of_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
         note = ""
 
 
-def _of_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
+def _read_array(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block]:
     """Rows of an array, which .npy files are mapped into memory for."""
     array = preprocess.array_batch(np.atleast_1d(read_inputs(path, preprocess.array_names)))
     for start in range(0, len(array), size):

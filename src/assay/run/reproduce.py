@@ -20,20 +20,20 @@ from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
 from assay.process import run_children
 from assay.record import predictions_file
-from assay.record.code_patch import code_at
+from assay.record.code_patch import checkout_code
 from assay.record.provenance import (
-    changed_files,
     differences_within,
     git_state,
     machine_changes,
     package_changes,
     packages,
+    patched_files,
     segments,
 )
-from assay.record.run_directory import changed_since
+from assay.record.run_directory import find_changed_files
 from assay.record.run_record import RunRecord, exit_code_of
 from assay.run.child_process import CODE, REFUSED
-from assay.run.saved_config import judged_config
+from assay.run.saved_config import load_checked_config
 from assay.targets.objects import missing_object_error
 from assay.targets.trust import typed_packages
 from assay.terminal import Console
@@ -98,16 +98,16 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
     removed = _check_record(run_dir, record)
     plan = _plan(run_dir, record)
     if plan.root is not None and not trust_code:
-        raise AssayError(_foreign(plan), hint="--trust-code, where you know whose code this is")
+        raise AssayError(_describe_code(plan), hint="--trust-code, where you know whose code this is")
     try:  # what the run's process would refuse, before its code is brought back and torch is imported
-        judged_config(run_dir, typed_packages(overrides), must_be_whole=True)
+        load_checked_config(run_dir, typed_packages(overrides), must_be_whole=True)
     except AssayError as error:
         raise AssayError(f"the run cannot be reproduced: {error.message}", hint=error.hint) from error
     with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
         again = scratch / run_dir.name
         environment = _environment(record)
         if plan.root is not None:
-            code_at(plan.root, plan.commit, plan.patch, scratch / CODE)
+            checkout_code(plan.root, plan.commit, plan.patch, scratch / CODE)
             environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
         _run_again(run_dir, again, environment, typed_packages(overrides))
         made = RunRecord.load(again)
@@ -159,7 +159,7 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
         )
     removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
     needed = {n: one for n, one in record.files.items() if n not in (*removed, *RESULTS)}
-    changed = changed_since(run_dir, needed)
+    changed = find_changed_files(run_dir, needed)
     if changed:
         are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
         raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
@@ -198,8 +198,8 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
     return _Plan(root, commit, own_patch, folder)
 
 
-def _foreign(plan: _Plan) -> str:
-    files = changed_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
+def _describe_code(plan: _Plan) -> str:
+    files = patched_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
     what = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
     if files:
         shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
@@ -273,13 +273,13 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
     scores = [
         f"{name} {then} then, {now} now"
         for name, (then, now) in pairs.items()
-        if not name.startswith(_OF_THE_MACHINE) and not _same(then, now)
+        if not name.startswith(_OF_THE_MACHINE) and not _is_equal(then, now)
     ]
     weights = record.weights_sha256[:12], made.weights_sha256[:12]
     lines = [
         first_value(run_dir, again),
         f"final scores: {'; '.join(scores[:_MOST_SCORES])}" if scores else "",
-        _other_predictions(run_dir, again),
+        _prediction_difference(run_dir, again),
         f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
         if weights[0] and record.weights_sha256 != made.weights_sha256
         else "",
@@ -287,7 +287,7 @@ def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) 
     return [line for line in lines if line]
 
 
-def _other_predictions(run_dir: Path, again: Path) -> str:
+def _prediction_difference(run_dir: Path, again: Path) -> str:
     """How many samples a model says something else of; empty where none, or where a run has kept nothing."""
     import numpy as np
 
@@ -309,7 +309,7 @@ def first_value(then: Path, now: Path) -> str:
     for name in dict.fromkeys((*before, *after)):
         curves = before.get(name, Curve()), after.get(name, Curve())
         old, new = (dict(zip(one.steps, one.values, strict=True)) for one in curves)
-        steps = [step for step in old.keys() | new.keys() if not _same(old.get(step), new.get(step))]
+        steps = [step for step in old.keys() | new.keys() if not _is_equal(old.get(step), new.get(step))]
         if steps and not name.startswith(_OF_THE_MACHINE):
             step = min(steps)
             values = f"{old.get(step, 'not logged')} then, {new.get(step, 'not logged')} now"
@@ -317,7 +317,7 @@ def first_value(then: Path, now: Path) -> str:
     return min(different, key=lambda one: one[0])[1] if different else ""
 
 
-def _same(first: Any, second: Any) -> bool:
+def _is_equal(first: Any, second: Any) -> bool:
     both_nan = all(isinstance(value, float) and math.isnan(value) for value in (first, second))
     return both_nan or first == second
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from assay.analysis.objective import describe_baseline, format_score
 from assay.config.yaml_file import load_mapping
 from assay.errors import AssayError
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.record.run_record import RunRecord, exit_code
 from assay.targets.objects import provide_objects
 from assay.task.task_of import find_task, task_of
@@ -98,21 +98,21 @@ class RunResult:
         return exit_code(self.status, self.signal)
 
 
-def say_warnings(warnings: Iterable[str]) -> None:
+def print_warnings(warnings: Iterable[str]) -> None:
     """What the check found that may be meant, each once, before anything runs."""
     console = Console(highlight=False, soft_wrap=True, stderr=True)
     for warning in dict.fromkeys(warnings):
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
-def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
+def print_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) -> None:
     """What is about to be trained, on what, where: three lines, and one a note."""
     console = Console(highlight=False, soft_wrap=True)
     lines = []
     spec = assembly.config.get("spec")
     if spec is not None:
         sizes = "×".join(str(n) for n in spec.input_shape)
-        shape = sizes if len(spec.input_shape) > 1 else counted(spec.num_features, "feature")
+        shape = sizes if len(spec.input_shape) > 1 else pluralize(spec.num_features, "feature")
         if vocab_size := spec.get("vocab_size"):
             shape = f"up to {sizes} tokens, vocabulary {vocab_size:,}"
         parts = f"{spec.num_train:,} train, {spec.num_val:,} val, {spec.num_test:,} test"
@@ -131,7 +131,7 @@ def say_start(assembly: Assembly, record: RunRecord, notes: Sequence[str] = ()) 
         logging.getLogger("assay").info("%s: %s", name, text)
 
 
-def say_run(console: Console, result: RunResult) -> list[str]:
+def print_run(console: Console, result: RunResult) -> list[str]:
     """Scores, where they came from, and what to type next, which is returned."""
     commands = _next_commands(result)
     if result.status != "finished":
@@ -140,12 +140,12 @@ def say_run(console: Console, result: RunResult) -> list[str]:
             console.print(f"run   {result.run_dir}", markup=False)
             traceback = " has the traceback" if result.status == "failed" else ""
             console.print(f"log   {result.run_dir / 'log.txt'}{traceback}", markup=False)
-            for label, command in labelled(commands):
+            for label, command in label_commands(commands):
                 console.print(f"{label:<5} {command}", markup=False)
         return commands
     console.print()
     for stage in ("test", "val"):
-        scores = scores_of(result.metrics, stage)
+        scores = format_scores(result.metrics, stage)
         if scores:
             console.print(f"[bold]{stage:<5}[/bold] {scores}")
             break
@@ -162,7 +162,7 @@ def say_run(console: Console, result: RunResult) -> list[str]:
         score = format_score(monitor, result.best["value"])
         console.print(f"[bold]best[/bold]  epoch {result.best['epoch']}, {monitor} {score}")
     console.print(f"[bold]run[/bold]   {escape(str(result.run_dir))}")
-    for label, command in labelled(commands):
+    for label, command in label_commands(commands):
         console.print(f"[bold]{label:<5}[/bold] {escape(command)}")
     return commands
 
@@ -178,17 +178,17 @@ def _next_commands(result: RunResult) -> list[str]:
         return [f"assay resume {place}"] if result.status == "interrupted" else []
     return [
         f"assay report {place}",
-        *predicting(result.run_dir),
-        f"assay train -m {_again(result.overrides)}seed=1,2,3",
+        *predict_commands(result.run_dir),
+        f"assay train -m {_repeat_overrides(result.overrides)}seed=1,2,3",
     ]
 
 
-def labelled(commands: Sequence[str]) -> list[tuple[str, str]]:
+def label_commands(commands: Sequence[str]) -> list[tuple[str, str]]:
     """What to type next, line by line, of which the first says so."""
     return [("" if number else "next", command) for number, command in enumerate(commands)]
 
 
-def predicting(run_dir: Path) -> list[str]:
+def predict_commands(run_dir: Path) -> list[str]:
     """What to type to predict with a run; nothing where it kept no weights, or got objects in Python."""
     kept = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     try:
@@ -203,13 +203,13 @@ def predicting(run_dir: Path) -> list[str]:
     return [f"assay predict {shlex.quote(str(run_dir))} {samples}"]
 
 
-def scores_of(metrics: Mapping[str, float], stage: str) -> str:
+def format_scores(metrics: Mapping[str, float], stage: str) -> str:
     """The scores of one stage in a line, its loss last."""
     own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
     ordered = sorted(own, key=lambda name: (name.endswith("/loss"),))
     return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)
 
 
-def _again(overrides: Sequence[str]) -> str:
+def _repeat_overrides(overrides: Sequence[str]) -> str:
     kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
     return " ".join([*kept, ""])

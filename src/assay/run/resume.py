@@ -18,7 +18,7 @@ from assay.build.trainer import gpu_names
 from assay.build.trainer_options import refuse_foreign_ranks, world_size
 from assay.check.signature import check_signatures
 from assay.check.values import check_trainer
-from assay.checkpoint.checkpoint_file import newest_valid, read
+from assay.checkpoint.checkpoint_file import find_newest_checkpoint, read_checkpoint
 from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean
 from assay.config.serialize import REPETITIONS, fingerprint
@@ -29,17 +29,17 @@ from assay.errors import AssayError, ConfigError, first_line
 from assay.files.symlinks import check_links
 from assay.loop.carried_state import Phase, Position
 from assay.paths import CONF_DIR
-from assay.quoting import counted
+from assay.quoting import pluralize
 from assay.record.provenance import (
     code_changes,
+    describe_segment,
     machine_changes,
     refuse_uncommitted,
-    segment_here,
+    segment_changes,
     segments,
-    shortened,
 )
 from assay.record.run_directory import remove_unfinished_files
-from assay.record.run_lock import writing
+from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import (
     prove,
@@ -50,8 +50,8 @@ from assay.run.execute import (
     verify_data_hash,
     write_run,
 )
-from assay.run.result import say_warnings
-from assay.run.saved_config import as_written, interpolations, read_config
+from assay.run.result import print_warnings
+from assay.run.saved_config import interpolations, read_config, restore_interpolations
 from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
@@ -96,11 +96,11 @@ class Change:
 
 def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overrides: Sequence[str]) -> Change:
     """The job of a run, with what is to be different from here on."""
-    config = as_written(config, written, references_only=True)
+    config = restore_interpolations(config, written, references_only=True)
     with open_dict(config):
         config.run_dir = str(run_dir)
     before = _values(config)
-    parsed = parsed_overrides(overrides, "one run", "trainer.max_epochs=20")
+    parsed = parse_overrides(overrides, "one run", "trainer.max_epochs=20")
     for override in parsed:
         _apply(config, override)
     settle_fused(config)
@@ -115,14 +115,14 @@ def change(run_dir: Path, config: DictConfig, written: Mapping[str, str], overri
         for key in {**before, **after}
         if before.get(key) != after.get(key)
     }
-    dependent = _dependent(config, changed)
+    dependent = _length_dependent_keys(config, changed)
     notes = _notes(changed, dependent)
     changed |= {key: (before.get(key), None) for key in dependent if key not in changed}
-    stopping = [key for key in changed if "EarlyStopping" in str(_target(config, key))]
+    stopping = [key for key in changed if "EarlyStopping" in str(_target_of(config, key))]
     return Change(config, changed, notes, stop_holds=not stopping)
 
 
-def parsed_overrides(overrides: Sequence[str], what: str, example: str) -> list[Override]:
+def parse_overrides(overrides: Sequence[str], what: str, example: str) -> list[Override]:
     """What was typed for a run that is there, without what is trusted."""
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -202,7 +202,7 @@ def _values(config: DictConfig) -> dict[str, Any]:
     return found
 
 
-def _dependent(config: DictConfig, changed: Mapping[str, Any]) -> dict[str, str]:
+def _length_dependent_keys(config: DictConfig, changed: Mapping[str, Any]) -> dict[str, str]:
     """Keys that mean something else now that the run is longer, and why."""
     if not any(key.removeprefix("trainer.") in _LENGTH_ARGUMENTS for key in changed):
         return {}
@@ -228,7 +228,7 @@ def _notes(changed: Mapping[str, tuple[Any, Any]], dependent: Mapping[str, str])
     return notes
 
 
-def _target(config: DictConfig, key: str) -> Any:
+def _target_of(config: DictConfig, key: str) -> Any:
     names = key.split(".")
     return OmegaConf.select(config, ".".join([*names[:2], "_target_"])) if len(names) > 2 else None
 
@@ -246,7 +246,7 @@ def resume(
     run_dir = Path(run)
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
     check_links(run_dir)
-    with writing(run_dir):
+    with lock_run(run_dir):
         record = RunRecord.load(run_dir)
         trusted = (*trusted_packages, *typed_packages(overrides))
         config = read_config(run_dir, trusted, must_be_whole=True)
@@ -255,16 +255,16 @@ def resume(
         # Before the checkpoint is opened: a mistyped length would make that look damaged.
         check_signatures(job.config, sorted({key.partition(".")[0] for key in job.changed}))
         check_trainer(job.config)
-        if record.status == "finished" and not _adds(job):
+        if record.status == "finished" and not _has_work(job):
             return replace(result_of(run_dir), reason="it is finished; there is nothing to add")
         remove_unfinished_files(run_dir)
-        entry = _start(run_dir, record, job, list(overrides))
+        entry = _resume_entry(run_dir, record, job, list(overrides))
         with threads_of(record):
-            return _go_on(job, record, entry, raise_errors=raise_errors)
+            return _continue_run(job, record, entry, raise_errors=raise_errors)
 
 
-def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
-    here, patch = segment_here(gpu_names(), torch.get_num_threads())
+def _continue_run(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
+    here, patch = describe_segment(gpu_names(), torch.get_num_threads())
     if job.config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), here["git"], patch)
     last = segments(record)[-1]
@@ -272,7 +272,7 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     entry["notes"] += [f"not as before: {one}" for one in changed]
     if changed:
         entry["notes"].append("results may differ from an uninterrupted run")
-    entry |= shortened(here, last)
+    entry |= segment_changes(here, last)
     console = Console(highlight=False, soft_wrap=True)
     for note in entry["notes"]:
         console.print(note, markup=False)
@@ -280,11 +280,11 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     earlier = [record.patch_sha256, *(one.get("patch_sha256") for one in record.resumed)]
     patches = {f"code.{len(record.resumed) + 2}.patch": patch}
     patches = patches if entry.get("patch_sha256") not in earlier else {}
-    config, record = job.config, _begun_again(record, entry)
+    config, record = job.config, _restart_record(record, entry)
     proof = prove(config, entry["overrides"])
-    say_warnings(proof.report.warnings)
+    print_warnings(proof.report.warnings)
     written = {key: text for key, text in record.interpolations.items() if key not in entry["changed"]}
-    before = as_written(config, written)
+    before = restore_interpolations(config, written)
     record.fingerprint, record.interpolations = fingerprint(before), interpolations(before)
     record.config_fingerprint = fingerprint(before, REPETITIONS)
     reattach_loggers(config, record)
@@ -299,7 +299,7 @@ def _go_on(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_error
     return run_parts(config, proof, opened, raise_errors=raise_errors)
 
 
-def _adds(job: Change) -> bool:
+def _has_work(job: Change) -> bool:
     """Whether a finished run has anything to do; refuses changes that would change nothing."""
     if not job.changed:
         return False
@@ -312,9 +312,9 @@ def _adds(job: Change) -> bool:
     return True
 
 
-def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) -> dict[str, Any]:
+def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) -> dict[str, Any]:
     """The entry of the record that says where the run goes on from."""
-    newest = newest_valid(run_dir, record.checkpoints.values())
+    newest = find_newest_checkpoint(run_dir, record.checkpoints.values())
     notes = [f"{path.name} cannot be used: it {reason}" for path, reason in newest.refused]
     if newest.midway:
         names = ", ".join(path.name for path in newest.midway)
@@ -322,7 +322,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
-        _check_point(read(newest.path, mmap=True), newest.path, job.config)
+        _check_position(read_checkpoint(newest.path, mmap=True), newest.path, job.config)
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
     return {
@@ -337,7 +337,7 @@ def _start(run_dir: Path, record: RunRecord, job: Change, overrides: list[str]) 
     }
 
 
-def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
+def _check_position(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
     state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
     if not state.get("position"):
         raise AssayError(
@@ -349,7 +349,7 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
     before, now = len(state["carried"]["processes"]), world_size(config)
     if before != now:
         raise ConfigError(
-            f"the run has {counted(before, 'process', 'processes')}, and this asks for {now}",
+            f"the run has {pluralize(before, 'process', 'processes')}, and this asks for {now}",
             key="trainer.devices",
             hint=f"trainer.devices={before}",
         )
@@ -363,7 +363,7 @@ def _check_point(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> 
         )
 
 
-def _begun_again(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
+def _restart_record(record: RunRecord, entry: dict[str, Any]) -> RunRecord:
     """A record that says `running`, and knows no results any more."""
     overrides = entry["overrides"]
     again = {one.partition("=")[0] for one in overrides}

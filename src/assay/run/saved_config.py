@@ -34,13 +34,13 @@ def read_config(
     run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
 ) -> DictConfig:
     """A run's resolved config, every target in it judged by its name; tasks of one's own are imported."""
-    config = judged_config(run_dir, trusted_packages, must_be_whole=must_be_whole)
-    with said_of(run_dir / "config.yaml"):
+    config = load_checked_config(run_dir, trusted_packages, must_be_whole=must_be_whole)
+    with name_file_in_errors(run_dir / "config.yaml"):
         import_tasks(config)
     return config
 
 
-def judged_config(
+def load_checked_config(
     run_dir: Path, trusted_packages: Sequence[str] = (), *, must_be_whole: bool = False
 ) -> DictConfig:
     """As `read_config`; nothing that it names is imported."""
@@ -64,13 +64,13 @@ def judged_config(
     config = load_mapping(path)
     config.pop("hydra", None)
     config[KEY] = Trust(project_packages(project_conf()), validate_names(trusted_packages)).packages
-    with said_of(path):
+    with name_file_in_errors(path):
         check_targets(config)
     return config
 
 
 @contextmanager
-def said_of(path: Path) -> Iterator[None]:
+def name_file_in_errors(path: Path) -> Iterator[None]:
     """The key of an error is one of that file, not of the job that loads it."""
     try:
         yield
@@ -82,7 +82,7 @@ def said_of(path: Path) -> Iterator[None]:
 _ENDED: Final = {"interrupted": "was interrupted", "failed": "failed", "pruned": "was pruned"}
 
 
-def unfinished(run_dir: Path, checkpoint: Path) -> list[str]:
+def describe_ending(run_dir: Path, checkpoint: Path) -> list[str]:
     """One sentence on how the run ended and which weights these are; none where it has finished."""
     try:
         record = RunRecord.load(run_dir)
@@ -107,7 +107,7 @@ def interpolations(config: DictConfig) -> dict[str, str]:
     return {entry.key: str(entry.raw) for entry in walk(config) if entry.is_interpolation}
 
 
-def as_written(
+def restore_interpolations(
     config: DictConfig, written: Mapping[str, str], *, references_only: bool = False
 ) -> DictConfig:
     """A resolved config as it was before; to be resolved again with references alone."""

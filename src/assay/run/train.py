@@ -19,7 +19,7 @@ from assay.compose.origin import name_source
 from assay.errors import ConfigError
 from assay.quoting import quote_letters
 from assay.run.execute import run_job
-from assay.run.result import RunResult, say_warnings
+from assay.run.result import RunResult, print_warnings
 from assay.targets.objects import TARGET, kind_of, placeholder, provide_objects
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[
     placed: dict[str, list[str]] = {}
     if (model := objects.get("model")) is not None:
         node = "module" if isinstance(model, L.LightningModule) else "model"
-        placed["model"] = [*_node(node, "model", model), f"+{node}.digest={_digest(model)}"]
+        placed["model"] = [*_object_overrides(node, "model", model), f"+{node}.digest={_digest(model)}"]
     if (data := objects.get("data")) is not None:
-        option, placed["data"] = _of_data(data)
+        option, placed["data"] = _data_overrides(data)
         if option and "data" not in typed:
             chosen.append(f"data={option}")
         if option == "custom" and "data.num_workers" not in typed:
@@ -121,17 +121,17 @@ def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[
     return [*chosen, *overrides, *(one for implied in placed.values() for one in implied)]
 
 
-def _of_data(data: Any) -> tuple[str, list[str]]:
+def _data_overrides(data: Any) -> tuple[str, list[str]]:
     """The option of group `data` that reads an object, and what puts it there."""
     if isinstance(data, L.LightningDataModule):
-        return "", _node("data", "data", data)
+        return "", _object_overrides("data", "data", data)
     if isinstance(data, Dataset) and not _is_pair(data):
-        return "custom", _node("data.source.dataset", "data", data)
+        return "custom", _object_overrides("data.source.dataset", "data", data)
     option, path = ("arrays", "root") if _is_pair(data) else ("table", "path")
     return option, [f"data.source.{path}={placeholder(data)}"]
 
 
-def _node(key: str, argument: str, one: Any) -> list[str]:
+def _object_overrides(key: str, argument: str, one: Any) -> list[str]:
     return [f"{key}._target_={TARGET}", f"+{key}.argument={argument}", f'+{key}.kind="{kind_of(one)}"']
 
 
@@ -155,7 +155,7 @@ def _digest(model: nn.Module) -> str:
 
 def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), raise_errors: bool) -> RunResult:
     """Train, test and record one composed experiment."""
-    say_warnings(proof.report.warnings)
+    print_warnings(proof.report.warnings)
     return run_job(
         *(job.to_config(), job.overrides, job.choices, proof),
         callbacks=callbacks,

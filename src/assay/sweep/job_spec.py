@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from assay.errors import AssayError
 from assay.files.symlinks import read_tail
-from assay.record.run_record import FILE, Outcome, RunRecord, of_signal, signal_name
+from assay.record.run_record import FILE, Outcome, RunRecord, cause_of_signal, signal_name
 
 if TYPE_CHECKING:
     from assay.record.run_record import Cause
@@ -125,7 +125,7 @@ def outcome_after(job_spec: JobSpec, exit_status: ExitStatus, *, signal_sent: st
     name = signal_name(-exit_status.exit_code)
     if name == signal_sent or (signal_sent, name) == ("SIGKILL", "SIGTERM"):  # which was sent before
         return Outcome("interrupted", reason=f"ended by {name}", signal=name, seconds=exit_status.seconds)
-    cause = of_signal(name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out)
+    cause = cause_of_signal(name, _tail(job_spec.output), memory_ran_out=exit_status.memory_ran_out)
     reason = f"its process was killed by {name}"
     if cause == "out_of_memory":
         reason += ", as memory had run out"

@@ -16,7 +16,7 @@ from assay.analysis.objective import format_score
 from assay.analysis.run import format_values
 from assay.errors import first_line
 from assay.files.symlinks import open_append, read_tail
-from assay.quoting import duration
+from assay.quoting import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -103,7 +103,7 @@ class SweepProgress:
         text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
         num_left = counts["waiting"] + counts["running"]
         mean = sum(self._seconds) / max(1, len(self._seconds))
-        state = f"about {duration(num_left * mean / self._slots)} left" if mean and num_left else ""
+        state = f"about {format_duration(num_left * mean / self._slots)} left" if mean and num_left else ""
         self._live.update(self._whole, description=text, state=state)
         for task, run_dir, epochs in self._running.values():
             state = last_progress(run_dir, self._objective.name, epochs) or "starting"

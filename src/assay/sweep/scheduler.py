@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from assay.analysis.objective import scores_of
 from assay.build.trainer_options import num_devices, num_processes
 from assay.config.serialize import to_text
-from assay.errors import AssayError, ProcessError, cannot_write, first_line
+from assay.errors import AssayError, ProcessError, first_line, write_failure
 from assay.record.journal import JobRecord
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome, reason_of
@@ -129,7 +129,7 @@ class Scheduler:
         try:
             yield
         except (AssayError, OSError) as error:
-            if isinstance(error, ProcessError) or cannot_write(error):
+            if isinstance(error, ProcessError) or write_failure(error):
                 raise
             number, attempt = job_record.number, len(job_record.failures) + 1
             if self._journal.jobs[number].status != "running":

@@ -20,14 +20,14 @@ from assay.compose.origin import name_source
 from assay.errors import AssayError
 from assay.files.symlinks import check_links
 from assay.paths import project_conf
-from assay.process import received
-from assay.quoting import counted, quoted
-from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished
+from assay.process import collect_signals
+from assay.quoting import pluralize, quote_text
+from assay.record.journal import JobRecord, Journal, refuse_existing, unfinished_jobs
 from assay.record.log_file import FILE as LOG
 from assay.record.provenance import check_clean
-from assay.record.run_lock import is_written, refusal, writing
+from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import RunRecord, exit_code_of
-from assay.run.result import say_warnings
+from assay.run.result import print_warnings
 from assay.sweep.definition import SweepDefinition, check_same_loss, read_definition
 from assay.sweep.launcher.serial import SerialLauncher
 from assay.sweep.progress import SweepProgress, ignore_closed_output
@@ -154,7 +154,7 @@ def resume_sweep(
         # Trusted packages have to be named again on each resume.
         before = ([word for word in words if KEY not in _override_keys([word])] for words in journal.commands)
         typed = merge_commands([*before, overrides])
-        sweep_dir = [f"hydra.sweep.dir={quoted(str(directory))}"]
+        sweep_dir = [f"hydra.sweep.dir={quote_text(str(directory))}"]
         hydra = stack.enter_context(loader(config_dir))
         sweep = read_definition(hydra, [*typed, *sweep_dir], config_dir, typed=[*overrides, *sweep_dir])
         checker = stack.enter_context(_open_checker(sweep))
@@ -222,9 +222,9 @@ def _check_new_sweep(
 
 def _check_jobs(checker: Checker, jobs: Mapping[int, Job], total: int) -> dict[int, Report]:
     """Check jobs that stand for `total` jobs, and print their warnings."""
-    with Console(stderr=True).status(f"loading torch and Lightning, then checking {counted(total, 'job')}"):
+    with Console(stderr=True).status(f"loading torch and Lightning, then checking {pluralize(total, 'job')}"):
         reports = checker.all(jobs)
-    say_warnings(warning for report in reports.values() for warning in report.warnings)
+    print_warnings(warning for report in reports.values() for warning in report.warnings)
     return reports
 
 
@@ -255,7 +255,7 @@ def _match_jobs(
 
 def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
     """Record jobs that ended while no driver ran, once the processes of the previous driver are gone."""
-    numbers = [job.number for job in unfinished(journal) if job.number in jobs and job.attempts]
+    numbers = [job.number for job in unfinished_jobs(journal) if job.number in jobs and job.attempts]
     run_dirs = {number: journal.path.parent / str(number) for number in numbers}
     wait_for_runs(run_dirs.values())
     for number, run_dir in run_dirs.items():
@@ -271,7 +271,7 @@ def wait_for_runs(run_dirs: Iterable[Path]) -> None:
     for run_dir in run_dirs:
         while is_written(run_dir):
             if time.monotonic() > deadline:
-                raise refusal(run_dir)
+                raise lock_error(run_dir)
             time.sleep(0.1)
 
 
@@ -292,7 +292,7 @@ def _run_jobs(
     if not learns and len(jobs) > 1:
         fixed |= set.intersection(*(set(job.overrides) for job, _ in jobs.values()))
     console = Console(highlight=False, soft_wrap=True)
-    with received() as signals:
+    with collect_signals() as signals:
         aim = sweep.objectives[0]
         with SweepProgress(console, aim, launcher.slots, fixed, log=sweep.directory / LOG) as progress:
             progress.only = None if learns else set(jobs)
@@ -332,7 +332,7 @@ def _run_jobs(
 def _lock_sweep(directory: Path) -> Iterator[None]:
     """Lock a sweep for writing; report in one line what cannot be written, and how to resume."""
     try:
-        with writing(directory):
+        with lock_run(directory):
             yield
     except OSError as error:
         raise AssayError(

@@ -14,8 +14,8 @@ from assay.analysis.comparison import best_job, groups_csv, job_rows, rank, resu
 from assay.analysis.objective import format_score, score_text
 from assay.analysis.run import format_values, shorten_values, varying_overrides
 from assay.files.atomic import write_text
-from assay.record.log_file import FILE, logs_of
-from assay.run.result import labelled
+from assay.record.log_file import FILE, log_candidates
+from assay.run.result import label_commands
 from assay.sweep.progress import failure_text
 from assay.targets.resolve import import_trusted_tasks
 
@@ -107,7 +107,7 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     if best is not None:
         path = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {path}  ({BEST} beside the table)")
-    for label, line in labelled(next_commands(result)):
+    for label, line in label_commands(next_commands(result)):
         console.print(f"[bold]{label:<6}[/bold] {escape(line)}")
 
 
@@ -188,7 +188,7 @@ def _print_failures(console: Console, result: SweepResult) -> None:
 def _find_log(result: SweepResult, job: JobRecord) -> Path:
     log, printed = result.run_dir(job) / FILE, result.directory / "logs" / f"{job.number}.txt"
     died = job.outcome is not None and job.outcome.cause == "killed"
-    return next((path for path in logs_of(log, printed, died=died) if path.is_file()), log)
+    return next((path for path in log_candidates(log, printed, died=died) if path.is_file()), log)
 
 
 def next_commands(result: SweepResult) -> list[str]:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from assay.config.omegaconf_internals import child_node, parent_of, raw_value
 from assay.config.tree import Entry, follow
 from assay.errors import ConfigError
-from assay.quoting import override
+from assay.quoting import format_override
 from assay.targets.trust import KEY, VALUES, is_within
 
 if TYPE_CHECKING:
@@ -158,6 +158,6 @@ def refuse_untyped(key: str, value: str, why: str, person: Trust, typed: str = "
     raise ConfigError(
         f"{value!r:.200} was not given on the command line, and {why}",
         key=key,
-        hint=f"to allow this, type it: {typed or override(key, str(value)):.200}, "
+        hint=f"to allow this, type it: {typed or format_override(key, str(value)):.200}, "
         f"or list it under {VALUES} in conf/project.yaml",
     )

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.did_you_mean import did_you_mean
 from assay.config.omegaconf_internals import child_node, is_interpolation, is_null
 from assay.config.unread_keys import OUR_DATA
-from assay.errors import AssayError, ConfigError, one_line_of
+from assay.errors import AssayError, ConfigError, describe_error
 from assay.paths import project_conf
 from assay.quoting import is_dotted_path
 from assay.targets.allowed_targets import (
@@ -98,7 +98,7 @@ def construct(key: str, kind: type[Kind], /, **arguments: Any) -> Kind:
         raise
     except Exception as error:  # whatever a custom constructor raises
         raise ConfigError(
-            f"{kind.__module__}.{kind.__qualname__} cannot be built: {one_line_of(error)}",
+            f"{kind.__module__}.{kind.__qualname__} cannot be built: {describe_error(error)}",
             key=key,
             hint="--debug shows the traceback",
         ) from error
@@ -281,7 +281,7 @@ def _why_not(error: BaseException, name: str, inside: Any) -> tuple[str, str]:
     if not (isinstance(error, ModuleNotFoundError) and error.name == name):
         lacking = error.name if isinstance(error, ModuleNotFoundError) else None
         hint = f"{f'install {lacking}' if lacking else 'fix the module'}; --debug shows the traceback"
-        return f"cannot be imported: {one_line_of(error)}", hint
+        return f"cannot be imported: {describe_error(error)}", hint
     parent, _, part = name.rpartition(".")
     if not parent:
         return f"there is no module {part!r} here", "install it, or start assay in the folder that holds it"

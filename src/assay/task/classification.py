@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from typing_extensions import override
 
 from assay.errors import DataError
-from assay.quoting import first_of
+from assay.quoting import join_first
 from assay.task.figures.class_figures import Classes, Labels
 from assay.task.figures.value_figures import Embeddings
 from assay.task.predictions import ClassPredictions, EmbeddingPredictions, LabelPredictions
@@ -67,7 +67,7 @@ class SingleLabel(Task):
         check_trained_classes(counts, class_names)
         if empty := [name for name, count in zip(class_names, counts["train"], strict=True) if not count]:
             raise DataError(
-                f"data: no training sample of class: {first_of(empty)}",
+                f"data: no training sample of class: {join_first(empty)}",
                 hint="remove the empty class, or add samples (data.source)",
             )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 from typing_extensions import override
 
-from assay.quoting import number_text
+from assay.quoting import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -211,7 +211,7 @@ def value_warnings(true: NDArray[Any], preds: NDArray[Any], names: Sequence[str]
         if np.ptp(value) <= _SAME * spread:
             about = "" if np.ptp(value) == 0 else "about "
             messages.append(
-                f"the model predicts a value{of} of {about}{number_text(value.mean(), 5)} "
+                f"the model predicts a value{of} of {about}{format_number(value.mean(), 5)} "
                 f"for each of {samples}"
             )
         elif len(target) >= _FEWEST:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 from typing_extensions import override
 
 from assay.errors import DataError
-from assay.quoting import number_text
+from assay.quoting import format_number
 from assay.task.classification import Multiclass
 from assay.task.evaluator import Evaluator
 from assay.task.figures.value_figures import Values
@@ -59,7 +59,7 @@ class Regression(Task):
         if constant.any():
             column = int(constant.nonzero()[0])
             suffix = f" number {column}" if train.shape[1] > 1 else ""
-            value = number_text(float(train[0, column]), 6)
+            value = format_number(float(train[0, column]), 6)
             raise DataError(
                 f"data: the target{suffix} is {value} in all training samples: there is nothing to learn",
                 hint="choose another target (data.source)",

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 from typing_extensions import override
 
-from assay.quoting import number_text
+from assay.quoting import format_number
 from assay.terminal import printable
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class ValuePredictions(Predictions):
     @override
     def in_words(self) -> str:
         pairs = zip(self.names, self.values, strict=True)
-        return ", ".join(f"{name} {number_text(value, 6)}" for name, value in pairs)
+        return ", ".join(f"{name} {format_number(value, 6)}" for name, value in pairs)
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
@@ -378,7 +378,7 @@ class ReconstructionPredictions(Predictions):
 
     @override
     def in_words(self) -> str:
-        return f"error {number_text(self.error, 6)}"
+        return f"error {format_number(self.error, 6)}"
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:

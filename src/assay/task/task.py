@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from assay.errors import DataError
-from assay.quoting import first_of
+from assay.quoting import join_first
 from assay.task.evaluator import Unknown
 
 if TYPE_CHECKING:
@@ -371,6 +371,6 @@ def check_trained_classes(counts: Mapping[str, Sequence[int]], class_names: Sequ
     rows = zip(class_names, anywhere, counts["train"], strict=True)
     if lacking := [name for name, is_present, count in rows if is_present and not count]:
         raise DataError(
-            f"data: the test or validation subset has classes that training lacks: {first_of(lacking)}",
+            f"data: the test or validation subset has classes that training lacks: {join_first(lacking)}",
             hint="data.split.seed=1 splits them differently; or add training samples (data.source)",
         )

@@ -20,7 +20,7 @@ from tests.record.hostile_checkpoints.corpus import (
 )
 
 import assay
-from assay.checkpoint.checkpoint_file import newest_valid
+from assay.checkpoint.checkpoint_file import find_newest_checkpoint
 from assay.errors import AssayError
 from assay.files.checksum import write_sums
 from assay.record.run_record import RunRecord
@@ -62,7 +62,7 @@ def test_nothing_is_run(run: Path, case: Case) -> None:
     path = put(run, case.make())
     with pytest.raises(AssayError) as caught:
         assay.load(run)
-    found = newest_valid(run)
+    found = find_newest_checkpoint(run)
     assert nothing_ran(run)
     assert str(path) in caught.value.message
     assert "\n" not in caught.value.message

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # as a
 from tests.conftest import unchanged_process
 
 from assay.record import predictions_file
-from assay.record.run_directory import changed_since
+from assay.record.run_directory import find_changed_files
 from assay.run.resume import resume
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_scikit_learn_comes_to_the_runs_own_scores(
         assert run.result.metrics[f"test/{name}"] == pytest.approx(value, abs=1e-5), name
     files = run.record["files"]
     assert {predictions_file.FILE, predictions_file.SAMPLES} <= files.keys()
-    assert not changed_since(run.run_dir, files)
+    assert not find_changed_files(run.run_dir, files)
 
 
 def test_embeddings_and_scores_are_called_so(train: Train, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_only_the_end_of_a_run_has_them(train: Train) -> None:
     with unchanged_process():
         assert resume(run.run_dir).status == "finished"
     assert (run.run_dir / predictions_file.FILE).read_bytes() != first
-    assert not changed_since(run.run_dir, run.record["files"])
+    assert not find_changed_files(run.run_dir, run.record["files"])
 
 
 def _interrupt(self: Any) -> None:

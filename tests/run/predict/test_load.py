@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli.app import app
 from assay.errors import AssayError, ConfigError
-from assay.run.result import say_run
+from assay.run.result import print_run
 from assay.terminal import Console
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def wine_run(train: Train) -> Trained:
 
 def test_the_command_that_a_run_ends_with_is_right(kind_run: Trained, table: Path) -> None:
     screen = io.StringIO()
-    say_run(Console(file=screen, width=1000), kind_run.result)
+    print_run(Console(file=screen, width=1000), kind_run.result)
     (command,) = (line for line in screen.getvalue().splitlines() if "assay predict" in line)
     _, *words = shlex.split(command.replace("NEW_ROWS.csv", str(table / "rows.csv")))
     done = CliRunner().invoke(app, words)

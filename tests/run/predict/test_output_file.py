@@ -12,7 +12,7 @@ import pytest
 from tests.mounting import room_for
 
 from assay.errors import AssayError, ConfigError
-from assay.run.predict import SUFFIXES, as_table, writing
+from assay.run.predict import SUFFIXES, as_table, open_predictions
 from assay.task.predictions import MaskPredictions
 from assay.terminal import Console
 
@@ -47,7 +47,7 @@ def some(start: int, count: int) -> pd.DataFrame:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_all_rows_come_back(tmp_path: Path, suffix: str) -> None:
     path, parts = tmp_path / "new" / f"x{suffix}", [some(0, 2), some(0, 30), some(30, 40)]
-    with writing(path) as file:
+    with open_predictions(path) as file:
         for part in parts:
             file.add(part)
             assert not path.exists()
@@ -68,7 +68,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, suffix: str, room: int) -> N
     path.write_text("before")
 
     def write_all() -> None:
-        with writing(path) as file:
+        with open_predictions(path) as file:
             for start in range(0, 10000, 500):
                 file.add(some(start, 500))
 
@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, suffix: str, room: int) -> N
 
 
 def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
-    with writing(tmp_path / "out.csv") as file:
+    with open_predictions(tmp_path / "out.csv") as file:
         file.add(pd.DataFrame({"row": ["=1+1", "b"], "prediction": ["@x", "y"], "value": [-0.5, 1.0]}))
     assert (tmp_path / "out.csv").read_text() == "row,prediction,value\n'=1+1,'@x,-0.5\nb,y,1.0\n"
 
@@ -88,7 +88,7 @@ FOUND = MaskPredictions(np.random.default_rng(0).random((3, 2, 4, 4), dtype=np.f
 
 
 def write_masks(path: Path, names: list[str]) -> list[str]:
-    with writing(path, "mask") as file:
+    with open_predictions(path, "mask") as file:
         places = file.add_files(names, FOUND)
         file.add(pd.DataFrame({"mask": places}))
     return places
@@ -112,7 +112,7 @@ def test_files_and_their_table_are_there_together_or_not_at_all(
         patch.setattr(type(tmp_path), "replace", full)
         with pytest.raises(AssayError, match="No space left"):
             write_masks(tmp_path / "out.csv", ["a", "b", "c"])
-    with suppress(RuntimeError), writing(tmp_path / "out.csv", "mask") as file:
+    with suppress(RuntimeError), open_predictions(tmp_path / "out.csv", "mask") as file:
         file.add_files(["a", "b", "c"], FOUND)
         raise RuntimeError
     assert not [*tmp_path.iterdir()]

@@ -14,7 +14,7 @@ from tests.run.predict.conftest import rows_of_test, said_in_test, two_columns
 
 import assay
 from assay.errors import DataError
-from assay.run.preprocess import Preprocess, of_type
+from assay.run.preprocess import Preprocess, to_training_dtype
 from assay.task.predictions import (
     ClassPredictions,
 )
@@ -151,8 +151,8 @@ def test_a_type_changes_where_no_value_means_something_else(
 ) -> None:
     if expected is None:
         with pytest.raises(DataError, match=f"the model was trained on torch.{name}"):
-            of_type(given, name)
+            to_training_dtype(given, name)
         return
-    found = of_type(given, name)
+    found = to_training_dtype(given, name)
     assert found.dtype == expected
     assert found.tolist() == given.tolist()

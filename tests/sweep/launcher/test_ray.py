@@ -23,7 +23,7 @@ from tests.sweep.launcher.shared import (
 )
 
 from assay.errors import AssayError
-from assay.process import handlers_kept
+from assay.process import keep_handlers
 from assay.record.run_record import RunRecord
 from assay.sweep.launcher.ray import RayLauncher
 from assay.sweep.session import start_sweep
@@ -53,7 +53,7 @@ LIMITS: dict[str, Any] = {"object_store_memory": 80 << 20, "include_dashboard": 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A cluster with two GPUs that are not there; a launcher joins it as it would any that is running."""
-    with pytest.MonkeyPatch.context() as patch, handlers_kept((signal.SIGINT, signal.SIGTERM)):
+    with pytest.MonkeyPatch.context() as patch, keep_handlers((signal.SIGINT, signal.SIGTERM)):
         for name, value in (SETTINGS | {IN_THE_CLUSTER: "1"}).items():
             patch.setenv(name, value)
         import ray

@@ -18,7 +18,7 @@ from tests.sweep.launcher.shared import ENDLESS, next_end
 from tests.sweep.launcher.test_ray import LIMITS, SETTINGS
 
 from assay.errors import AssayError, ProcessError
-from assay.process import handlers_kept
+from assay.process import keep_handlers
 from assay.record.journal import Journal
 from assay.sweep.launcher import ray as ray_launcher
 from assay.sweep.launcher.ray import RayLauncher
@@ -63,7 +63,7 @@ class Nodes:
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
-    with handlers_kept((signal.SIGINT, signal.SIGTERM)):
+    with keep_handlers((signal.SIGINT, signal.SIGTERM)):
         ray = ray_launcher._import_ray()
         monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short

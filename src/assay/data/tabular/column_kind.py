@@ -14,7 +14,7 @@ import pandas as pd
 
 from assay.config.did_you_mean import did_you_mean
 from assay.errors import DataError
-from assay.quoting import override, reads_as_number
+from assay.quoting import format_override, reads_as_number
 from assay.task.multitask import Multitask
 from assay.task.task_of import infer_task
 
@@ -118,8 +118,8 @@ def to_numbers(*columns: Series[Any]) -> str:
         dict.fromkeys(str(value).strip() for values in columns for value in values.dropna().unique())
     )
     if words := [text for text in texts if not looks_like_number(text)]:
-        return f"{override('data.source.na_values', words[:_FEW])} where that means a missing value"
-    decimal = override("data.source.decimal", ",")
+        return f"{format_override('data.source.na_values', words[:_FEW])} where that means a missing value"
+    decimal = format_override("data.source.decimal", ",")
     return f"remove signs of units and of thousands, or store numbers; {decimal} for a decimal comma"
 
 
@@ -207,7 +207,7 @@ def find_format(column: pd.Series[Any], day_first: bool | None = None) -> str:
             f"data: the dates in the column {column.name!r} are not all in one known format, such as "
             f"{texts.iloc[0]!r}",
             hint="write them as 2024-12-31, or leave the column out: "
-            + override("data.source.exclude", [str(column.name)]),
+            + format_override("data.source.exclude", [str(column.name)]),
         )
     if len({_has_day_first(form) for form in chosen}) > 1:
         raise DataError(
@@ -540,4 +540,4 @@ def _check_leaks(frame: pd.DataFrame, asked: ColumnOptions, chosen: Features) ->
 
 def _override(asked: ColumnOptions, option: str, *columns: str) -> str:
     """The columns beside those that are named already: an override replaces the whole list."""
-    return override(f"data.source.{option}", [*getattr(asked, option), *columns])
+    return format_override(f"data.source.{option}", [*getattr(asked, option), *columns])

@@ -20,7 +20,7 @@ from pandas.io.common import get_handle  # type: ignore[import-not-found]  # its
 from assay.data.source_files import TABLE_FILE, SourcePath, check_path
 from assay.data.tabular.column_kind import is_number, plain_numbers
 from assay.errors import DataError
-from assay.quoting import counted, override, reads_as_number
+from assay.quoting import format_override, pluralize, reads_as_number
 from assay.targets.objects import is_placeholder, take_from
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def _read_excel(
         names = [str(name) for name in book.sheet_names]
         if sheet is None and len(names) > 1:
             message = f"{key} has {len(names)} sheets: {', '.join(names[:10])}"
-            raise DataError(message, hint=override("data.source.sheet", names[0]))
+            raise DataError(message, hint=format_override("data.source.sheet", names[0]))
         options: Any = {"na_values": list(na_values), "dtype": dict.fromkeys(texts, str)}
         try:
             frame: pd.DataFrame = pd.read_excel(book, sheet_name=sheet or names[0], **options)
@@ -289,7 +289,8 @@ def _check_widths(path: str | Path, key: str, dialect: Mapping[str, str]) -> Non
         row, line, fields = wrong[0]
         at_the_end = all(fields == width + 1 for _, fields in rows)
         raise DataError(
-            f"{key}: the header has {counted(width, 'field')}, and {len(wrong):,} of {len(rows):,} rows have "
+            f"{key}: the header has {pluralize(width, 'field')}, and "
+            f"{len(wrong):,} of {len(rows):,} rows have "
             f"more or fewer: first row {row} (line {line}; rows count from 0) with {fields}",
             hint="remove the separator at the end of the rows, or set data.source.separator"
             if at_the_end

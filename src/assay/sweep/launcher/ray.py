@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from typing_extensions import override
 
 from assay.errors import AssayError, ProcessError, first_line
-from assay.process import handlers_kept
+from assay.process import keep_handlers
 from assay.record.run_lock import is_written
 from assay.sweep.job_spec import outcome_of_lost_job
 from assay.sweep.launcher.launcher import LEAVE, Count, Launcher, NumJobs, Threads
@@ -242,7 +242,7 @@ def _connect(ray: Any, address: str) -> None:
     try:
         if port:  # if nothing listens there, Ray itself would wait for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-        with handlers_kept(_OF_RAY):
+        with keep_handlers(_OF_RAY):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ImportError, SystemExit) as error:
         raise ProcessError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from typing_extensions import override
 
-from assay.process import handled_by
+from assay.process import handle_signals
 from assay.sweep.launcher.launcher import Launcher
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SerialLauncher(Launcher):
             signal.default_int_handler(number, frame)
 
         # The handlers of a sweep only note a signal, which a job that runs here would never hear of.
-        with handled_by(end):
+        with handle_signals(end):
             outcome = run_here(job_spec)
         self._ended[job_spec.number] = outcome
         if outcome.status == "interrupted":  # the signal was meant for the sweep, too

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from assay.errors import AssayError, ConfigError
 from assay.files.atomic import write_text
-from assay.process import handled_by
+from assay.process import handle_signals
 from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
 from assay.sweep.job_spec import JobSpec, outcome_of_lost_job
@@ -95,9 +95,9 @@ class SlurmJob:
                 signal.alarm(max(1, int(self.seconds - _SAVE)))
 
         # Slurm sends these to all processes of a job.
-        with handled_by(signal.SIG_IGN, (stop, warning)):
+        with handle_signals(signal.SIG_IGN, (stop, warning)):
             cluster_worker = ClusterWorker()
-        with handled_by(note, (stop, warning, signal.SIGALRM)):
+        with handle_signals(note, (stop, warning, signal.SIGALRM)):
             outcome = cluster_worker.run("", job_spec)
             signal.alarm(0)
         cluster_worker.close()

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from assay.analysis.objective import read_objectives
 from assay.callbacks.pruning import STUDY, build_part, open_storage, quiet_optuna
-from assay.errors import ConfigError, one_line_of
+from assay.errors import ConfigError, describe_error
 from assay.sweep.search.search import Choice, Count, Proposal, Search, read_space
 from assay.targets.optional_packages import require
 
@@ -318,7 +318,7 @@ def open_study(path: Path, aims: Sequence[Objective]) -> optuna.Study:
             )
     except (KeyError, ValueError) as error:
         raise ConfigError(
-            f"the study {path} is damaged: {one_line_of(error)}", key="hydra.sweeper"
+            f"the study {path} is damaged: {describe_error(error)}", key="hydra.sweeper"
         ) from error
     if [direction.name.lower() for direction in study.directions] != directions:
         raise ConfigError(

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from assay.config.serialize import from_text
-from assay.errors import AssayError, one_line_of
-from assay.process import adopt, children, end_with, kill_process, kills
+from assay.errors import AssayError, describe_error
+from assay.process import adopt_orphans, child_pids, count_oom_kills, end_with, kill_process
 from assay.record.run_record import Outcome
 from assay.sweep.job_spec import ExitStatus
 from assay.sweep.worker.fork_client import FORK, FORK_TRIAL, KILL, STOP
@@ -88,14 +88,14 @@ class _Child:
 
     key: int
     connection: Connection
-    kills: int = field(default_factory=kills)
+    kills: int = field(default_factory=count_oom_kills)
     start: float = field(default_factory=time.monotonic)
 
     def report(self, exit_code: int, outcome: str = "") -> None:
         """Tell the driver how it ended."""
         seconds = time.monotonic() - self.start
         with self.connection, suppress(OSError):
-            self.connection.send(ExitStatus(exit_code, outcome, kills() > self.kills, seconds))
+            self.connection.send(ExitStatus(exit_code, outcome, count_oom_kills() > self.kills, seconds))
 
 
 @final
@@ -117,7 +117,7 @@ class Server:
         while self._children and time.monotonic() < deadline:
             time.sleep(_TICK)
             self._reap()
-        while remaining := children():
+        while remaining := child_pids():
             for pid in remaining:
                 kill_process(pid)
             time.sleep(_TICK)
@@ -181,7 +181,7 @@ class Server:
 
     def _end_left_over(self) -> None:
         """End what came to this process because its parent is gone, unless it is in the session of a job."""
-        for pid in children():
+        for pid in child_pids():
             with suppress(ProcessLookupError):  # it has just ended
                 if not {pid, os.getsid(pid)} & {*self._children}:
                     kill_process(pid)
@@ -234,7 +234,7 @@ def check_jobs(driver: Connection) -> None:
         except AssayError as error:
             answer = error
         except Exception as error:
-            answer = AssayError(one_line_of(error))
+            answer = AssayError(describe_error(error))
         driver.send(answer)
 
 
@@ -263,7 +263,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         # What a job printed before it died is kept.
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]  # a text file
-    adopt()
+    adopt_orphans()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # which Slurm sends to all processes of a job
     gc.disable()
     before = dict(os.environ)

@@ -19,7 +19,7 @@ import psutil
 
 from assay.errors import AssayError
 from assay.files.symlinks import open_append
-from assay.record.run_record import TRIAL, Outcome, of_exception, reason_of, stopped_by
+from assay.record.run_record import TRIAL, Outcome, cause_of_exception, reason_of, stop_reason
 from assay.sweep.job_spec import TIMED_OUT, timeout_outcome
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _GIGABYTE: Final = 1 << 30
 _GRACE: Final = 10.0
 """Seconds that a run has to save."""
-_INTERRUPTED: Final = Outcome("interrupted", reason=stopped_by("SIGINT"), signal="SIGINT")
+_INTERRUPTED: Final = Outcome("interrupted", reason=stop_reason("SIGINT"), signal="SIGINT")
 
 
 def run_job_spec(job_spec: JobSpec) -> Outcome:
@@ -173,4 +173,4 @@ def _report_error(error: BaseException) -> Outcome:
             sys.stderr.write(f"error: {error}\n")
         else:
             traceback.print_exception(error)
-    return Outcome("failed", of_exception(error), reason_of(error))
+    return Outcome("failed", cause_of_exception(error), reason_of(error))

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from assay.figure.figure import Bars, Figure, Line, Points
-from assay.quoting import number_text
+from assay.quoting import format_number
 from assay.task.evaluator import (
     Evaluator,
     bootstrapped,
@@ -42,7 +42,7 @@ def histogram(
 ) -> Figure:
     """Draw how many values lie in each of several bins of equal width."""
     counts, edges = np.histogram(values, _NUM_BINS)
-    middles = [number_text((low + high) / 2, 3) for low, high in pairwise(edges)]
+    middles = [format_number((low + high) / 2, 3) for low, high in pairwise(edges)]
     return Figure(
         name, title, (Bars("", middles, counts),), f"{label}, middle of each bin", unit, caption=caption
     )
@@ -65,10 +65,10 @@ def _target_figures(
     if not len(preds):
         return []
     residuals = preds - true
-    spread = f"Mean {number_text(residuals.mean())}, standard deviation {number_text(residuals.std())}."
+    spread = f"Mean {format_number(residuals.mean())}, standard deviation {format_number(residuals.std())}."
     low, high = min(preds.min(), true.min()), max(preds.max(), true.max())
     texts = [
-        f"{key}\ntrue {number_text(t, 6)}\npredicted {number_text(s, 6)}"
+        f"{key}\ntrue {format_number(t, 6)}\npredicted {format_number(s, 6)}"
         for key, t, s in zip(keys, true, preds, strict=True)
     ]
     return [
@@ -173,8 +173,8 @@ class Values(Evaluator):
         names, outputs, targets = _target_names(predictions), predictions.outputs[index], predictions.targets
         parts = []
         for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            prediction = f"{name} {number_text(value, 5)}" if len(names) > 1 else number_text(value, 5)
-            target = "" if targets is None else f" (is {number_text(targets[index, column], 5)})"
+            prediction = f"{name} {format_number(value, 5)}" if len(names) > 1 else format_number(value, 5)
+            target = "" if targets is None else f" (is {format_number(targets[index, column], 5)})"
             parts.append(f"{prediction}{target}")
         return "; ".join(parts)
 
@@ -406,5 +406,5 @@ class Reconstructions(Evaluator):
 
     @override
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        targets, error = predictions.targets, f"error {number_text(predictions.outputs[index, 0])}"
+        targets, error = predictions.targets, f"error {format_number(predictions.outputs[index, 0])}"
         return error if targets is None else f"{error}; is {class_name(predictions, int(targets[index]))}"
