@@ -81,6 +81,8 @@ def _hint(config: DictConfig, key: str) -> str:
         return task_of(config.spec.task).suits
     if group == "callbacks" and "." not in name:
         return f"or leave it out: ~{key}"
+    if key == "trainer" and config.trainer.get("strategy", "auto") != "auto":
+        return "trainer.strategy=auto, or what the strategy requires"
     return example_hint(config, key)
 
 
