@@ -7,11 +7,12 @@ import json
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from assay.errors import ConfigError, DataError, describe_error, user_frame
+from assay.errors import ConfigError, DataError, check_numbers, describe_error, user_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +100,15 @@ def test_what_is_not_theirs_names_no_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert user_frame(error) == ""
     assert describe_error(error).startswith("JSONDecodeError: Expecting property name")
     assert describe_error(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize("number", [3, 3.0, np.int64(3), np.float32(3), True, None])
+def test_numbers_of_any_type_are_numbers(number: Any) -> None:
+    check_numbers("[1, inf)", size=number)
+    check_numbers("[1, inf)", sizes=[number, number])
+
+
+@pytest.mark.parametrize("number", [0, np.int64(0), "3", float("nan"), [3, 0]])
+def test_what_is_outside_of_an_interval_is_refused(number: Any) -> None:
+    with pytest.raises(ValueError, match=r"^size=.*: expected a number >= 1$"):
+        check_numbers("[1, inf)", size=number)

@@ -11,6 +11,7 @@ import sqlite3
 import sysconfig
 import traceback
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,7 +106,7 @@ def check_numbers(interval: str, **numbers: Any) -> None:
     limit = f"in {interval}" if high < math.inf else f"{'>=' if ends else '>'} {low:g}"
     for name, value in numbers.items():
         for number in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
-            inside = isinstance(number, int | float) and (low < number < high or number in ends)
+            inside = isinstance(number, Real) and (low < float(number) < high or number in ends)
             if number is not None and not inside:
                 raise ValueError(f"{name}={value}: expected a number {limit}")
 
@@ -113,7 +114,7 @@ def check_numbers(interval: str, **numbers: Any) -> None:
 def write_failure(error: BaseException) -> str:
     """What could not be written, as the disk is full or read-only; empty for any other error.
 
-    >>> cannot_write(OSError(28, "No space left on device", "metrics.csv"))
+    >>> write_failure(OSError(28, "No space left on device", "metrics.csv"))
     'No space left on device: metrics.csv'
     """
     for one in causes(error):

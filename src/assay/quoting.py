@@ -71,7 +71,7 @@ def pluralize(number: int, thing: str, things: str = "") -> str:
 def join_first(things: Sequence[Any], most: int = 5) -> str:
     """The first of many, and how many more there are.
 
-    >>> first_of(["a", "b", "c"], 2)
+    >>> join_first(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
     shown = ", ".join(map(str, things[:most]))
@@ -133,7 +133,7 @@ def quote_letters(override: str) -> str:
 def quote_text(text: str) -> str:
     r"""Text as Hydra's grammar takes any text: in quotes, nothing in it interpolated.
 
-    >>> print(quoted(r"C:\my ${x}"), quoted('"'))
+    >>> print(quote_text(r"C:\my ${x}"), quote_text('"'))
     "C:\my \${x}" '"'
     """
     mark = "'" if '"' in text else '"'  # the shell's own are single ones

@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 def single_line(text: str) -> str:
     r"""Text for a cell of a table, or the middle of a line: printable, and without line feeds.
 
-    >>> print(in_a_line("name\nbest  another"))
+    >>> print(single_line("name\nbest  another"))
     name\nbest  another
     """
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from omegaconf import DictConfig, OmegaConf
 
 from assay.check.callbacks import check_checkpoint_names, notes_on_averages
+from assay.check.checker import Checker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,23 @@ def test_an_average_that_looks_back_too_far_is_noted(steps: int, node: Any, says
     notes = notes_on_averages(job(steps, callbacks={"ema": node}))
     assert len(notes) == bool(says)
     assert says in "".join(notes)
+
+
+def test_what_the_trainer_warns_of_when_it_is_built_is_for_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "talking").mkdir()
+    (tmp_path / "talking" / "__init__.py").write_text(
+        "import warnings\nfrom lightning.pytorch import Callback\nclass Talking(Callback):\n"
+        "    def __init__(self):\n"
+        "        warnings.warn('old', DeprecationWarning)\n        warnings.warn('slow')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    checker = Checker()
+    typed = ["data=iris", "device=cpu", "+callbacks.talking._target_=talking.Talking"]
+    proof = checker.check(checker.job([*typed, "trusted_packages=[talking]"]))
+    assert [text for text in proof.report.warnings if text in ("old", "slow")] == ["slow"]
 
 
 # -- names of checkpoints

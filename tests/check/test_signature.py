@@ -27,6 +27,18 @@ def test_none_is_taken_where_it_is_the_default(tmp_path: Path, monkeypatch: pyte
         check_signatures(OmegaConf.create({"part": part | {"depth": None}, "trusted_packages": ["careless"]}))
 
 
+def test_what_other_libraries_read_of_an_annotation_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unit.py").write_text(
+        "from typing import Annotated\ndef build(width: Annotated[int, 'pixels']): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    part = {"_target_": "unit.build", "width": "wide"}
+    with pytest.raises(ConfigError, match=r"^part\.width: expected int, got wide"):
+        check_signatures(OmegaConf.create({"part": part, "trusted_packages": ["unit"]}))
+
+
 def test_what_is_used_as_it_is_cannot_be_a_partial() -> None:
     typed = ["data=cifar10", "augment=mixup", "callbacks=[default,ema]", "logger=[csv]", "scheduler=plateau"]
     config = job_config(compose(typed))

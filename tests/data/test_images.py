@@ -473,3 +473,8 @@ def test_the_size(
 )
 def test_how_many_may_be_bad(bad: int, total: int, on_bad: str, ends: bool) -> None:
     assert has_too_many_bad(bad, total, on_bad) is ends
+
+
+def test_a_size_that_no_picture_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"image_size=\(0, 32\): expected a number >= 1"):
+        ImageFolder(str(tmp_path), image_size=(0, 32))

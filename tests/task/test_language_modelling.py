@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pyarrow import parquet  # type: ignore[import-untyped]  # it has no stubs
 from tests.conftest import unchanged_process
 from torch.nn import functional as F
 from typer.testing import CliRunner
@@ -18,11 +19,14 @@ import assay
 from assay.cli.app import app
 from assay.record import predictions_file
 from assay.run.export.export import export, open_onnx
+from assay.run.predictor import Predictor
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Train, Trained
+
+    from assay.task.language_modelling import Sampling, TextPrediction
 
 MODEL = ("model.num_layers=1", "model.num_heads=2", "model.embedding_size=16", "optimizer.lr=0.01")
 JOB = (
@@ -201,3 +205,27 @@ def test_what_is_wrong_is_told_with_its_key(texts: Path) -> None:
     code, output = typed("check", "data=digits", "model=gpt", "device=cpu")
     assert code
     assert "such as those of data=text_files" in output
+
+
+def test_many_prompts_are_written_in_blocks_and_those_not_shown_cost_nothing(
+    run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prompts.txt").write_text("def \n" * 40, encoding="utf-8")
+    asked: list[str] = []
+    text = Predictor.text
+
+    def count(predictor: Predictor, prompt: str, sampling: Sampling) -> TextPrediction:
+        asked.append(prompt)
+        return text(predictor, prompt, sampling)
+
+    monkeypatch.setattr(Predictor, "text", count)
+    words = ("predict", str(run.run_dir), str(tmp_path / "prompts.txt"), "--max-tokens", "1")
+    code, output = typed(*words, "--out", str(tmp_path / "all.parquet"))
+    assert code == 0, output
+    file = parquet.ParquetFile(tmp_path / "all.parquet")
+    assert file.metadata.num_rows == len(asked) == 40
+    assert file.metadata.num_row_groups == 3
+    asked.clear()
+    code, output = typed(*words)
+    assert (code, len(asked)) == (0, 20), output
+    assert "the first 20 rows are here; --out FILE writes all of them" in output

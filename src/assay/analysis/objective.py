@@ -166,9 +166,9 @@ def format_score(name: str, value: float) -> str:
 def describe_metric(name: str, target: str, average: str, positive: str) -> str:
     """A metric's name, and what it averages over or of which class it is.
 
-    >>> described_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
+    >>> describe_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
     'f1 (macro)'
-    >>> described_metric("f1", "torchmetrics.classification.BinaryF1Score", "", "ill")
+    >>> describe_metric("f1", "torchmetrics.classification.BinaryF1Score", "", "ill")
     'f1 of ill'
     """
     kind = target.rpartition(".")[2]
@@ -209,7 +209,7 @@ BASELINES: Final = ("majority", "mean", "linear", "gradient_boosting", "tfidf", 
 def describe_baseline(baseline: Mapping[str, Any]) -> str:
     """Describe a record's baseline in words.
 
-    >>> baseline_in_words({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
+    >>> describe_baseline({"name": "gradient_boosting", "score": "accuracy", "value": 0.928,
     ...     "difference": -0.014, "noise": 0.003, "ahead": "baseline"})
     'gradient boosting 92.80 % accuracy: ahead of this run by 1.40, more than its noise'
     """

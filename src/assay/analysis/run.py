@@ -133,7 +133,7 @@ def varying_overrides(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
 def shorten_values(values: Mapping[str, str | None]) -> dict[str, str]:
     """Values that are there as they are shown: numbers that were drawn, with four significant digits.
 
-    >>> in_short({"optimizer.lr": "0.004903618401148253", "seed": "1"})
+    >>> shorten_values({"optimizer.lr": "0.004903618401148253", "seed": "1"})
     {'optimizer.lr': '0.004904', 'seed': '1'}
     """
     return {

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
 
     Sizes = Mapping[bool, Sequence[int]]
 
+_FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 _LARGE = 4 << 30
 """Bytes of weights from which on a model is not built for real to see whether fake tensors were wrong."""
 _CURVE_SECONDS, _GLANCE_SECONDS = 3.0, 0.02
@@ -257,7 +258,8 @@ class Prover:
                 with silence_lightning():
                     built = build_trainer(config)
             self._trainer = built, trainer_nodes(config)  # of this very job, which may have it
-            return built, [" ".join(str(warning.message).split()) for warning in caught]
+            meant = [one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)]
+            return built, [" ".join(str(message).split()) for message in meant]
 
         inspected: tuple[L.Trainer, list[str]] = self._memoize("trainer", [text], look)
         check_processes(config, inspected[0])

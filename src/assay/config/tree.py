@@ -119,7 +119,7 @@ def source_key(config: DictConfig, key: str) -> str:
     """The full key where a value is written that others only interpolate: what a person would type.
 
     >>> config = OmegaConf.create({"size": 3, "crop": {"size": "${size}"}, "width": "${spec.width}"})
-    >>> written_at(config, "crop.size"), written_at(config, "width")
+    >>> source_key(config, "crop.size"), source_key(config, "width")
     ('size', 'width')
     """
     for _ in range(8):  # they may go round in circles

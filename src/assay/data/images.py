@@ -24,7 +24,7 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 from assay.data.placement import free_memory
 from assay.data.samples import Samples, Stream
 from assay.data.source_files import check_path
-from assay.errors import DataError
+from assay.errors import DataError, check_numbers
 from assay.files.atomic import write_text
 
 if TYPE_CHECKING:
@@ -275,6 +275,7 @@ class PictureFolder(ABC):
         self.auto_size, self.image_size = image_size == "auto", None
         if image_size is not None and image_size != "auto":
             height, width = image_size
+            check_numbers("[1, inf)", image_size=(height, width))
             self.image_size = int(height), int(width)
         self.mode, self.class_names, self.notes = mode, tuple[str, ...](), tuple[str, ...]()
         self._root, self._in_memory, self._on_bad = Path(root), in_memory, on_bad

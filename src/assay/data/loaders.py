@@ -41,7 +41,7 @@ _POOL = 50
 def should_drop_last(drop_last: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
     """Whether the last training batch of an epoch, which is smaller, is left out.
 
-    >>> [drops_last("auto", number, 64) for number in (84, 1257, 65, 40)]
+    >>> [should_drop_last("auto", number, 64) for number in (84, 1257, 65, 40)]
     [False, True, True, False]
     """
     if drop_last != "auto":

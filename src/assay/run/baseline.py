@@ -195,8 +195,8 @@ def _fit(
     """A function from inputs to what a model of so many outputs says of them."""
     if name == "last_value":
         return lambda given: np.tile(given[:, -1:], (1, size))
-    if name == "tfidf" and not isinstance(inputs, list):
-        raise ValueError("baseline=tfidf: the inputs are not texts")
+    if name in ("tfidf", *_MOST_WORK) and (name == "tfidf") != isinstance(inputs, list):
+        raise ValueError(f"baseline={name}: the inputs are {'not ' if name == 'tfidf' else ''}texts")
     if name in _MOST_WORK:
         most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)))
         inputs, targets = inputs[:most], targets[:most]

@@ -7,6 +7,7 @@ import os
 import time
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -169,6 +170,8 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
     return table
 
 
+_TEXTS = 16
+"""In a frame of what a language model writes."""
 _FLAT, _NUMBERS = 4096, 1 << 20
 """Samples of one dimension in a batch, and the numbers in them: a few at a time leave a processor idle."""
 
@@ -236,7 +239,7 @@ def predict(
 
     def frames(file: PredictionFile | None) -> Iterator[pd.DataFrame]:
         if predictor.generates:
-            yield from _text_frames(predictor, prompts, inputs, sampling or Sampling())
+            yield from _text_frames(predictor, prompts, inputs, sampling or Sampling(), limit)
             return
         looked = False
         with closing(blocks(preprocess, inputs, min(size, limit or size))) as stream:
@@ -354,20 +357,31 @@ def _output_columns(outputs: Tensor) -> dict[str, Any]:
 
 
 def _text_frames(
-    predictor: Predictor, prompts: Sequence[str], inputs: Sequence[Path], sampling: Sampling
+    predictor: Predictor,
+    prompts: Sequence[str],
+    inputs: Sequence[Path],
+    sampling: Sampling,
+    limit: int | None,
 ) -> Iterator[pd.DataFrame]:
-    for source, row, text, error in _read_prompts(prompts, inputs):
-        written = None if error else predictor.text(text, sampling)
-        columns = {
-            "input": to_utf8(source),
-            "row": row,
-            "prompt": text if written else None,
-            "prediction": written and written.text,
-            "num_tokens": written and written.num_tokens,
-            "bits_per_token": written and written.bits_per_token,
-            "error": error or None,
-        }
-        frame = pd.DataFrame([columns], dtype=object)
+    """Frames of up to 16 texts; beyond the limit one more row, which says that there are more."""
+    rows = enumerate(_read_prompts(prompts, inputs))
+    while block := list(islice(rows, _TEXTS)):
+        records = []
+        for position, (source, row, text, error) in block:
+            is_beyond = limit is not None and position >= limit
+            written = None if error or is_beyond else predictor.text(text, sampling)
+            records.append(
+                {
+                    "input": to_utf8(source),
+                    "row": row,
+                    "prompt": text if written else None,
+                    "prediction": written and written.text,
+                    "num_tokens": written and written.num_tokens,
+                    "bits_per_token": written and written.bits_per_token,
+                    "error": error or None,
+                }
+            )
+        frame = pd.DataFrame(records, dtype=object)
         yield frame.astype({"row": "Int64", "num_tokens": "Int64", "bits_per_token": "Float64"})
 
 

@@ -53,7 +53,9 @@ def resolve_annotation(function: Any, name: str, annotation: Any, names: Mapping
     # What a module imports for the type checker alone is not among its names.
     namespace = {**vars(collections.abc), **vars(typing), **names, **getattr(function, "__globals__", {})}
     try:
-        return typing.get_type_hints(stand_in, globalns=namespace, include_extras=True)[name]
+        hint = typing.get_type_hints(stand_in, globalns=namespace, include_extras=True)[name]
+        # Units and the like, which other libraries read, say nothing here.
+        return hint if "msgspec.Meta(" in repr(hint) else typing.get_type_hints(stand_in, namespace)[name]
     except Exception:  # a name that only the type checker knows
         return Any
 
@@ -135,8 +137,10 @@ def _literals(annotation: Any) -> list[Any]:
 def format_annotation(annotation: Any) -> str:
     """What an annotation asks for, as Python writes it, without the modules of its names.
 
-    >>> in_words(collections.abc.Sequence[int] | None), in_words(typing.Literal["min", "max"])
-    ('Sequence[int] | null', "'min' | 'max'")
+    >>> print(format_annotation(collections.abc.Sequence[int] | None))
+    Sequence[int] | null
+    >>> print(format_annotation(typing.Literal["min", "max"]))
+    'min' | 'max'
     """
     members = [part for part in _parts(annotation) if typing.get_origin(part) is not typing.Literal]
     text = " | ".join([*map(repr, _literals(annotation)), *map(inspect.formatannotation, members)])

@@ -340,7 +340,7 @@ class Task(ABC):
 def describe_subset(subset: str) -> str:
     """Name a subset in messages.
 
-    >>> subset_in_words("test"), subset_in_words("all")
+    >>> describe_subset("test"), describe_subset("all")
     ('the test subset', 'the whole data')
     """
     return "the whole data" if subset == "all" else f"the {subset} subset"

@@ -290,3 +290,15 @@ def test_half_precision_is_widened(train: Train, tmp_path: Path) -> None:
     assert all(
         torch.equal(weights[name], bare[name]) and weights[name].dtype == torch.bfloat16 for name in weights
     )
+
+
+def test_a_table_without_test_rows(houses_run: Trained, train: Train, tmp_path: Path) -> None:
+    path = houses_run.config.data.source.path
+    run = train(
+        *("data=table", f"data.source.path='{path}'", "data.source.target=price", "data.split.test=0"),
+        *("loss=mse", "metrics=regression", *SHORT),
+    )
+    exported = export(run.run_dir, "onnx", out=tmp_path)
+    assert exported.subset == "val"
+    assert exported.agreement is not None
+    assert exported.agreement.num_samples == len(run.datamodule.splits.rows["val"])

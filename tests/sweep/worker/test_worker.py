@@ -24,14 +24,12 @@ from assay.compose.compose import Job
 from assay.errors import AssayError, ConfigError
 from assay.record.run_record import Outcome, RunRecord, now
 from assay.sweep.job_spec import ExitStatus, JobSpec, outcome_after
-from assay.sweep.worker.fork_client import CheckProcess
+from assay.sweep.worker.fork_client import CheckProcess, ForkServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.sweep.conftest import MakeJobSpec
-
-    from assay.sweep.worker.fork_client import ForkServer
 
 
 def test_a_fork_server_has_one_thread_and_no_gpu(fork_server: ForkServer, make_job_spec: MakeJobSpec) -> None:
@@ -50,6 +48,15 @@ def test_ctrl_c_is_for_the_driver_alone(fork_server: ForkServer, make_job_spec: 
     os.kill(fork_server.pid, signal.SIGINT)
     key = fork_server.start(make_job_spec())
     assert fork_server.wait([key], 60.0)[key].exit_code == 0
+
+
+def test_a_process_that_was_forked_ends_no_fork_server_but_its_own(fork_server: ForkServer) -> None:
+    child = os.fork()
+    if child == 0:
+        fork_server.close()  # as `atexit` does
+        os._exit(ForkServer.shared.cache_info().currsize)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "it had its parent's"
+    os.kill(fork_server.pid, 0)
 
 
 def test_a_fork_server_that_cannot_start_is_one_error(

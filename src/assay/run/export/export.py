@@ -313,7 +313,9 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     changed = original.record.data_sha256 not in ("", datamodule.digest())
     note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
     if original.encoder is not None:
-        return CheckSamples(list(_cut(datamodule.splits.raw[name].iloc[positions.numpy()])), name, note)
+        read: Any = datamodule.source.read()
+        table = read[name if name in read else "all" if "all" in read else "train"]
+        return CheckSamples(list(_cut(table.raw.iloc[subset.rows[positions].numpy()])), name, note)
     rows = subset.rows[positions]
     if isinstance(data, Samples) and data.lengths is not None:  # from short to long: batches differ in length
         rows = rows[data.lengths[rows].argsort(stable=True)]

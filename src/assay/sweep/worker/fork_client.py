@@ -62,7 +62,7 @@ class ForkServer:
     def __init__(self) -> None:
         if not hasattr(os, "fork"):
             raise AssayError("jobs side by side need a system that can fork", hint="use Linux, macOS or WSL")
-        self._keys = itertools.count(1)
+        self._owner, self._keys = os.getpid(), itertools.count(1)
         self._running: dict[int, _Running] = {}
         self._failure = ""  # of a fork server that died before it was ready
         self._process: subprocess.Popen[bytes] | None = self._spawn()
@@ -113,6 +113,8 @@ class ForkServer:
 
     def close(self) -> None:
         """End the fork server and all that it started: what still runs is told to save, and has seconds."""
+        if os.getpid() != self._owner:  # in a process that the user's program has forked
+            return
         self._hear()
         process, self._process = self._process, None
         if process is None:
@@ -205,6 +207,10 @@ class ForkServer:
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
             self._failure = lines[-1] if lines else f"it ended with exit code {exit_code}"
         self._log.close()
+
+
+if hasattr(os, "register_at_fork"):  # a process that the user's program forks has a server of its own
+    os.register_at_fork(after_in_child=ForkServer.shared.cache_clear)
 
 
 @final
