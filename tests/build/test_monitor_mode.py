@@ -73,7 +73,7 @@ def plateau() -> DictConfig:
         ("val/accuracy", "min", "", "force_min"),
         ("val/loss", "max", "", "force_max"),
         ("val/unknown", "auto", "", "it is not known whether"),
-        ("val/accuracy", "best", "", "not one of auto, min, max"),
+        ("val/accuracy", "best", "", "expected one of auto, min, max"),
     ],
 )
 @pytest.mark.parametrize("key", ["callbacks.checkpoint", "scheduler"])

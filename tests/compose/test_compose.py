@@ -83,7 +83,7 @@ def write_option(folder: Path, name: str, text: str) -> None:
 def test_own_folder_adds_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_option(tmp_path, "conf/model/mine.yaml", "# Mine.\n_target_: torch.nn.Identity\n")
     assert compose(["model=mine"], tmp_path / "conf").model._target_ == "torch.nn.Identity"
-    with pytest.raises(ConfigError, match="no option 'mine'"):
+    with pytest.raises(ConfigError, match="unknown option 'mine'"):
         compose(["model=mine"])
     monkeypatch.chdir(tmp_path)
     assert compose(["model=mine"]).model._target_ == "torch.nn.Identity", "./conf is found by itself"

@@ -206,7 +206,7 @@ def test_a_value(shown: Explain) -> None:
         ("model.num_outputs", "", "model.num_outputs = ${spec.num_outputs} → known once the data is read"),
         ("run_dir", "hydra.run.dir=x", "run_dir = ${hydra.run.dir} → x"),
         ("data.source.path", "data=table", "data.source.path = ??? must be given: data.source.path=…"),
-        ("optimizer.lr", "~optimizer.lr", "optimizer.lr was taken away"),
+        ("optimizer.lr", "~optimizer.lr", "optimizer.lr was removed"),
         ("optimizer.lr=", "optimizer.lr=3", "optimizer.lr = 3"),
         ("callbacks.checkpoint", "", "callbacks.checkpoint"),
         ("experiment", "", "experiment = none"),

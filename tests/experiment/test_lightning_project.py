@@ -132,6 +132,6 @@ def test_a_file_that_assays_own_hides_is_refused(path: str, folder: Path) -> Non
     hidden.write_text("seed: 1\n", encoding="utf-8")
     try:
         said = typed("check", "data=digits", fails=True)
-        assert f"assay's own {path} comes first (conf/{path})" in said
+        assert f"assay's own {path} takes precedence (conf/{path})" in said
     finally:
         hidden.unlink()

@@ -212,7 +212,7 @@ def test_downloaded_once_said_and_checked(
 
 
 def test_another_file_is_refused_and_not_kept(server: tuple[str, str], cache: Path) -> None:
-    with pytest.raises(ValueError, match="are not what was published: invalid hash value"):
+    with pytest.raises(ValueError, match="differ from the published ones: invalid hash value"):
         Published(server[0], "net.pth", "00000000").fetch()
     assert not list(cache.iterdir())
 

@@ -165,7 +165,7 @@ def test_rows_that_the_model_does_not_take_are_refused(
         ("data.source.pth=x", "no such key; did you mean 'data.source.path'"),
         ("data.source.path=a,b", "several values"),
         ("data=iris", r"shape \[4\]"),
-        ("data=diabetes", "its task is regression"),
+        ("data=diabetes", "the task is regression"),
         ("device=gpus", "unknown option 'gpus'"),
     ],
 )

@@ -156,7 +156,7 @@ def test_outside_needs_a_person(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match="was not given") as caught:
         check_external_values(config, NOBODY)
     assert caught.value.key == key
-    typed = caught.value.hint.removeprefix("to allow this, type it: ").partition(", or name it under")[0]
+    typed = caught.value.hint.removeprefix("to allow this, type it: ").partition(", or list it under")[0]
     (word,) = shlex.split(typed)
     assert word.startswith(f"{key}=")
     assert may_reach_out(key, value)

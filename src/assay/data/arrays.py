@@ -76,11 +76,11 @@ class Arrays:
         if task != "auto":
             task_of(task)
         if targets is None and task != "auto" and not task_of(task).learns_from_inputs:
-            raise ValueError(f"expected targets to name an array for task={task!r}, got None")
+            raise ValueError(f"targets=None: expected the name of an array for task={task!r}")
         self._names: dict[str, tuple[str, str | None]] = {"train": (inputs, targets)}
         for subset, pair in (("val", (val_inputs, val_targets)), ("test", (test_inputs, test_targets))):
             if targets is None and pair[1] is not None:
-                raise ValueError(f"expected no {subset}_targets with targets=None, got {pair[1]}")
+                raise ValueError(f"{subset}_targets={pair[1]}: expected none with targets=None")
             if targets is not None and (pair[0] is None) != (pair[1] is None):
                 raise ValueError(f"{subset}_inputs and {subset}_targets must be set together")
             if pair[0] is not None:

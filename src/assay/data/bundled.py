@@ -48,7 +48,7 @@ class Bundled:
         names = tuple(str(name) for name in table.get("target_names", ()))
         columns = [str(name) for name in table.feature_names]
         if unknown := [name for name in self.also if columns.count(name) != 1]:
-            raise ValueError(f"expected also to name one of {', '.join(columns)}, got {unknown[0]!r}")
+            raise ValueError(f"also={unknown[0]!r}: expected one of {', '.join(columns)}")
         targets = [columns.index(name) for name in self.also]
         used = [index for index in range(len(columns)) if index not in targets]
         data, target = torch.from_numpy(table.data).float(), torch.from_numpy(table.target)

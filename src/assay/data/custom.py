@@ -57,7 +57,7 @@ class Custom:
         class_names: Sequence[str] | None = None,
     ) -> None:
         if dataset is None:
-            raise ValueError("expected dataset to be a torch.utils.data.Dataset, got None")
+            raise ValueError("dataset=None: expected a torch.utils.data.Dataset")
         self.task, self._task = task, task_of(task)
         self.class_names: tuple[str, ...] = tuple(class_names or ())
         self._datasets = {

@@ -49,7 +49,7 @@ class DigitsSegmentation:
         seed: int = 0,
     ) -> None:
         if min(num_samples) < 1 or not 24 <= size <= 80:
-            raise ValueError("expected num_samples > 0, and a size of 24 to 80")
+            raise ValueError(f"num_samples={num_samples}, size={size}: expected > 0, and 24 to 80")
         self._num_samples = dict(zip(_COLUMNS, num_samples, strict=True))
         self._digits, self._size, self._seed = tuple(digits), size, seed
         self.class_names = ("background", *map(str, digits))

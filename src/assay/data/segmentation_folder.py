@@ -165,9 +165,9 @@ class SegmentationFolder(PictureFolder):
         super().__init__(root, image_size, mode, in_memory, on_bad)
         used = [*(values or ()), *([] if ignore_value is None else [ignore_value])]
         if any(not 0 <= value < NUM_VALUES for value in used) or len(set(values or ())) < len(values or ()):
-            raise ValueError(f"expected different values from 0 to 255, got {used}")
+            raise ValueError(f"values={used}: expected different ones from 0 to 255")
         if class_names is not None and not len(set(class_names)) == len(values or class_names):
-            raise ValueError(f"expected a different name for each class, got {list(class_names)}")
+            raise ValueError(f"class_names={list(class_names)}: expected a different name for each class")
         self._asked = class_names, values, ignore_value
         self._without_mask: dict[str, str] = {}
         self._masks: dict[str, FileScan] = {}

@@ -384,6 +384,7 @@ def blocks(inputs: Tensor, rows: Tensor) -> Iterator[Tensor]:
         yield inputs.index_select(0, chunk)
 
 
+COPIES: Final = "are also in training"
 _HINT: Final = (
     "scores on them say little about new data: leave copies out, or keep them in one subset with "
     "data.split.group"
@@ -437,10 +438,8 @@ def find_copies(all_data: Mapping[str, Data], rows: Mapping[str, Rows]) -> list[
                 near.append(
                     f"{len(near_rows):,} of {len(own_rows):,} in {subset} (such as {name}, like {twin_name})"
                 )
-    copies = {"also in training": equal, "nearly the same as some in training": near}
-    return [
-        f"data: samples that are {where}: {' and '.join(of)}; {_HINT}" for where, of in copies.items() if of
-    ]
+    copies = {COPIES: equal, "are nearly the same as some in training": near}
+    return [f"data: samples that {where}: {' and '.join(of)}; {_HINT}" for where, of in copies.items() if of]
 
 
 def _find_nearest(looks: Any, training: Any) -> NDArray[np.int64]:
@@ -499,7 +498,7 @@ def note_ignored_columns(
         if share >= _SHARED:
             notes.append(
                 f"data: {100 * share:.0f} % of the rows in {drawn[0]} have a {name!r} whose other rows "
-                "are also in training; scores are too good if you want to predict new ones: "
+                f"{COPIES}; scores are too good if you want to predict new ones: "
                 f"{format_override('data.split.group', name)}"
             )
     return notes

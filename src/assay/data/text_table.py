@@ -83,7 +83,7 @@ class TextTable:
         )
         self.targets, self.text = self._table.targets, text
         if text in self.targets:
-            raise ValueError(f"expected a text column other than the target, got {text!r}")
+            raise ValueError(f"text={text!r}: expected a column other than the target")
         self.text_encoder = TextEncoder(
             text, tokenizer=tokenizer, vocab_size=vocab_size, max_length=max_length, lowercase=lowercase
         )

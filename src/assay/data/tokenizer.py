@@ -172,10 +172,10 @@ def _library() -> Any:
 def check_tokenizer(kind: str, vocab_size: int) -> None:
     """Refuse a kind or size that no tokenizer can be trained with."""
     if kind not in KINDS:
-        raise ValueError(f"expected tokenizer to be one of {', '.join(KINDS)}, got {kind!r}")
+        raise ValueError(f"tokenizer={kind!r}: expected one of {', '.join(KINDS)}")
     least = len(_SPECIAL) + (_NUM_BYTES if kind == "bpe" else 1)
     if not least <= vocab_size <= _MOST:
-        raise ValueError(f"expected vocab_size from {least} (with {kind}) to {_MOST:,}, got {vocab_size}")
+        raise ValueError(f"vocab_size={vocab_size}: expected {least} (with {kind}) to {_MOST:,}")
 
 
 def _backend(
@@ -255,7 +255,7 @@ class TextEncoder:
     ) -> None:
         check_tokenizer("bpe" if tokenizer == "auto" else tokenizer, vocab_size)
         if not 1 <= max_length <= LONGEST:
-            raise ValueError(f"expected max_length from 1 to {LONGEST:,}, got {max_length}")
+            raise ValueError(f"max_length={max_length}: expected 1 to {LONGEST:,}")
         self.columns: tuple[Column, ...] = (Column(column, "text"),)
         self.max_length = max_length
         self.csv: dict[str, str] = {}

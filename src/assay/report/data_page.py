@@ -19,7 +19,7 @@ from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset, input_of
 from assay.data.samples import Samples, Unfitted
 from assay.data.shown_samples import RenderedSample, show, show_augmented
-from assay.data.subset import hash_rows, hash_samples
+from assay.data.subset import COPIES, hash_rows, hash_samples
 from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
@@ -58,7 +58,6 @@ _MOST_READ: Final = 2000
 _MOST_COLUMNS: Final = 1000
 _FEW, _RARE, _UNEVEN = 5, 20, 100
 _BINS: Final = 12
-_COPIES: Final = "are in training, too"
 
 
 @final
@@ -202,8 +201,8 @@ def survey_data(datamodule: DataModule, name: str, tables: Mapping[str, pd.DataF
         spec.target_names,
         surveys,
         _survey_columns(datamodule, train, tables.get("train")),
-        [note for note in datamodule.notes if _COPIES not in note],
-        [note for note in datamodule.notes if _COPIES in note],
+        [note for note in datamodule.notes if COPIES not in note],
+        [note for note in datamodule.notes if COPIES in note],
     )
     return replace(result, warnings=[*result.warnings, *_warnings(result, train, hashes["train"])])
 
@@ -284,7 +283,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
     for subset in survey.subsets:
         if subset.in_training and not survey.warnings:
             warnings.append(
-                f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {_COPIES}: "
+                f"{subset.in_training:,} of {subset.num_samples:,} samples in {subset.name} {COPIES}: "
                 "scores on them say little about new data"
             )
         if subset.unreadable:

@@ -180,7 +180,7 @@ def choose_device(config: DictConfig, name: str) -> None:
     path = CONF_DIR / "device" / f"{name}.yaml"
     if not path.is_file():
         names = sorted(path.stem for path in (CONF_DIR / "device").glob("*.yaml"))
-        raise ConfigError(f"there is no option {name!r}", key="device", hint=f"one of {', '.join(names)}")
+        raise ConfigError(f"unknown option {name!r}", key="device", hint=f"one of {', '.join(names)}")
     config.trainer = OmegaConf.merge(config.trainer, load_yaml(path))
 
 
