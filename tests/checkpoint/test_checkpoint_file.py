@@ -195,7 +195,7 @@ def test_nothing_in_a_checkpoint_is_run_whatever_the_caller_asks(
     monkeypatch.chdir(tmp_path)
     torch.save({"a": Evil()}, tmp_path / "evil.ckpt")
     for weights_only in (None, True, False):
-        with pytest.raises(AssayError, match="cannot be read as tensors and plain containers"):
+        with pytest.raises(AssayError, match=r"as tensors and plain containers: Weights only load failed$"):
             CheckpointFile().load_checkpoint(tmp_path / "evil.ckpt", weights_only=weights_only)
     assert names(tmp_path) == {"evil.ckpt"}
 

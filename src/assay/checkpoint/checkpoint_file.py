@@ -349,9 +349,8 @@ def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = Fals
     except OSError:
         raise
     except Exception as error:  # torch raises half a dozen kinds for what is not a checkpoint
-        raise AssayError(
-            f"{source} cannot be read as tensors and plain containers: {first_line(error)}"
-        ) from error
+        reason = first_line(error).partition(". In PyTorch 2.6")[0]  # torch goes on to advise unsafe loading
+        raise AssayError(f"{source} cannot be read as tensors and plain containers: {reason}") from error
     if not isinstance(loaded, dict):
         raise AssayError(f"{source} is not a checkpoint: it holds a {type(loaded).__name__}")
     return loaded
@@ -461,7 +460,7 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
             else:
                 valid.append((progress, path))
         except AssayError as error:
-            refused.append((path, error.message.removeprefix(f"{path} ")))
+            refused.append((path, error.message.partition(f"{path.name} ")[2] or error.message))
             # The first save may have been cut short between the sum and the checkpoint.
             lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
     if valid:
