@@ -139,7 +139,9 @@ def check_numbers(config: DictConfig) -> None:
     for entry, value in follow(config):
         # What is quick comes first: OmegaConf is slow to say that a key is missing.
         is_list = isinstance(entry.node, ListConfig) and entry.is_container
-        if not (is_list or is_number(value)) or "_target_" not in entry.parent:
+        if not (is_list or is_number(value)) or not isinstance(entry.parent, DictConfig):
+            continue
+        if "_target_" not in entry.parent:
             continue
         if str(entry.parent.get("_target_")).partition(".")[0] not in _LIBRARIES:
             continue
