@@ -75,7 +75,7 @@ def join_first(things: Sequence[Any], most: int = 5) -> str:
     'a, b and 1 more'
     """
     shown = ", ".join(map(str, things[:most]))
-    return f"{shown} and {len(things) - most:,} more" if len(things) > most else shown
+    return f"{shown} and {len(things) - most} more" if len(things) > most else shown
 
 
 def format_number(value: float, digits: int = 4) -> str:

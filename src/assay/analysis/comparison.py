@@ -500,7 +500,8 @@ def best_job(records: Sequence[JobRecord], aim: Objective) -> JobRecord | None:
 def results_csv(jobs: Sequence[JobRecord]) -> str:
     """One row per job: what was typed for it, how it ended, and every last score."""
     rows: list[dict[str, Any]] = []
-    for job, values in zip(jobs, varying_overrides(jobs), strict=True):
+    varying = varying_overrides(jobs)
+    for job, values in zip(jobs, varying, strict=True):
         row: dict[str, Any] = {"job": job.number, **values, "status": job.status}
         if job.outcome is not None:
             row["cause"] = job.outcome.cause
@@ -508,7 +509,7 @@ def results_csv(jobs: Sequence[JobRecord]) -> str:
                 row |= {f"best {best['monitor']}": best["value"], "best epoch": best["epoch"]}
             row |= dict(sorted(job.outcome.metrics.items()))
         rows.append(row)
-    typed = dict.fromkeys(key for values in varying_overrides(jobs) for key in values)
+    typed = dict.fromkeys(key for values in varying for key in values)
     first_columns = ["job", *sorted(typed, key=lambda key: key in REPETITIONS), "status", "cause"]
     scores = {key: None for row in rows for key in row if key not in first_columns}
     filled = {key for row in rows for key, value in row.items() if value != ""}

@@ -235,9 +235,7 @@ def assemble(
     add_spec(config, getattr(datamodule, "spec", None), custom_batches(datamodule))
     if not isinstance(datamodule, DataModule):
         seed_loaders(datamodule, int(config.seed))
-    built, made_from = trainer or (None, None)
-    if built is None or made_from != trainer_nodes(config):
-        built = build_trainer(config)
+    built = trainer[0] if trainer and trainer[1] == trainer_nodes(config) else build_trainer(config)
     built.loggers = build_loggers(config)
     # Again: the weights must not depend on what a custom datamodule, callback or logger drew.
     L.seed_everything(config.seed, workers=True, verbose=False)

@@ -15,7 +15,7 @@ from assay import quoting
 from assay.terminal import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import lightning as L
 
@@ -36,9 +36,10 @@ def epoch_label(trainer: L.Trainer, number: int) -> str:
     return f"epoch {number}" if limit is None else f"epoch {number:{len(str(limit))}}/{limit}"
 
 
-def group_scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -> dict[str, dict[str, float]]:
+def group_scalars(
+    metrics: Mapping[str, Any], stages: Collection[str] = _STAGES
+) -> dict[str, dict[str, float]]:
     """Group scalar metrics by stage: `train/loss` and `train_loss` are the loss of the stage train."""
-    chosen = tuple(stages)
     groups: dict[str, dict[str, float]] = {stage: {} for stage in ("", *_STAGES)}
     for key, value in metrics.items():
         has_epoch_twin = key.endswith("_epoch") and key.removesuffix("_epoch") in metrics
@@ -50,7 +51,7 @@ def group_scalars(metrics: Mapping[str, Any], stages: Iterable[str] = _STAGES) -
         ):
             continue
         stage = next((stage for stage in _STAGES if key.startswith((f"{stage}/", f"{stage}_"))), "")
-        if not stage or stage in chosen:
+        if not stage or stage in stages:
             groups[stage][key[len(stage) + 1 :] if stage else key] = float(value)
     return {stage: values for stage, values in groups.items() if values}
 
@@ -68,8 +69,6 @@ def epoch_line(label: str, seconds: float, groups: Mapping[str, Mapping[str, flo
 
 @final
 class _Speed(rich_progress.ProgressColumn):
-    """Steps per second."""
-
     @override
     def render(self, task: rich_progress.Task) -> Text:
         return Text(f"{task.speed:,.1f} steps/s" if task.speed else "", style="cyan")

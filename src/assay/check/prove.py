@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import lightning as L
+    from lightning.pytorch.plugins import Precision
 
     from assay.data.spec import Spec
 
@@ -172,7 +173,8 @@ class Prover:
         check_monitors(config, trial.names)
         trainer, of_trainer = self._inspect_trainer(config)
         check_micro_batch(config, loss, trainer)
-        check_checkpoint_names(config, score_names(config, trial.names))
+        scores = score_names(config, trial.names)
+        check_checkpoint_names(config, scores)
         precision = trainer.precision_plugin
         model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
         model_of.append(config.trainer.get("channels_last"))
@@ -195,7 +197,7 @@ class Prover:
         sizes[True] = [size * trial.num_views for size in sizes[True]]
         proof_of.append(str(sizes))
         step, unproven = self._memoize(
-            "step", proof_of, lambda: self._step(config, model, loss, batch, sizes)
+            "step", proof_of, lambda: self._step(config, model, loss, batch, sizes, precision=precision)
         )
         if step is not None:
             check_outputs(config, loss, step.outputs)
@@ -212,7 +214,7 @@ class Prover:
             "notes": notes_on_parts(config, model, finetune),
             "step": step,
             "unproven": unproven,
-            "scores": score_names(config, trial.names),
+            "scores": scores,
             "directions": directions,
             "lr": followed.rates if curve else (),
             "lr_note": followed.note,
@@ -248,7 +250,8 @@ class Prover:
         """The trainer, and the warnings raised while it is built."""
         check_callbacks(config)
         # The metrics say how what the callbacks follow is better.
-        nodes = [plain_node(config, key) for key in ("trainer", "callbacks", "metrics")]
+        made_from = trainer_nodes(config)
+        nodes = [*made_from, plain_node(config, "metrics")]
         # Paths in it begin with the run directory, and each job has another one.
         text = json.dumps(nodes, default=str).replace(json.dumps(str(config.run_dir))[:-1], '"')
 
@@ -257,7 +260,7 @@ class Prover:
                 warnings.simplefilter("always")
                 with silence_lightning():
                     built = build_trainer(config)
-            self._trainer = built, trainer_nodes(config)  # of this very job, which may have it
+            self._trainer = built, made_from  # of this very job, which may have it
             meant = [one.message for one in caught if not issubclass(one.category, _FOR_DEVELOPERS)]
             return built, [" ".join(str(message).split()) for message in meant]
 
@@ -266,10 +269,16 @@ class Prover:
         return inspected
 
     def _step(
-        self, config: DictConfig, model: nn.Module, loss: nn.Module, batch: Batch, sizes: Sizes
+        self,
+        config: DictConfig,
+        model: nn.Module,
+        loss: nn.Module,
+        batch: Batch,
+        sizes: Sizes,
+        *,
+        precision: Precision,
     ) -> tuple[Step | None, str]:
         """Cost of a step, or the reason why it is unknown; other batch sizes are tried, too."""
-        precision = self._inspect_trainer(config)[0].precision_plugin
         if any(isinstance(p, nn.UninitializedParameter) for p in model.parameters()):
             wrong = error_of_step(config, loss, batch, precision, sizes, of_values=True, steps=False)
             if wrong is not None:

@@ -460,7 +460,7 @@ def find_newest_checkpoint(run_dir: Path, expected: Iterable[str] = ()) -> Newes
             else:
                 valid.append((progress, path))
         except AssayError as error:
-            refused.append((path, error.message.partition(f"{path.name} ")[2] or error.message))
+            refused.append((path, error.message.removeprefix(f"{path} ")))
             # The first save may have been cut short between the sum and the checkpoint.
             lost = lost or path.is_file() or path.is_symlink() or path.name in wanted
     if valid:
@@ -486,7 +486,7 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     """Batches and optimizer steps done in a checkpoint that is whole; whether its epoch cannot go on."""
     if reason := describe_damage(path):
         raise AssayError(f"{path} {reason}")
-    loaded = read_checkpoint(path.resolve(), mmap=True)
+    loaded = read_checkpoint(path, mmap=True)
     loop = loaded.get("loops", {}).get("fit_loop", {})
     batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
     epoch_lost = loop.get("state_dict", {}).get("epoch_lost", False)

@@ -154,7 +154,6 @@ def _end_sweep(document: Document, result: SweepResult) -> None:
 
 
 def _sweep_document(result: SweepResult) -> dict[str, Any]:
-    from assay.analysis.comparison import best_job
     from assay.record.run_record import Outcome
 
     jobs = []
@@ -164,7 +163,7 @@ def _sweep_document(result: SweepResult) -> dict[str, Any]:
         ended = ("metrics", "best", "seconds", "cause", "reason", "warnings")
         of_outcome = {name: getattr(outcome, name) for name in ended}
         jobs.append({"number": job.number, "run_dir": result.run_dir(job), **fields, **of_outcome})
-    best = best_job(result.jobs, result.objectives[0])
+    best = result.best
     return {
         "directory": result.directory,
         "total": result.total,

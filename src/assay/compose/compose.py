@@ -42,7 +42,7 @@ from assay.config.hydra_internals import (
     strip_plus,
 )
 from assay.config.omegaconf_internals import child_node, raw_value
-from assay.config.serialize import fingerprint_of, to_raw_dict
+from assay.config.serialize import exact_json, fingerprint_of, to_raw_dict
 from assay.config.tree import split_key, walk
 from assay.config.unread_keys import (
     OF_MODULE,
@@ -359,8 +359,7 @@ class JobComposer:
         if self._directory is None or not all(_SAME_FOR_ALL.match(call) for call in _calls(composed)):
             return bare
         plain = to_raw_dict(job_config(self._complete(options, bare, 0)))
-        text = json.dumps(plain)
-        return replace(bare, text=text) if json.loads(text) == plain else bare
+        return replace(bare, text=exact_json(plain))
 
     def _complete(self, parsed: Sequence[Override], template: _Template, number: int) -> DictConfig:
         config: DictConfig = copy.deepcopy(template.composed)

@@ -45,10 +45,15 @@ def to_yaml(plain: Any) -> str:
     return text
 
 
+def exact_json(plain: Any) -> str:
+    """Plain data as a line of JSON; empty where that reads back otherwise, as keys that are numbers do."""
+    text = json.dumps(plain)
+    return text if json.loads(text) == plain else ""
+
+
 def to_text(plain: Any) -> str:
     """A job as plain data, for another process: a line of JSON; YAML where a key is not text."""
-    text = json.dumps(plain)
-    return text if json.loads(text) == plain else yaml.safe_dump(plain)
+    return exact_json(plain) or yaml.safe_dump(plain)
 
 
 def from_text(text: str) -> DictConfig:

@@ -221,7 +221,7 @@ def _names(entry: Entry) -> Iterator[str]:
 
 
 def is_read(key: str, read: set[str]) -> bool:
-    """Whether a key, or something in it or around it, is among those of `keys_read`."""
+    """Whether a key, or something in it or around it, is among those of `interpolated_keys`."""
     plain = key.replace("[", ".").replace("]", "")
     return any(_overlap(name, plain) for name in read)
 

@@ -171,6 +171,11 @@ class Source(Protocol):
         ...
 
 
+def subset_of(read: Mapping[str, Any], name: str) -> Any:
+    """A subset as a source reads it; the whole where the source does not divide its samples."""
+    return read[name if name in read else "all" if "all" in read else "train"]
+
+
 def _digest(identity: str, *tensors: Tensor) -> str:
     digest = hashlib.sha256(os.fsencode(identity))
     for tensor in tensors:

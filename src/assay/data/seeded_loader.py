@@ -175,14 +175,7 @@ class SeededLoader:
     def _begin(self, epoch: int, turn: int) -> None:
         for generator, first in self._generators.values():
             generator.manual_seed(mix(first, epoch, turn))
-        loader = self.loader
-        batch_sampler = getattr(loader, "batch_sampler", None)
-        for component in (
-            getattr(loader, "sampler", None),
-            batch_sampler,
-            getattr(batch_sampler, "sampler", None),
-            getattr(loader, "dataset", None),
-        ):
+        for component in (*_samplers(self.loader), getattr(self.loader, "dataset", None)):
             if callable(set_epoch := getattr(component, "set_epoch", None)):
                 set_epoch(epoch)
         rank_key = () if self._by_index else (self._rank,)
@@ -201,8 +194,8 @@ class SeededLoader:
         self._begin(epoch, turn)
         loader = self.loader
         if self._overfit:
-            size = BatchSampler(loader.dataset, loader.batch_size or 1, loader.drop_last)
-            return _cut(SequentialSampler(loader.dataset), size)
+            samples = SequentialSampler(loader.dataset)
+            return BatchSampler(samples, loader.batch_size or 1, loader.drop_last)
         elements: Iterable[Any] = self._elements()
         if hasattr(elements, "__len__"):  # at once, for a step between two of them would draw as well
             elements = list(elements)
@@ -297,11 +290,14 @@ def _is_stock(loader: Any) -> bool:
     return isinstance(loader, DataLoader) and type(loader).__iter__ is DataLoader.__iter__
 
 
+def _samplers(loader: Any) -> tuple[Any, Any, Any]:
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    return getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)
+
+
 def _generators(loader: Any) -> dict[int, tuple[torch.Generator, int]]:
     """Generators that a loader or its samplers draw from, each with its first seed."""
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    samplers = getattr(loader, "sampler", None), batch_sampler, getattr(batch_sampler, "sampler", None)
-    drawn_from = (getattr(owner, "generator", None) for owner in (loader, *samplers))
+    drawn_from = (getattr(owner, "generator", None) for owner in (loader, *_samplers(loader)))
     return {id(item): (item, item.initial_seed()) for item in drawn_from if isinstance(item, torch.Generator)}
 
 

@@ -354,9 +354,9 @@ class TextEncoder:
             )
         return tuple(notes)
 
-    def check_columns(self, names: Sequence[str]) -> None:
+    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
         """Refuse a table that lacks the column, or has it twice."""
-        check_columns(self.columns, names)
+        check_columns(self.columns, names, where)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on texts of which the training texts lack most words, or that do not fit."""

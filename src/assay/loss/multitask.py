@@ -64,8 +64,9 @@ class Multitask(nn.Module):
         outputs = at_least_float32(outputs)
         total = outputs.new_zeros(())
         for head, loss in zip(self.heads, self.losses, strict=True):
-            column = targets[:, head.column]
-            of_head = column.long() if head.class_names else self._standardized(head, column)[:, None]
+            of_head = head.targets_of(targets)
+            if self.mean and not head.class_names:
+                of_head = (of_head - self.mean[head.column]) / self.std[head.column]
             total = total + self.weights[head.name] * loss(head.of(outputs), of_head)
         return total
 
@@ -86,9 +87,6 @@ class Multitask(nn.Module):
                 part = part * self.std[head.column] + self.mean[head.column]
             parts.append(part)
         return torch.cat(parts, dim=1)
-
-    def _standardized(self, head: Head, column: Tensor) -> Tensor:
-        return (column - self.mean[head.column]) / self.std[head.column] if self.mean else column
 
 
 def _head_loss(head: Head, loss: nn.Module | None) -> nn.Module:

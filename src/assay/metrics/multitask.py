@@ -33,14 +33,10 @@ class Multitask(ByHead):
         names = [head.name for head in heads]
         if unknown := [name for name in custom if name not in names]:
             raise ValueError(f"metrics: {unknown[0]!r} is not a target; expected one of {', '.join(names)}.")
-        chosen = {
-            head.name: custom.get(head.name) or _default_metrics(len(head.class_names)) for head in heads
-        }
-        keys = metric_keys(names)
         metrics_of = {
-            f"{at_head}/{key}": (metric, head)
-            for at_head, head in zip(keys, heads, strict=True)
-            for key, metric in chosen[head.name].items()
+            f"{prefix}/{key}": (metric, head)
+            for prefix, head in zip(metric_keys(names), heads, strict=True)
+            for key, metric in (custom.get(head.name) or _default_metrics(len(head.class_names))).items()
         }
         super().__init__(
             {key: metric for key, (metric, _) in metrics_of.items()},

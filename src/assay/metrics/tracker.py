@@ -130,7 +130,7 @@ class Tracker:
             "updates": {name: metric._update_count for name, metric in metrics.items()},
             # Not flushed here: sums over other blocks would differ in the last bits.
             "pending": {
-                "batches": [list(pair) for _, *pair in self._pending],
+                "batches": [pair for _, *pair in self._pending],
                 "losses": [loss for loss, *_ in self._pending],
             },
         }

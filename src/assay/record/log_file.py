@@ -40,14 +40,14 @@ class _Handler(logging.StreamHandler[IO[str]]):
 
     def __init__(self, path: Path, stream: IO[str]) -> None:
         super().__init__(stream)
-        self._path, self._report_refusal = path, False
+        self._path, self._refused = path, False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the base class's own name
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handleError(record)
-        elif not self._report_refusal:
-            self._report_refusal = True
+        elif not self._refused:
+            self._refused = True
             sys.stderr.write(f"warning: {self._path} cannot be written: {error.strerror}\n")
 
     def close(self) -> None:

@@ -44,13 +44,14 @@ def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, An
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 
+    about = {"schema_version": SCHEMA_VERSION, **about}
     table = pa.table(dict(columns)).replace_schema_metadata({_METADATA: json.dumps(about).encode()})
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", use_dictionary=False)
     write_bytes(path, sink.getvalue().to_pybytes())
 
 
-def read_parquet(content: bytes, version: int, what: str) -> tuple[pa.Table, dict[str, Any]]:
+def read_parquet(content: bytes, what: str) -> tuple[pa.Table, dict[str, Any]]:
     """Read a file of `write_parquet`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -59,8 +60,8 @@ def read_parquet(content: bytes, version: int, what: str) -> tuple[pa.Table, dic
     about = json.loads((table.schema.metadata or {}).get(_METADATA, b"null"))
     if not isinstance(about, dict):
         raise ValueError(f"it is not a file of {what}")
-    if (found := about.get("schema_version")) != version:
-        raise ValueError(f"it has schema version {found!r}; this assay reads {version}")
+    if (found := about.get("schema_version")) != SCHEMA_VERSION:
+        raise ValueError(f"it has schema version {found!r}; this assay reads {SCHEMA_VERSION}")
     return table, about
 
 
@@ -86,11 +87,7 @@ def write(path: Path, predictions: StoredPredictions) -> None:
     if predictions.targets is not None:
         columns["target"] = _column(predictions.targets)
     columns["output"] = _column(predictions.outputs)
-    about = {
-        "schema_version": SCHEMA_VERSION,
-        **{name: getattr(predictions, name) for name in _About.__struct_fields__},
-    }
-    write_parquet(path, columns, {"schema_version": SCHEMA_VERSION, **about})
+    write_parquet(path, columns, {name: getattr(predictions, name) for name in _About.__struct_fields__})
 
 
 def read(path: Path) -> StoredPredictions:
@@ -114,7 +111,7 @@ def read(path: Path) -> StoredPredictions:
 
 def _read(path: Path) -> StoredPredictions:
     content = read_whole(path, _LARGEST)
-    table, plain = read_parquet(content, SCHEMA_VERSION, "predictions")
+    table, plain = read_parquet(content, "predictions")
     about = msgspec.convert(plain, _About)
     if about.task not in TASKS and not is_dotted_path(about.task):
         raise ValueError("its task is not one of assay's, and no dotted name of a custom one")
@@ -177,7 +174,7 @@ def write_samples(path: Path, samples: Sequence[KeptSample]) -> None:
         "picture": pa.array([one.picture for one in samples], pa.binary()),
         "row": pa.array(rows, pa.string()),
     }
-    write_parquet(path, columns, {"schema_version": SCHEMA_VERSION})
+    write_parquet(path, columns, {})
 
 
 def read_samples(path: Path) -> list[KeptSample]:
@@ -186,7 +183,7 @@ def read_samples(path: Path) -> list[KeptSample]:
         return []
     with explain_read_errors(path):
         content = read_whole(path, _LARGEST)
-        table, _ = read_parquet(content, SCHEMA_VERSION, "samples")
+        table, _ = read_parquet(content, "samples")
         rows = [
             {**values, "row": None if values["row"] is None else json.loads(values["row"])}
             for values in table.to_pylist()

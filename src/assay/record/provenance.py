@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import ConfigError
+from assay.quoting import join_first
 from assay.record.code_patch import code_patch, head_of
 from assay.record.secrets import is_secret, redact
 
@@ -82,10 +83,7 @@ def refuse_uncommitted(folder: Path, state: dict[str, Any] | None, patch: str) -
             f"{folder} lies in no git repository", key="enforce_clean_git", hint="git init, and commit"
         )
     if state["dirty"]:
-        names = patched_files(patch)
-        shown = ", ".join(names[:_SHOWN]) + (
-            f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        )
+        shown = join_first(patched_files(patch), _SHOWN)
         raise ConfigError(
             f"these are not committed: {shown or 'files too large for a patch'}",
             key="enforce_clean_git",

@@ -74,7 +74,6 @@ def columns_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def _remarks(comparison: Comparison) -> list[str]:
-    """Remarks below the table."""
     broken = [f"broken: {run.path}: {run.reason}" for run in comparison.broken]
     remarks = [sign_text(comparison), comparison.test.verdict, *comparison.notes, *broken]
     return [remark for remark in remarks if remark]

@@ -17,13 +17,13 @@ from assay.build.assembly import add_spec, open_data
 from assay.build.node import build
 from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset, input_of
-from assay.data.samples import Samples, Unfitted
+from assay.data.samples import Samples, Unfitted, subset_of
 from assay.data.shown_samples import RenderedSample, show, show_augmented
 from assay.data.subset import COPIES, hash_rows, hash_samples
 from assay.data.tabular.column_kind import is_number
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, DataError
-from assay.quoting import format_number, pluralize
+from assay.quoting import format_number, join_first, pluralize
 from assay.report.page import (
     Block,
     Cell,
@@ -244,7 +244,13 @@ def summarize_values(numbers: NDArray[Any]) -> Values:
 
 def _survey_columns(datamodule: DataModule, train: Subset, frame: pd.DataFrame | None) -> list[ColumnSurvey]:
     data = train.data
-    if frame is None and isinstance(data, Samples) and data.inputs.ndim == 2 and not data.vocab_size:
+    if (
+        frame is None
+        and isinstance(data, Samples)
+        and data.inputs.ndim == 2
+        and data.inputs.shape[1] <= _MOST_COLUMNS
+        and not data.vocab_size
+    ):
         names = list(data.columns) or [f"feature {index}" for index in range(data.inputs.shape[1])]
         frame = pd.DataFrame(data.inputs[train.rows].numpy(), columns=names)
     if frame is None or len(frame.columns) > _MOST_COLUMNS:
@@ -272,7 +278,7 @@ def raw_tables(datamodule: DataModule) -> dict[str, pd.DataFrame]:
     tables_read = datamodule.source.read()
     tables = {}
     for subset in SUBSETS:
-        samples: Any = tables_read.get(subset, tables_read.get("all", tables_read.get("train")))
+        samples = subset_of(tables_read, subset)
         if isinstance(samples, Unfitted) and isinstance(samples.raw, pd.DataFrame):
             tables[subset] = samples.raw.iloc[datamodule.subset(subset).rows.numpy()]
     return tables
@@ -293,7 +299,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
         lacking = [name for name, count in sizes if not count]
         if lacking and subset is not base:
             warnings.append(
-                f"{subset.name} has no sample of {_join_names(lacking)}: its scores say nothing about it"
+                f"{subset.name} has no sample of {join_first(lacking)}: its scores say nothing about it"
             )
     if base.num_equal and base.num_equal * _RARE >= base.num_samples:
         warnings.append(f"{base.num_equal:,} of {base.num_samples:,} training samples are copies of others")
@@ -305,7 +311,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
     counts = base.class_counts
     few = [name for name, count in zip(survey.class_names, counts, strict=False) if count < _FEW]
     if few:
-        warnings.append(f"fewer than {_FEW} training samples: {_join_names(few)}")
+        warnings.append(f"fewer than {_FEW} training samples: {join_first(few)}")
     if counts and min(counts) and max(counts) >= _UNEVEN * min(counts):
         times = max(counts) / min(counts)
         warnings.append(f"the largest class has {times:,.0f} times the samples of the smallest")
@@ -315,11 +321,7 @@ def _warnings(survey: Survey, train: Subset, hashes: NDArray[np.int64] | None) -
             col.name for col in survey.columns if 2 * col.num_missing > base.num_samples
         ],
     }
-    return warnings + [f"{problem}: {_join_names(names)}" for problem, names in named.items() if names]
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return warnings + [f"{problem}: {join_first(names)}" for problem, names in named.items() if names]
 
 
 _LEVELS: Final = "▁▂▃▄▅▆▇█"

@@ -89,7 +89,6 @@ def _csv(figure: Figure) -> bytes:
 
 
 def _write_each(page: Page, folder: Path | None, suffix: str, draw: Callable[[Figure], bytes]) -> list[Path]:
-    """Write a file per figure."""
     files = {folder / f"{fig.name}{suffix}": fig for fig in page.figures} if folder is not None else {}
     for path, figure in files.items():
         option = f"--{suffix.removeprefix('.')} DIR"

@@ -22,7 +22,7 @@ from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
 from assay.files.symlinks import check_inside, read_tail
-from assay.quoting import format_duration, pluralize, reads_as_number
+from assay.quoting import format_duration, join_first, pluralize, reads_as_number
 from assay.record.journal import FILE, Journal
 from assay.record.log_file import FILE as LOG
 from assay.record.log_file import log_candidates
@@ -294,10 +294,9 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     blocks: list[Block] = []
     for index, runs in enumerate(sorted(groups.values(), key=len, reverse=True)):
         example = runs[0]
-        names = ", ".join(contents.name(run) for run in runs[:_NAMED])
-        hidden = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+        names = join_first([contents.name(run) for run in runs], _NAMED)
         cause = f" ({example.cause.replace('_', ' ')})" if example.cause else ""
-        heading = f"{pluralize(len(runs), thing)} {example.status}{cause}: {names}{hidden}."
+        heading = f"{pluralize(len(runs), thing)} {example.status}{cause}: {names}."
         blocks.append(Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, "")))
         log_path = None if example.path.is_symlink() else example.path / LOG
         printed = contents.logs / f"{example.path.name}.txt" if contents.logs is not None else None

@@ -26,7 +26,6 @@ from assay.compose.compose import compose, job_config
 from assay.config.unread_keys import OUR_DATA
 from assay.data.data_module import DataModule
 from assay.data.shown_samples import sample_names
-from assay.data.source_info import info_of
 from assay.data.spec import FittedPreprocessing, Spec
 from assay.errors import AssayError, ConfigError, first_line
 from assay.files.checksum import sha256
@@ -40,7 +39,7 @@ from assay.record.secrets import redact_tree
 from assay.run.encoder_file import read_encoder
 from assay.run.execute import threads_of
 from assay.run.kept_predictions import collect_predictions, predictions_of, warnings_of
-from assay.run.load import checkpoint_path, explain_misfit, read_weights
+from assay.run.load import checkpoint_path, explain_misfit, read_weights, source_info
 from assay.run.resume import choose_device, parse_overrides, set_value
 from assay.run.saved_config import describe_ending, name_file_in_errors, read_config
 from assay.targets.allowed_targets import check_targets
@@ -301,7 +300,7 @@ def _read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | No
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
     if "task" not in spec:
         return None
-    must_be = info_of(str(OmegaConf.select(config, "data.source._target_"))).has_encoder
+    must_be = source_info(config).has_encoder
     return FittedPreprocessing(msgspec.convert(spec, Spec), read_encoder(run_dir, must_be=must_be))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, WeightAveraging
 from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from omegaconf import open_dict
 
@@ -153,7 +153,6 @@ def _assemble_job(config: DictConfig, **options: Any) -> Assembly:
 
 
 def _add_callbacks(callbacks: Sequence[Callback], assembly: Assembly) -> None:
-    """Add callbacks given as objects."""
     every = _all_callbacks(assembly)
     every.extend(callbacks)
     check_distinct_state_keys([f"{type(one).__name__} {at}" for at, one in enumerate(every)], every)
@@ -444,7 +443,7 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     # Noted now, for the test puts the callbacks back to where they were at the best checkpoint.
     if trainer.is_global_zero:
         _note_checkpoints(assembly, record, run_dir)
-        if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):  # others hold shards
+        if kept_predictions.holds_whole_model(assembly):
             record.weights_sha256 = weights_sha256(module.state_dict())
     path = _checkpoint_to_test(trainer, record)
     spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)

@@ -255,7 +255,7 @@ def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredi
         shown = show_pairs(*module.reconstructed(inputs), feature_names(data))
     else:
         shown = show_test_samples(data, positions)
-    if task.has_masks and isinstance(module, Module) and _holds_whole_model(assembly):
+    if task.has_masks and isinstance(module, Module) and holds_whole_model(assembly):
         names = predictions.class_names
         shown = [
             one._replace(picture=task.picture(one.picture, cast("Any", one.target), mask, names))
@@ -283,7 +283,7 @@ def _masks(assembly: Assembly, module: Module, positions: list[int]) -> Iterator
         yield answers[0].argmax(0).to(torch.uint8).cpu().numpy()
 
 
-def _holds_whole_model(assembly: Assembly) -> bool:
+def holds_whole_model(assembly: Assembly) -> bool:
     """Whether this process alone can run the module; other strategies hold shards of it."""
     return isinstance(assembly.trainer.strategy, SingleDeviceStrategy | DDPStrategy)
 
@@ -296,7 +296,7 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
     two = module.task.num_classes == 2 and predictions.kind == "probabilities"
     if (
         not two
-        or not _holds_whole_model(assembly)
+        or not holds_whole_model(assembly)
         or not len(data.splits.rows["val"])
         or data.tested != "test"
     ):

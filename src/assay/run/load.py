@@ -145,7 +145,7 @@ def read_predictor(
         if is_own:
             spec |= {"target_mean": [], "target_std": []}  # it was given the targets as they are
         task = task_of(spec["task"])
-        encoder = read_encoder(run_dir, must_be=task.generates or _source_info(config).has_encoder)
+        encoder = read_encoder(run_dir, must_be=task.generates or source_info(config).has_encoder)
         preprocess, names = _preprocess(config, run_dir, spec, encoder, dtype)
         predictor = Predictor(
             model,
@@ -206,7 +206,7 @@ def _preprocess(
         return Preprocess(spec, dtype=dtype), names
     with name_file_in_errors(run_dir / "config.yaml"):
         chain = build(config, "data.transform.eval")
-        info = _source_info(config)
+        info = source_info(config)
         source: Any = build(config, "data.source") if info.raw_input else None
     raw_shape = OmegaConf.select(config, "data.spec.input_shape") or ()
     if not chain and info.raw_input == "arrays":
@@ -232,5 +232,6 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     return dict(weights)
 
 
-def _source_info(config: DictConfig) -> SourceInfo:
+def source_info(config: DictConfig) -> SourceInfo:
+    """What is known of the source of a run's data."""
     return info_of(str(OmegaConf.select(config, "data.source._target_")))

@@ -19,6 +19,7 @@ from assay.errors import AssayError
 from assay.files.atomic import temporary_folder
 from assay.files.symlinks import RESULTS
 from assay.process import run_children
+from assay.quoting import join_first
 from assay.record import predictions_file
 from assay.record.code_patch import checkout_code
 from assay.record.provenance import (
@@ -202,8 +203,7 @@ def _describe_code(plan: _Plan) -> str:
     files = patched_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
     what = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
     if files:
-        shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
-        what += f" with the changes of its code.patch ({shown})"
+        what += f" with the changes of its code.patch ({join_first(files)})"
     return f"the run's code is not what lies here: {what} would be run"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
 from rich.markup import escape
@@ -44,6 +45,16 @@ class SweepResult:
         """Where a job writes."""
         return self.directory / str(job.number)
 
+    @cached_property
+    def best(self) -> JobRecord | None:
+        """The best job of the best row; None where no job has a score."""
+        return best_job(self.jobs, self.objectives[0])
+
+    @cached_property
+    def is_repeated(self) -> bool:
+        """Whether several jobs share a configuration."""
+        return any(len(row.runs) > 1 for row in job_rows(self.jobs, ()))
+
     @property
     def exit_code(self) -> int:
         """0 where every job has finished or was pruned, 130, 143 or 129 for a stopped sweep, 1 otherwise."""
@@ -72,11 +83,11 @@ def gather_folds(result: SweepResult) -> list[OutOfFold]:
 def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     """Write the result files of a sweep."""
     write_text(result.directory / RESULTS, results_csv(result.jobs))
-    if any(len(row.runs) > 1 for row in job_rows(result.jobs, ())):
+    if result.is_repeated:
         write_text(result.directory / GROUPS, groups_csv(result.jobs, result.objectives))
     else:
         (result.directory / GROUPS).unlink(missing_ok=True)
-    best = best_job(result.jobs, result.objectives[0])
+    best = result.best
     if best is not None:
         config = result.run_dir(best) / "config.yaml"
         if config.is_file():
@@ -103,7 +114,7 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
         f"[bold]sweep[/bold]  {ended} of {result.total}{f', {num_left} not run' if num_left else ''}"
         f"  {escape(str(result.directory / RESULTS))}"
     )
-    best = best_job(jobs, objective)
+    best = result.best
     if best is not None:
         path = escape(str(result.run_dir(best)))
         console.print(f"[bold]best[/bold]   job {best.number}  {path}  ({BEST} beside the table)")
@@ -193,10 +204,10 @@ def _find_log(result: SweepResult, job: JobRecord) -> Path:
 
 def next_commands(result: SweepResult) -> list[str]:
     """Commands to type next; none for a sweep without jobs."""
-    jobs, objective = result.jobs, result.objectives[0]
+    jobs = result.jobs
     if not jobs:
         return []
-    directory, best = shlex.quote(str(result.directory)), best_job(jobs, objective)
+    directory, best = shlex.quote(str(result.directory)), result.best
     ended = sum(job.status in _ENDED for job in jobs)
     report = [f"assay report {directory}"] if ended else []
     if result.total > ended:
@@ -204,7 +215,7 @@ def next_commands(result: SweepResult) -> list[str]:
     if best is None:
         failed = any(job.status == "failed" for job in jobs)
         return [*report, *([f"assay resume {directory} --failed"] if failed else [])]
-    if any(len(row.runs) > 1 for row in job_rows(jobs, ())):
+    if result.is_repeated:
         return [*report, f"assay compare {directory}"]
     return [*report, f"{_train_command(best, multirun=True)} seed=1,2,3"]
 

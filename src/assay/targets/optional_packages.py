@@ -12,8 +12,6 @@ from assay.errors import ConfigError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-Packages = tuple[tuple[str, ...], ...]
-"""All of these are needed; of each, one of its names."""
 _LOGGERS: Final[dict[str, tuple[str, ...]]] = {
     "TensorBoardLogger": ("tensorboard", "tensorboardX"),
     "MLFlowLogger": ("mlflow",),
@@ -32,18 +30,17 @@ def check_installed(config: DictConfig) -> None:
         if entry.name == "_target_" and str(entry.raw).startswith("lightning."):
             kind = str(entry.raw).rpartition(".")[2]
             if kind in _LOGGERS:
-                require(entry.key.removesuffix("._target_"), kind, (_LOGGERS[kind],))
+                require(entry.key.removesuffix("._target_"), kind, *_LOGGERS[kind])
 
 
-def require(key: str, what: str, packages: Packages) -> None:
-    """Refuse an option whose package is not installed."""
-    for names in packages:
-        if not any(map(_is_installed, names)):
-            raise ConfigError(
-                f"{what} needs the package {names[0]}, which is not installed",
-                key=key,
-                hint=install_command(key, names[0]),
-            )
+def require(key: str, what: str, *names: str) -> None:
+    """Refuse an option of which no package, by one of its names, is installed."""
+    if not any(map(_is_installed, names)):
+        raise ConfigError(
+            f"{what} needs the package {names[0]}, which is not installed",
+            key=key,
+            hint=install_command(key, names[0]),
+        )
 
 
 def _is_installed(name: str) -> bool:

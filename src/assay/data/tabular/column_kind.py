@@ -434,31 +434,31 @@ class Features:
     kinds: dict[str, tuple[Any, str]] = field(default_factory=dict)
 
 
-def choose_features(frame: pd.DataFrame, options_: ColumnOptions, path: str) -> Features:
+def choose_features(frame: pd.DataFrame, options: ColumnOptions, path: str) -> Features:
     """Choose the feature columns by what each column holds."""
-    options = {"features": options_.features, "exclude": options_.exclude, "keep": options_.keep}
-    for option, names in {**options, "categories": options_.categories}.items():
-        check_columns(frame, names or [], path, option)
-        if both := [name for name in names or [] if name in options_.targets]:
+    for option in ("features", "exclude", "keep", "categories"):
+        names = getattr(options, option) or []
+        check_columns(frame, names, path, option)
+        if both := [name for name in names if name in options.targets]:
             raise DataError(
                 f"data.source.{option}: {both[0]!r} is the target", hint=f"leave it out of {option}"
             )
-    named = frame.columns if options_.features is None else options_.features
-    chosen = Features([name for name in named if name not in (*options_.targets, *options_.exclude)])
-    names = [name for name in chosen.names if name not in options_.categories]
+    named = frame.columns if options.features is None else options.features
+    chosen = Features([name for name in named if name not in (*options.targets, *options.exclude)])
+    names = [name for name in chosen.names if name not in options.categories]
     chosen.kinds = kinds = {name: kind_of(frame[name]) for name in names}
-    if options_.features is None:
-        _leave_out_unfit(frame, options_, chosen)
+    if options.features is None:
+        _leave_out_unfit(frame, options, chosen)
     dates = [name for name in chosen.names if name in kinds and kinds[name][0] == "date"]
-    chosen.forms = {name: find_format(frame[name], options_.day_first) for name in dates}
+    chosen.forms = {name: find_format(frame[name], options.day_first) for name in dates}
     if not chosen.names:
         why = f" ({'; '.join(chosen.notes)})" if chosen.notes else ""
         raise DataError(
             f"data.source.features: no column is left to predict from{why}",
             hint="add a column, or keep one: data.source.keep=[NAME]",
         )
-    _add_notes(frame, options_, chosen)
-    _check_leaks(frame, options_, chosen)
+    _add_notes(frame, options, chosen)
+    _check_leaks(frame, options, chosen)
     return chosen
 
 

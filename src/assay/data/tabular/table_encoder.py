@@ -91,20 +91,20 @@ class ColumnEncoder(Protocol):
 
     columns: tuple[Column, ...]
 
-    def check_columns(self, names: Sequence[str]) -> None:
+    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
         """Refuse a table that lacks a column."""
 
 
-def check_columns(columns: Sequence[Column], names: Sequence[str]) -> None:
+def check_columns(columns: Sequence[Column], names: Sequence[str], where: str = "data") -> None:
     """Refuse a table that lacks a column."""
     if missing := [column.name for column in columns if column.name not in names]:
         named = f"column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}"
         raise DataError(
-            f"data: the table has no {named}, which the model was trained on",
+            f"{where}: the table has no {named}, which the model was trained on",
             hint=f"columns: {', '.join(column.name for column in columns)}",
         )
     if twice := [column.name for column in columns if list(names).count(column.name) > 1]:
-        raise DataError(f"data: the table has two columns called {twice[0]!r}", hint="rename one of them")
+        raise DataError(f"{where}: the table has two columns called {twice[0]!r}", hint="rename one of them")
 
 
 @final
@@ -205,9 +205,9 @@ class TableEncoder:
     def _in_order(self) -> list[Column]:
         return sorted(self.columns, key=lambda column: column.kind == "category")
 
-    def check_columns(self, names: Sequence[str]) -> None:
+    def check_columns(self, names: Sequence[str], where: str = "data") -> None:
         """Refuse a table that lacks a column."""
-        check_columns(self.columns, names)
+        check_columns(self.columns, names, where)
 
     def unknown(self, raw: pd.DataFrame) -> list[str]:
         """A sentence on rows that differ from the training rows."""

@@ -364,10 +364,7 @@ def table_chunks(
     needed = [column.name for column in encoder.columns]
     of_texts = is_texts(path, encoder)
     names = needed if of_texts else columns_of(path, separator=separator, encoding=encoding, sheet=sheet)
-    try:
-        encoder.check_columns(names)
-    except DataError as error:
-        raise DataError(f"{path}: {error.message.removeprefix('data: ')}", hint=error.hint) from error
+    encoder.check_columns(names, str(path))
     texts = text_columns(encoder)
     with _explain_errors(str(path)):
         if of_texts or is_json_lines(path):

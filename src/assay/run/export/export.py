@@ -19,7 +19,7 @@ from assay.data.data_module import DataModule
 from assay.data.loaders import KeyedDataset, input_of
 from assay.data.normalize import stored_type
 from assay.data.placement import padded_length
-from assay.data.samples import Samples
+from assay.data.samples import Samples, subset_of
 from assay.data.source_info import info_of
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, ConfigError, first_line
@@ -313,8 +313,7 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     changed = original.record.data_sha256 not in ("", datamodule.digest())
     note = "the data is not what the run was trained on: its SHA-256 differs" if changed else ""
     if original.encoder is not None:
-        read: Any = datamodule.source.read()
-        table = read[name if name in read else "all" if "all" in read else "train"]
+        table = subset_of(datamodule.source.read(), name)
         return CheckSamples(list(_cut(table.raw.iloc[subset.rows[positions].numpy()])), name, note)
     rows = subset.rows[positions]
     if isinstance(data, Samples) and data.lengths is not None:  # from short to long: batches differ in length
@@ -338,8 +337,7 @@ def _unscaled(original: Original, name: str) -> Any:
         return None
     config = original.config.copy()
     config.data.source.update({"image_size": None, "in_memory": False})
-    read = build(config, "data.source").read()
-    return read[name if name in read else "all" if "all" in read else "train"].dataset
+    return subset_of(build(config, "data.source").read(), name).dataset
 
 
 def _cut(samples: Any) -> Iterator[Any]:

@@ -19,14 +19,13 @@ from torchvision.transforms import v2  # type: ignore[import-untyped]  # torchvi
 
 from assay.config.unread_keys import OUR_DATA
 from assay.data.normalize import Normalize
-from assay.data.source_info import info_of
 from assay.data.tabular.column_kind import parse_dates
 from assay.data.tabular.table_encoder import TableEncoder
 from assay.data.tokenizer import TextEncoder
 from assay.data.transforms import Transforms
 from assay.errors import AssayError, first_line
 from assay.record.run_record import RunRecord
-from assay.run.load import read_predictor
+from assay.run.load import read_predictor, source_info
 from assay.run.saved_config import read_config
 from assay.task.task_of import task_of
 
@@ -78,7 +77,7 @@ class Original:
 
     def _scaling(self) -> list[v2.Resize]:
         """What the source does to pictures while it decodes them."""
-        if info_of(str(OmegaConf.select(self.config, "data.source._target_"))).raw_input != "pictures":
+        if source_info(self.config).raw_input != "pictures":
             return []
         size = OmegaConf.select(self.config, "data.source.image_size")
         return [] if size is None else [v2.Resize(list(size), antialias=True)]

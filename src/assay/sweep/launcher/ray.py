@@ -228,8 +228,7 @@ def _format_amounts(amounts: Mapping[str, float], names: Iterable[str]) -> str:
 
 
 def _import_ray() -> Any:
-    """The package ray."""
-    require("hydra.launcher", "this launcher", (("ray",),))
+    require("hydra.launcher", "this launcher", "ray")
     for name, value in _AT_IMPORT.items():
         os.environ.setdefault(name, value)
     import ray

@@ -378,7 +378,7 @@ class SlurmLauncher(Launcher):
 
 
 def _make_executor(folder: Path, max_num_timeout: int) -> Any:
-    require("hydra.launcher", "this launcher", (("submitit",),))
+    require("hydra.launcher", "this launcher", "submitit")
     import submitit
 
     try:

@@ -91,7 +91,7 @@ class OptunaSearch(Search):
         seed: int | None = 0,
         config_loader: ConfigLoader | None = None,
     ) -> None:
-        require("hydra.sweeper", "this search", (("optuna",),))
+        require("hydra.sweeper", "this search", "optuna")
         self._space = read_space(overrides, params, config_loader)
         self._objectives = tuple(read_objectives({"objective": objective, "direction": direction}, {}))
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})

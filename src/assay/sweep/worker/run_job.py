@@ -19,7 +19,7 @@ import psutil
 
 from assay.errors import AssayError
 from assay.files.symlinks import open_append
-from assay.record.run_record import TRIAL, Outcome, cause_of_exception, reason_of, stop_reason
+from assay.record.run_record import TRIAL, Outcome, RunRecord, cause_of_exception, reason_of, stop_reason
 from assay.sweep.job_spec import TIMED_OUT, timeout_outcome
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ def _end_after(minutes: float, late: threading.Event) -> None:
 
 def run_here(job_spec: JobSpec) -> Outcome:
     """Run a job in this process, which goes on afterwards, and return its outcome; its output is shown."""
-    from assay.record.run_record import RunRecord
-
     start, run_dir = time.perf_counter(), Path(job_spec.run_dir)
     if job_spec.trial is not None:
         os.environ[TRIAL] = json.dumps(job_spec.trial)

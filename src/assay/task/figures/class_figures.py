@@ -311,6 +311,7 @@ class Classes(Evaluator):
         order = Ranking(outputs[:, 1], targets == 1) if num_classes == 2 else None
         auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         second = f" of {predictions.class_names[1]}" if order is not None else ""
+        confidence = _confidence_and_truth(outputs, targets)
 
         def statistic(weights: NDArray[Any]) -> Mapping[str, float]:
             hits = np.bincount(targets[is_right], weights[is_right], num_classes)
@@ -326,9 +327,7 @@ class Classes(Evaluator):
                 scores["auroc (macro)"] = auroc(weights)
             if chances:
                 scores["log loss"] = (loss * weights).sum() / weights.sum()
-                scores["calibration error"] = calibration_error(
-                    *_confidence_and_truth(outputs, targets), weights
-                )
+                scores["calibration error"] = calibration_error(*confidence, weights)
             return {name: float(value) for name, value in scores.items()}
 
         return bootstrapped(statistic, len(targets))
