@@ -225,8 +225,9 @@ def _check_interpolation(entry: Entry, keys: list[str]) -> None:
         missing = str(error).partition("Interpolation key '")[2].partition("'")[0]
         if missing.partition(".")[0] == "spec":
             return
+        guess = did_you_mean(missing, [key for key in keys if key != entry.key], "; ")
         raise ConfigError(
-            f"it refers to the key {missing!r}, which does not exist{did_you_mean(missing, keys, '; ')}",
+            f"it refers to the key {missing!r}, which does not exist{guess}",
             key=entry.key,
             hint=f"{entry.key}=VALUE, or ${{…}} of a key that `assay train --cfg` shows",
         ) from error

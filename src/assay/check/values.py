@@ -74,7 +74,7 @@ _TRAINER: Mapping[str, Any] = {
     "matmul_precision": Literal["highest", "high", "medium"],
     **dict.fromkeys(("compile", "channels_last"), bool),
 }
-_DURATION = r"(?=.*[1-9])\d+:\d\d:\d\d:\d\d", "days:hours:minutes:seconds", "00:01:30:00"
+_DURATION = r"(?=.*[1-9])\d+:\d\d:\d\d:\d\d", "days:hours:minutes:seconds above zero", "00:01:30:00"
 _TEXTS = {
     "max_time": _DURATION,
     "val_check_interval": _DURATION,

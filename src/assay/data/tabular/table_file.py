@@ -181,7 +181,9 @@ def _explain_errors(key: str, encoding: str = "utf-8") -> Iterator[None]:
         ) from error
     except (*_FAILURES, ImportError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{key} cannot be read: {reason}", hint="repair or convert it") from error
+        missing = isinstance(error, ImportError)
+        hint = "install what is missing, or save it as CSV" if missing else "repair or convert it"
+        raise DataError(f"{key} cannot be read: {reason}", hint=hint) from error
 
 
 def _read_whole(
