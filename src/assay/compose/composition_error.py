@@ -106,7 +106,8 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
     if _NO_OPTION.search(text) or (match and match[2] in groups):
         for group in groups:
             options = _options(group, loader)
-            if group in typed and not {*typed[group].strip("[]").split(",")} <= {*options}:
+            names = typed.get(group, "[]")
+            if names != "[]" and not {*names.strip("[]").split(",")} <= {*options}:
                 hint = f"choose from: {list_names(options)}; for none: ~{group}, and of a list {group}=[]"
                 value = f"got {typed[group] or 'nothing'}"
                 return ConfigError(f"expected the name of an option, {value}", key=group, hint=hint)
