@@ -63,9 +63,9 @@ def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             if isinstance(value, Tensor)
         },
         "callbacks": {
-            kept.state_key: internals.bookkeeping(kept)
-            for kept in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-            if isinstance(kept, ModelCheckpoint)
+            callback.state_key: internals.bookkeeping(callback)
+            for callback in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
+            if isinstance(callback, ModelCheckpoint)
         },
         "validated": internals.batches_seen(trainer.fit_loop.epoch_loop.val_loop),
         "processes": _gather(_process_state(trainer, phase), trainer.world_size),
@@ -86,20 +86,22 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
                 internals.note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
-    own = state["processes"][trainer.global_rank]
-    internals.restore_logged(trainer.fit_loop.epoch_loop, own["logged"])
-    if "module" in own:
-        module.load_epoch_state(own["module"])  # type: ignore[operator]  # it gave that state
-    gradients = own.get("gradients", {})
+    process_state = state["processes"][trainer.global_rank]
+    internals.restore_logged(trainer.fit_loop.epoch_loop, process_state["logged"])
+    if "module" in process_state:
+        module.load_epoch_state(process_state["module"])  # type: ignore[operator]  # it gave that state
+    gradients = process_state.get("gradients", {})
     for name, parameter in module.named_parameters():
         if name in gradients:
             parameter.grad = gradients[name].to(parameter.device, parameter.dtype)
     with torch.no_grad():
-        for one, saved in zip(_modules_with_buffers(trainer), own.get("buffers", ()), strict=False):
-            for name, buffer in one.named_buffers():
+        for submodule, saved in zip(
+            _modules_with_buffers(trainer), process_state.get("buffers", ()), strict=False
+        ):
+            for name, buffer in submodule.named_buffers():
                 buffer.copy_(saved[name])
-    if isinstance(strategy.model, DistributedDataParallel) and "buffers_due" in own:
-        strategy.model.require_forward_param_sync = own["buffers_due"]
+    if isinstance(strategy.model, DistributedDataParallel) and "buffers_due" in process_state:
+        strategy.model.require_forward_param_sync = process_state["buffers_due"]
 
 
 def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
@@ -117,7 +119,7 @@ def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
         named = module.named_parameters()
         state["gradients"] = {name: p.grad for name, p in named if p.grad is not None}
     if trainer.world_size > 1:
-        state["buffers"] = [dict(one.named_buffers()) for one in _modules_with_buffers(trainer)]
+        state["buffers"] = [dict(submodule.named_buffers()) for submodule in _modules_with_buffers(trainer)]
         # Whether the first process hands its buffers on before the next batch; a new wrapper would.
         wrapper = trainer.strategy.model
         if isinstance(wrapper, DistributedDataParallel):
@@ -128,17 +130,19 @@ def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
 def _modules_with_buffers(trainer: L.Trainer) -> list[torch.nn.Module]:
     """The module, and the averaged copies that callbacks keep of it."""
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
-    copies = (internals.average_of(kept) for kept in callbacks if isinstance(kept, WeightAveraging))
+    copies = (
+        internals.average_of(callback) for callback in callbacks if isinstance(callback, WeightAveraging)
+    )
     return [trainer.lightning_module, *(copy for copy in copies if copy is not None)]
 
 
-def _gather(own: dict[str, Any], world_size: int) -> list[Any]:
+def _gather(state: dict[str, Any], world_size: int) -> list[Any]:
     if world_size == 1:
-        return [own]
-    every: list[Any] = [None] * world_size
-    on_cpu = tree_map(lambda one: one.detach().cpu() if isinstance(one, Tensor) else one, own)
-    torch.distributed.all_gather_object(every, on_cpu)
-    return every
+        return [state]
+    gathered: list[Any] = [None] * world_size
+    on_cpu = tree_map(lambda leaf: leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf, state)
+    torch.distributed.all_gather_object(gathered, on_cpu)
+    return gathered
 
 
 def _has_saved(callback: ModelCheckpoint, checkpoint: Path) -> bool:

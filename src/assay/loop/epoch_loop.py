@@ -70,8 +70,8 @@ class AutomaticStep:
 
     def _overridden(self, hook: str) -> bool:
         module = self._trainer.lightning_module
-        own = hook in vars(module) or getattr(type(module), hook) is not getattr(LightningModule, hook)
-        return own or self._hooks.profiled
+        overridden = hook in vars(module) or getattr(type(module), hook) is not getattr(LightningModule, hook)
+        return overridden or self._hooks.profiled
 
     def run(self, arguments: tuple[Any, ...], batch_idx: int, *, accumulates: bool) -> dict[str, Any]:
         """Take the step, or add to the gradients of one."""
@@ -86,23 +86,23 @@ class AutomaticStep:
                 progress.increment_ready()
                 fields = self._fields
                 before, fields[CURRENT_HOOK] = fields[CURRENT_HOOK], "optimizer_step"
-                found = self._gradients(arguments, batch_idx)
+                outputs = self._gradients(arguments, batch_idx)
                 self._before_step(optimizer)
                 step()
                 fields[CURRENT_HOOK] = before
                 progress.increment_completed()
-                return found
+                return outputs
         return self._with_closure(arguments, batch_idx, accumulates=accumulates)
 
     def _with_closure(
         self, arguments: tuple[Any, ...], batch_idx: int, *, accumulates: bool
     ) -> dict[str, Any]:
-        found: dict[str, Any] | None = None
+        outputs: dict[str, Any] | None = None
 
         def closure() -> Tensor | None:
-            nonlocal found
-            found = self._gradients(arguments, batch_idx)
-            return found.get("loss")
+            nonlocal outputs
+            outputs = self._gradients(arguments, batch_idx)
+            return outputs.get("loss")
 
         with_gradients = closure if torch.is_grad_enabled() else torch.enable_grad()(closure)
         if accumulates and not self._strategy.handles_gradient_accumulation:
@@ -110,29 +110,29 @@ class AutomaticStep:
                 with_gradients()
         else:
             self._step(with_gradients, batch_idx, counts=not accumulates)
-        if found is None:
+        if outputs is None:
             raise MisconfigurationException(
                 "the closure was not called: `optimizer_step` must call it, or hand it to `optimizer.step`"
             )
-        return found
+        return outputs
 
     def _gradients(self, arguments: tuple[Any, ...], batch_idx: int) -> dict[str, Any]:
         """Forward, zero_grad and backward; returns the outputs as hooks see them."""
         zeroes = batch_idx % self._trainer.accumulate_grad_batches == 0
-        found: dict[str, Any]
+        outputs: dict[str, Any]
         if self._micro_batch is not None:
-            found = self._micro_batch.run(
+            outputs = self._micro_batch.run(
                 arguments[0],
                 lambda: self._forward(arguments),
                 lambda: self._zero_grad(batch_idx) if zeroes else None,
                 self._backward,
             )
-            return found
-        loss, found = self._forward(arguments)
+            return outputs
+        loss, outputs = self._forward(arguments)
         if zeroes:
             self._zero_grad(batch_idx)
         self._backward(loss)
-        return found
+        return outputs
 
     def _forward(self, arguments: tuple[Any, ...]) -> tuple[Tensor | None, dict[str, Any]]:
         """Loss with its graph, and the outputs as hooks see them."""

@@ -32,9 +32,9 @@ class EvaluationLoop(LightningEvaluationLoop):
     @classmethod
     def like(cls, loop: LightningEvaluationLoop) -> Self:
         """One that does what Lightning's does."""
-        made = cls(*internals.loop_arguments(loop))
-        made._results = LoggedValues(training=False)
-        return made
+        evaluation_loop = cls(*internals.loop_arguments(loop))
+        evaluation_loop._results = LoggedValues(training=False)
+        return evaluation_loop
 
     @override
     def setup_data(self) -> None:
@@ -106,8 +106,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         name, self._bound = self._name(), hooks.version
         begin, end, step = f"on_{name}_batch_start", f"on_{name}_batch_end", f"{name}_step"
         plain = not hooks.profiled and internals.forward_is_plain(self.trainer.strategy, step)
-        given: Any = hooks.module(step) if plain else hooks.strategy(step)
-        self._step: Call = given
+        hook: Any = hooks.module(step) if plain else hooks.strategy(step)
+        self._step: Call = hook
         self._begin = active_calls(hooks.callbacks(begin), hooks.module(begin))
         self._end = active_calls(hooks.callbacks(end), hooks.module(end))
 
@@ -116,16 +116,16 @@ class EvaluationLoop(LightningEvaluationLoop):
         if hooks.version != self._bound:
             self._bind(hooks)
         batch = hooks.to_device(batch, number or 0)
-        told = (batch, batch_idx) if number is None else (batch, batch_idx, number)
+        hook_arguments = (batch, batch_idx) if number is None else (batch, batch_idx, number)
         progress.increment_ready()
         internals.begin_batch(self, collector, batch, number)
         for call in self._begin:
-            call(*told)
+            call(*hook_arguments)
         progress.increment_started()
-        outputs = self._step(*(told if self._takes_index else (batch, *told[2:])))
+        outputs = self._step(*(hook_arguments if self._takes_index else (batch, *hook_arguments[2:])))
         progress.increment_processed()
         for call in self._end:
-            call(outputs, *told)
+            call(outputs, *hook_arguments)
         logged = internals.end_batch(self, collector)
         progress.increment_completed()
         if self._counts:
@@ -145,8 +145,8 @@ class EvaluationLoop(LightningEvaluationLoop):
         outputs, self._logged_outputs = self._logged_outputs, []
         of_epoch = collector.update_eval_epoch_metrics()
         collector.log_eval_end_metrics({**ChainMap(*outputs), **of_epoch})
-        for one in outputs:
-            one.update(of_epoch)
+        for output in outputs:
+            output.update(of_epoch)
         hooks.callbacks(f"on_{name}_end", saving=False if fitting else None)()
         hooks.module(f"on_{name}_end")()
         hooks.strategy(f"on_{name}_end")()

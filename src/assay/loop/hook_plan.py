@@ -61,13 +61,16 @@ class HookPlan:
         if key not in self._calls:
             kinds = (saving, Checkpoint), (monitoring, (Checkpoint, EarlyStopping))
             methods = []
-            for one in self._callbacks:
-                chosen = all(wanted is None or isinstance(one, kind) is wanted for wanted, kind in kinds)
-                method = getattr(one, hook) if chosen else None
+            for callback in self._callbacks:
+                chosen = all(
+                    is_instance is None or isinstance(callback, kind) is is_instance
+                    for is_instance, kind in kinds
+                )
+                method = getattr(callback, hook) if chosen else None
                 if callable(method) and not self.profiled:
-                    method = lean_hook(one, hook, method) if _overrides(method, Callback, hook) else None
+                    method = lean_hook(callback, hook, method) if _overrides(method, Callback, hook) else None
                 if callable(method):
-                    methods.append(self._timed(f"[Callback]{one.state_key}.{hook}", method))
+                    methods.append(self._timed(f"[Callback]{callback.state_key}.{hook}", method))
             self._calls[key] = self._calling(hook, methods)
         return self._calls[key]
 
@@ -103,8 +106,8 @@ class HookPlan:
             return output
 
         idle = not self.profiled and _IDLE.match(hook) and not _overrides(method, kind, hook)
-        made = self._timed(f"[{name}]{type(owner).__name__}.{hook}", call)
-        self._calls[key] = _nothing if idle or not callable(method) else made
+        timed = self._timed(f"[{name}]{type(owner).__name__}.{hook}", call)
+        self._calls[key] = _nothing if idle or not callable(method) else timed
         return self._calls[key]
 
     def _timed(self, label: str, method: Call) -> Call:
@@ -180,7 +183,7 @@ def _lies_on(device: torch.device, batch: Any) -> bool:
     """Whether it is tensors that need not be moved."""
     if not isinstance(batch, (tuple, list)):
         return False
-    for one in batch:  # noqa: SIM110 - a generator takes as long as all the rest
-        if type(one) is not torch.Tensor or one.device != device:
+    for tensor in batch:  # noqa: SIM110 - a generator takes as long as all the rest
+        if type(tensor) is not torch.Tensor or tensor.device != device:
             return False
     return True

@@ -64,8 +64,8 @@ class _Placed(_ResultMetric):
 
     @override
     def to(self, *args: Any, **kwargs: Any) -> _ResultMetric:  # type: ignore[override]  # as Lightning's
-        there: torch.device | None = self.value.device if self.is_tensor else None
-        return self if args == (there,) and not kwargs else super().to(*args, **kwargs)
+        current_device: torch.device | None = self.value.device if self.is_tensor else None
+        return self if args == (current_device,) and not kwargs else super().to(*args, **kwargs)
 
 
 @final
@@ -144,9 +144,9 @@ def single_iterator(fetcher: Any) -> Iterator[Any] | None:
     iterators: Any = getattr(inner, "iterators", None)
     plain = type(fetcher) is PlainFetcher and fetcher.length is not None and iterators is not None
     loader = fetcher.combined_loader
-    known = loader._mode in ("max_size_cycle", "sequential")
-    one = plain and known and len(iterators) == 1 and loader.iterables is loader.flattened[0]
-    return iterators[0] if one else None
+    known_mode = loader._mode in ("max_size_cycle", "sequential")
+    is_single = plain and known_mode and len(iterators) == 1 and loader.iterables is loader.flattened[0]
+    return iterators[0] if is_single else None
 
 
 def next_batch(iterator: Iterator[Any], fetcher: Any) -> Any:
@@ -194,16 +194,18 @@ def check_dataloader_idx(loop: LightningEvaluationLoop, hooks: tuple[str, ...], 
 
 def clear_restart_flags(loop: Any) -> None:
     """After its state was loaded: nothing that follows is a restart in Lightning's sense."""
-    for one in (loop, *(value for value in vars(loop).values() if hasattr(value, "_restarting"))):
-        one._restarting = one._loaded_from_state_dict = one._resuming_from_checkpoint = False
-        if one is not loop:
-            clear_restart_flags(one)
+    for restarting in (loop, *(value for value in vars(loop).values() if hasattr(value, "_restarting"))):
+        restarting._restarting = restarting._loaded_from_state_dict = restarting._resuming_from_checkpoint = (
+            False
+        )
+        if restarting is not loop:
+            clear_restart_flags(restarting)
 
 
 def accumulates(loop: LightningEpochLoop) -> bool:
     """Whether the batch's gradients are added to, and the optimizer does not step."""
-    every: int = loop.trainer.accumulate_grad_batches
-    return every != 1 and loop._should_accumulate()
+    num_batches: int = loop.trainer.accumulate_grad_batches
+    return num_batches != 1 and loop._should_accumulate()
 
 
 def at_last_batch(loop: LightningEpochLoop) -> bool:
@@ -214,11 +216,16 @@ def at_last_batch(loop: LightningEpochLoop) -> bool:
 def validation_is_due(loop: LightningEpochLoop, fetcher: Any) -> bool:
     """Whether to validate after this batch."""
     trainer: Any = loop.trainer
-    every, progress = trainer.val_check_batch, loop.batch_progress
+    interval, progress = trainer.val_check_batch, loop.batch_progress
     counts = (
-        type(every) is int and trainer.check_val_every_n_epoch and trainer._val_check_time_interval is None
+        type(interval) is int and trainer.check_val_every_n_epoch and trainer._val_check_time_interval is None
     )
-    if counts and not progress.is_last_batch and not trainer.should_stop and progress.current.ready % every:
+    if (
+        counts
+        and not progress.is_last_batch
+        and not trainer.should_stop
+        and progress.current.ready % interval
+    ):
         return False  # which Lightning finds out in a longer way
     return loop._should_check_val_fx(fetcher)
 
@@ -321,9 +328,9 @@ def lean_hook(callback: object, hook: str, method: Callable[..., Any]) -> Callab
         return method
 
     def when_due(trainer: Any, *args: Any) -> None:
-        every = trainer.log_every_n_steps
+        interval = trainer.log_every_n_steps
         if trainer.should_stop or (
-            every and not (trainer.fit_loop.epoch_loop._batches_that_stepped + 1) % every
+            interval and not (trainer.fit_loop.epoch_loop._batches_that_stepped + 1) % interval
         ):
             method(trainer, *args)
 

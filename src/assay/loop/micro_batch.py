@@ -30,8 +30,8 @@ log = logging.getLogger("assay")
 class MicroBatch:
     """Takes the gradient of a batch as the weighted sum of those of its pieces, with one step in the end."""
 
-    def __init__(self, asked: int | Literal["auto"]) -> None:
-        self._asked = asked
+    def __init__(self, requested: int | Literal["auto"]) -> None:
+        self._asked = requested
         self.sizes: dict[int, int] = {}
         self.on_change: Callable[[], None] = lambda: None
 
@@ -87,8 +87,14 @@ class MicroBatch:
 
     def _count(self, num_samples: int, number: int) -> int:
         """In how many pieces a batch is taken."""
-        known = [batch for batch in self.sizes if batch <= number]
-        size = self._asked if self._asked != "auto" else self.sizes[max(known)] if known else num_samples
+        known_sizes = [batch for batch in self.sizes if batch <= number]
+        size = (
+            self._asked
+            if self._asked != "auto"
+            else self.sizes[max(known_sizes)]
+            if known_sizes
+            else num_samples
+        )
         return max(1, min(-(-num_samples // size), num_samples // self._least))
 
     def _take(
@@ -138,8 +144,11 @@ class _State:
     def note_gradients(self) -> None:
         """Keep the gradients that this step adds to; nothing is done the second time."""
         if self.gradients is None:
-            every = self._module.parameters()
-            self.gradients = [(one, None if one.grad is None else one.grad.clone()) for one in every]
+            parameters = self._module.parameters()
+            self.gradients = [
+                (parameter, None if parameter.grad is None else parameter.grad.clone())
+                for parameter in parameters
+            ]
 
     def restore(self) -> None:
         vars(self._module)[CURRENT_HOOK] = self._hook

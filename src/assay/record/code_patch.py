@@ -53,14 +53,14 @@ def _disable_filters(git_dir: Path) -> dict[str, str]:
     done = subprocess.run(command, env=environment, capture_output=True, check=False)  # noqa: S603 - git, with fixed arguments
     words = done.stdout.decode("utf-8", "surrogateescape").split("\0")
     users: dict[str, str] = {}
-    own: list[str] = []
+    options: list[str] = []
     for scope, pair in zip(words[::2], words[1::2], strict=False):  # an empty word is left at the end
         key, _, value = pair.partition("\n")
         if scope in ("local", "worktree"):
-            own.append(key)
+            options.append(key)
         else:
             users[key] = value
-    return {key: users.get(key, "false" if key.endswith(".required") else "") for key in own}
+    return {key: users.get(key, "false" if key.endswith(".required") else "") for key in options}
 
 
 def safe_git_environment(folder: Path) -> Mapping[str, str]:
@@ -96,8 +96,8 @@ def code_patch(repository: git.Repo, largest: int = _LARGEST_PATCH) -> tuple[str
     with tempfile.TemporaryDirectory() as folder:
         # Announced in a copy of the index, so that one diff shows everything and the user's own stays.
         index = Path(folder) / "index"
-        if (own := Path(repository.git_dir) / "index").is_file():
-            shutil.copy2(own, index)  # with its time, by which git tells what may have changed since
+        if (index_file := Path(repository.git_dir) / "index").is_file():
+            shutil.copy2(index_file, index)  # with its time, by which git tells what may have changed since
         common = Path(repository.common_dir).resolve()
         environment = {
             **git_environment(Path(repository.git_dir)),

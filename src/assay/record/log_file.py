@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 FILE: Final = "log.txt"
 
 
-def log_candidates(own: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
+def log_candidates(run_log: Path | None, printed: Path | None, *, died: bool) -> list[Path]:
     """Where the last words of a job may stand, the likelier place first."""
-    return [path for path in ((printed, own) if died else (own, printed)) if path is not None]
+    return [path for path in ((printed, run_log) if died else (run_log, printed)) if path is not None]
 
 
 class _Formatter(logging.Formatter):

@@ -51,7 +51,7 @@ def write_parquet(path: Path, columns: Mapping[str, Any], about: Mapping[str, An
     write_bytes(path, sink.getvalue().to_pybytes())
 
 
-def read_parquet(content: bytes, what: str) -> tuple[pa.Table, dict[str, Any]]:
+def read_parquet(content: bytes, name: str) -> tuple[pa.Table, dict[str, Any]]:
     """Read a file of `write_parquet`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -59,9 +59,9 @@ def read_parquet(content: bytes, what: str) -> tuple[pa.Table, dict[str, Any]]:
     table = pq.ParquetFile(pa.BufferReader(content)).read()
     about = json.loads((table.schema.metadata or {}).get(_METADATA, b"null"))
     if not isinstance(about, dict):
-        raise ValueError(f"it is not a file of {what}")
-    if (found := about.get("schema_version")) != SCHEMA_VERSION:
-        raise ValueError(f"it has schema version {found!r}; this assay reads {SCHEMA_VERSION}")
+        raise ValueError(f"it is not a file of {name}")
+    if (version := about.get("schema_version")) != SCHEMA_VERSION:
+        raise ValueError(f"it has schema version {version!r}; this assay reads {SCHEMA_VERSION}")
     return table, about
 
 
@@ -167,11 +167,11 @@ def write_samples(path: Path, samples: Sequence[KeptSample]) -> None:
     """Write them, whole or not at all."""
     import pyarrow as pa
 
-    rows = [None if one.row is None else json.dumps(one.row) for one in samples]
+    rows = [None if sample.row is None else json.dumps(sample.row) for sample in samples]
     columns = {
-        "key": pa.array([one.key for one in samples], pa.string()),
-        "reason": pa.array([one.reason for one in samples], pa.string()),
-        "picture": pa.array([one.picture for one in samples], pa.binary()),
+        "key": pa.array([sample.key for sample in samples], pa.string()),
+        "reason": pa.array([sample.reason for sample in samples], pa.string()),
+        "picture": pa.array([sample.picture for sample in samples], pa.binary()),
         "row": pa.array(rows, pa.string()),
     }
     write_parquet(path, columns, {})
@@ -191,6 +191,6 @@ def read_samples(path: Path) -> list[KeptSample]:
         samples = [
             KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,))) for row in rows
         ]
-        if any(one.picture is not None and not one.picture.startswith(_PNG) for one in samples):
+        if any(sample.picture is not None and not sample.picture.startswith(_PNG) for sample in samples):
             raise ValueError("expected PNG pictures")
         return samples

@@ -157,7 +157,7 @@ def check_removable(path: Path) -> Path:
             f"{path} is a sweep, and assay rm removes runs", hint=f"assay rm {shlex.quote(str(path))}/NUMBER"
         )
     record = RunRecord.load(path)
-    if foreign := sorted(one.name for one in path.iterdir() if not _is_own(one.name)):
+    if foreign := sorted(entry.name for entry in path.iterdir() if not _is_own(entry.name)):
         raise AssayError(
             f"{path} holds what no run has written: {', '.join(foreign[:5])}{', …' * (len(foreign) > 5)}",
             hint=f"move it away, or remove the directory yourself: rm -r {shlex.quote(str(path))}",

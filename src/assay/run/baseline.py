@@ -53,8 +53,8 @@ _PERFECT: Final = 0.999
 
 def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredictions | None) -> None:
     """Put into a record what a simple model scores on the samples that the run was tested on."""
-    asked, data = assembly.config.get("baseline") or "none", assembly.datamodule
-    if asked == "none" or predictions is None or not isinstance(data, DataModule):
+    requested, data = assembly.config.get("baseline") or "none", assembly.datamodule
+    if requested == "none" or predictions is None or not isinstance(data, DataModule):
         return
     task = task_of(predictions.task)
     compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
@@ -64,16 +64,16 @@ def add_baseline(assembly: Assembly, record: RunRecord, predictions: StoredPredi
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a baseline may stop before it has converged
-        found = _compare(data, asked, predictions)
-    record.baseline = {**found, "seconds": round(time.perf_counter() - start, 2)}
-    needs_advice = found["run"] < _PERFECT and found["ahead"] != "run"
+        baseline = _compare(data, requested, predictions)
+    record.baseline = {**baseline, "seconds": round(time.perf_counter() - start, 2)}
+    needs_advice = baseline["run"] < _PERFECT and baseline["ahead"] != "run"
     record.baseline["advice"] = advise(assembly.config, record) if needs_advice else ""
-    record.metrics[f"baseline/{found['score']}"] = found["value"]
-    record.directions[f"baseline/{found['score']}"] = "max"
+    record.metrics[f"baseline/{baseline['score']}"] = baseline["value"]
+    record.directions[f"baseline/{baseline['score']}"] = "max"
     log.info("baseline: %s", describe_baseline(record.baseline))
 
 
-def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> dict[str, Any]:
+def _compare(data: DataModule, requested: str, predictions: StoredPredictions) -> dict[str, Any]:
     rows = {name: row for row, name in enumerate(sample_names(data))}
     if len(rows) != len(data.splits.rows["test"]):
         raise ValueError("two test samples have one name")
@@ -89,7 +89,9 @@ def _compare(data: DataModule, asked: str, predictions: StoredPredictions) -> di
     test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
     size = predictions.outputs.shape[1]
-    names = _candidates(data, is_real=is_real, several=targets.ndim > 1) if asked == "auto" else [asked]
+    names = (
+        _candidates(data, is_real=is_real, several=targets.ndim > 1) if requested == "auto" else [requested]
+    )
     fitted = {name: _fit(name, inputs, targets, size, is_real=is_real) for name in names}
     name = names[0]
     if len(names) > 1 and len(val_targets):
@@ -102,17 +104,20 @@ def _verdict(
 ) -> dict[str, Any]:
     targets: Any = predictions.targets
     targets = predictions.outputs if targets is None else targets  # confusions have both
-    own, value = points(targets, predictions.outputs), points(targets, outputs)
+    model_points, value = points(targets, predictions.outputs), points(targets, outputs)
     generator = np.random.default_rng(0)
     draws = [generator.integers(0, len(targets), len(targets)) for _ in range(_DRAWS)]
-    moves = [points(targets[at], predictions.outputs[at]) - points(targets[at], outputs[at]) for at in draws]
-    difference, noise = own - value, float(np.std(moves))
+    moves = [
+        points(targets[draw], predictions.outputs[draw]) - points(targets[draw], outputs[draw])
+        for draw in draws
+    ]
+    difference, noise = model_points - value, float(np.std(moves))
     ahead = "" if abs(difference) <= 2 * noise else "run" if difference > 0 else "baseline"
     return {
         "name": name,
         "score": score,
         "value": value,
-        "run": own,
+        "run": model_points,
         "difference": difference,
         "noise": noise,
         "ahead": ahead,
@@ -135,11 +140,11 @@ def _choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
         return "accuracy", lambda targets, outputs: float((outputs.argmax(1) == targets).mean())
 
     def average_precision(targets: Any, outputs: Any) -> float:
-        said = outputs[:, 1] if targets.ndim == 1 else outputs
+        positive = outputs[:, 1] if targets.ndim == 1 else outputs
         seen = targets.any(0)  # a label that no sample has is in no mean
         if targets.ndim > 1:
-            targets, said = targets[:, seen], said[:, seen]
-        return float(metrics.average_precision_score(targets, said)) if seen.any() else 0.0
+            targets, positive = targets[:, seen], positive[:, seen]
+        return float(metrics.average_precision_score(targets, positive)) if seen.any() else 0.0
 
     return "average_precision", average_precision
 
@@ -255,6 +260,8 @@ def advise(config: DictConfig, record: RunRecord) -> str:
         return "try a pretrained network: model=torchvision model.name=resnet18 model.weights=DEFAULT"
     if not lr:
         return ""
-    typed = [one for one in record.overrides if not one.lstrip("+").startswith("optimizer.lr=")]
+    typed = [
+        override for override in record.overrides if not override.lstrip("+").startswith("optimizer.lr=")
+    ]
     command = shlex.join(["assay", "train", "-m", *typed])
     return f"search for a learning rate: {command} optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"

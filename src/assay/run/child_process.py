@@ -40,8 +40,8 @@ def run_again(run_dir: str, again: str, *trusted: str) -> None:
     try:
         _train(Path(run_dir), Path(again), trusted)
     except AssayError as error:
-        told = json.dumps({"message": error.message, "hint": error.hint})
-        (Path(again).parent / REFUSED).write_text(told, encoding="utf-8")
+        refusal = json.dumps({"message": error.message, "hint": error.hint})
+        (Path(again).parent / REFUSED).write_text(refusal, encoding="utf-8")
         sys.exit(1)
 
 

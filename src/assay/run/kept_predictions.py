@@ -129,12 +129,12 @@ class KeepPredictions(Callback):
         self._flush()
         if trainer.world_size == 1:
             return
-        every: list[Any] = [None] * trainer.world_size
-        torch.distributed.all_gather_object(every, (self.problem, self.num_seen, self._kept))
-        self.problem = next((problem for problem, *_ in every if problem), "")
-        self.num_seen = sum(count for _, count, _ in every)
+        gathered: list[Any] = [None] * trainer.world_size
+        torch.distributed.all_gather_object(gathered, (self.problem, self.num_seen, self._kept))
+        self.problem = next((problem for problem, *_ in gathered if problem), "")
+        self.num_seen = sum(count for _, count, _ in gathered)
         first = trainer.is_global_zero
-        self._kept = [block for *_, kept in every for block in kept] if first else []
+        self._kept = [block for *_, blocks in gathered for block in blocks] if first else []
 
     def positions(self) -> Tensor:
         """Of the samples that are kept, in the part that was tested: int64, ascending."""
@@ -303,12 +303,12 @@ def add_threshold(assembly: Assembly, record: RunRecord, predictions: StoredPred
         return
     value = best_threshold(*_validation_probabilities(assembly, module, data))
     if value is not None:
-        said, right = predictions.outputs[:, 1] >= value, np.asarray(predictions.targets) == 1
-        hits = int((said & right).sum())
+        predicted, right = predictions.outputs[:, 1] >= value, np.asarray(predictions.targets) == 1
+        hits = int((predicted & right).sum())
         record.threshold = {
             "value": value,
             "class": predictions.class_names[1],
-            "precision": hits / max(1, int(said.sum())),
+            "precision": hits / max(1, int(predicted.sum())),
             "recall": hits / max(1, int(right.sum())),
         }
 

@@ -53,7 +53,7 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
         reason = "a folder" if path.is_dir() else "not a regular file"
     elif path.name in OWN_FILES and any((place / name).exists() for name in records):
         reason = "a file that the run or sweep itself writes"
-    elif any(one.exists() and path.exists() and one.samefile(path) for one in inputs):
+    elif any(source.exists() and path.exists() and source.samefile(path) for source in inputs):
         reason = "one of the inputs"
     if reason:
         raise ConfigError(f"{path} is {reason}", key="--out", hint="give the name of another file")
@@ -63,9 +63,9 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
 class PredictionFile:
     """A table that is written as its rows come, and files such as masks in a folder beside it."""
 
-    def __init__(self, path: Path, unfinished: Path, what: str) -> None:
-        self.path, self.what = path, what
-        self._table, self.folder = unfinished / path.name, unfinished / f"{path.stem}_{what}s"
+    def __init__(self, path: Path, unfinished: Path, kind: str) -> None:
+        self.path, self.what = path, kind
+        self._table, self.folder = unfinished / path.name, unfinished / f"{path.stem}_{kind}s"
         self._parquet: Any = None
         self._names: set[str] = set()
 
@@ -94,17 +94,17 @@ class PredictionFile:
                 pa.Table.from_pandas(frame, schema=self._parquet.schema, preserve_index=False)
             )
 
-    def add_files(self, inputs: Sequence[str], found: Predictions) -> list[str]:
+    def add_files(self, inputs: Sequence[str], predictions: Predictions) -> list[str]:
         """Write a file for each prediction, called as its input; returns their places."""
         places = []
         self.folder.mkdir(exist_ok=True)
-        for at, stem in enumerate(Path(name).stem for name in inputs):
-            name, number = f"{stem}{found.file_suffix}", 1
+        for index, stem in enumerate(Path(name).stem for name in inputs):
+            name, number = f"{stem}{predictions.file_suffix}", 1
             while name.casefold() in self._names:  # which some file systems hold for the same
                 number += 1
-                name = f"{stem}_{number}{found.file_suffix}"
+                name = f"{stem}_{number}{predictions.file_suffix}"
             self._names.add(name.casefold())
-            (self.folder / name).write_bytes(found.file_of(at))
+            (self.folder / name).write_bytes(predictions.file_of(index))
             places.append(f"{self.folder.name}/{name}")
         return places
 
@@ -115,12 +115,12 @@ class PredictionFile:
 
 
 @contextmanager
-def open_predictions(path: Path, what: str = "") -> Iterator[PredictionFile]:
+def open_predictions(path: Path, kind: str = "") -> Iterator[PredictionFile]:
     """Open a file of predictions, with a folder of files beside it if they have some."""
     try:
         with write_together(path) as unfinished:
-            file = PredictionFile(path, unfinished, what)
-            if what and os.path.lexists(path.with_name(file.folder.name)):
+            file = PredictionFile(path, unfinished, kind)
+            if kind and os.path.lexists(path.with_name(file.folder.name)):
                 raise ConfigError(
                     f"{path.with_name(file.folder.name)} exists, with other predictions",
                     key="--out",
@@ -162,7 +162,8 @@ def as_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table
     for row in rows:
         cells = (row[str(column.header)] for column in table.columns)
         texts = (
-            format_number(one) if isinstance(one, float) else "" if one is None else str(one) for one in cells
+            format_number(cell) if isinstance(cell, float) else "" if cell is None else str(cell)
+            for cell in cells
         )
         table.add_row(*(Text(printable(text)) for text in texts))
     for column in table.columns:
@@ -230,9 +231,9 @@ def predict(
     notes = [*predictor.notes]
     if (names := len(predictor.names)) > MOST_COLUMNS:
         notes.append(f"{pluralize(names, 'class', 'classes')}: only the most likely ones have a column")
-    what = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
-    if what and out is None:
-        notes.append(f"--out FILE writes each {what} to a file, too")
+    kind = "" if predictor.task is None or predictor.kind is None else predictor.task.file_column
+    if kind and out is None:
+        notes.append(f"--out FILE writes each {kind} to a file, too")
     size = batch_size or predictor.batch_size
     if batch_size is None and len(preprocess.input_shape) == 1 and not preprocess.spec.get("vocab_size"):
         size = max(size, min(_FLAT, _NUMBERS // preprocess.input_shape[0]))
@@ -255,7 +256,7 @@ def predict(
     start, count, failed, first_error = time.perf_counter(), 0, 0, ""
     shown: list[pd.DataFrame] = []
     columns: list[str] = []
-    with nullcontext() if out is None else open_predictions(out, what) as file:
+    with nullcontext() if out is None else open_predictions(out, kind) as file:
         for whole in frames(file):
             frame = whole if limit is None else whole[: limit - count]
             columns = list(frame.columns)
@@ -310,28 +311,30 @@ def _frame(
 ) -> pd.DataFrame:
     """Rows of a block, those without a prediction among them."""
     inputs, errors = list(map(to_utf8, block.inputs)), _text_array(block.errors)
-    at = np.flatnonzero([error is None for error in errors])
+    usable = np.flatnonzero([error is None for error in errors])
     # Where nothing is predicted, a sample of zeros says which columns there are.
     zeros = block.samples.new_zeros(1, *preprocess.input_shape)
     outputs = _outputs(predictor, block.samples if len(block.samples) else zeros, size)[: len(block.samples)]
     finite = outputs.reshape(len(outputs), -1 if len(outputs) else 0).isfinite().all(1).numpy()
     if not finite.all():
-        errors[at[~finite]] = "the model's output is not finite"
-        at, outputs = at[finite], outputs[torch.from_numpy(finite)]
+        errors[usable[~finite]] = "the model's output is not finite"
+        usable, outputs = usable[finite], outputs[torch.from_numpy(finite)]
     if predictor.kind is None:
         columns = _output_columns(outputs)
     else:
-        found = predictor.typed(outputs)
+        predictions = predictor.typed(outputs)
         if block.sizes:
-            found = found.resized([size for size, good in zip(block.sizes, finite, strict=True) if good])
-        columns = dict(found.columns(top_k))
+            predictions = predictions.resized(
+                [size for size, good in zip(block.sizes, finite, strict=True) if good]
+            )
+        columns = dict(predictions.columns(top_k))
         if file is not None and file.what:
-            columns[file.what] = file.add_files([inputs[row] for row in at.tolist()], found)
+            columns[file.what] = file.add_files([inputs[row] for row in usable.tolist()], predictions)
     rows = {"input": inputs, "row": pd.array(np.asarray(block.rows), dtype="Int64")}
-    if len(at) == len(block.inputs):
+    if len(usable) == len(block.inputs):
         frame = pd.DataFrame(rows | columns)
     else:
-        frame = pd.DataFrame(rows).join(pd.DataFrame(columns).set_axis(at))
+        frame = pd.DataFrame(rows).join(pd.DataFrame(columns).set_axis(usable))
     if preprocess.encoder is not None:
         frame["warning"] = _text_array(block.warnings)
     frame["error"] = errors
@@ -353,7 +356,9 @@ def _output_columns(outputs: Tensor) -> dict[str, Any]:
             "sample; numbers [N] or [N, K] can be written",
             hint="assay.load(run)(raw) returns them as they come",
         )
-    return {f"output_{at}": column.numpy() for at, column in enumerate(outputs.reshape(len(outputs), -1).T)}
+    return {
+        f"output_{index}": column.numpy() for index, column in enumerate(outputs.reshape(len(outputs), -1).T)
+    }
 
 
 def _text_frames(

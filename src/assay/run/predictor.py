@@ -101,10 +101,10 @@ class Predictor(nn.Module):
         outputs = [self.outputs(block) for block in torch.split(samples, self.batch_size)]
         if self.kind is None:
             return torch.cat(outputs)
-        found = self.typed(torch.cat(outputs))
+        predictions = self.typed(torch.cat(outputs))
         if self.task is not None and self.task.has_masks:
-            found = found.resized(self.preprocess.sizes(raw))
-        return found[0] if single else found
+            predictions = predictions.resized(self.preprocess.sizes(raw))
+        return predictions[0] if single else predictions
 
     @property
     def generates(self) -> bool:
@@ -126,9 +126,9 @@ class Predictor(nn.Module):
 
     def _texts(self, raw: Any, sampling: Sampling) -> TextPrediction | TextPredictions:
         several = [raw] if isinstance(raw, str) else list(raw)
-        if not all(isinstance(one, str) for one in several):
+        if not all(isinstance(prompt, str) for prompt in several):
             raise DataError("a language model takes a text, or several", hint='predictor("def ")')
-        written = [self.text(one, sampling) for one in several]
+        written = [self.text(prompt, sampling) for prompt in several]
         return written[0] if isinstance(raw, str) else TextPredictions.of(written)
 
     @torch.no_grad()
@@ -200,10 +200,10 @@ class Predictor(nn.Module):
             )
         if self.kind is None or self.task is None:
             raise RuntimeError("nobody knows what the outputs of a module of one's own are")
-        found = outputs.cpu().numpy()
+        values = outputs.cpu().numpy()
         if self.task.reconstructs and self.kind == self.task.kind:
-            return ReconstructionPredictions(found, tuple(self.spec["input_shape"]))
-        predicted = self.task.typed(found, self.kind, self.names)
+            return ReconstructionPredictions(values, tuple(self.spec["input_shape"]))
+        predicted = self.task.typed(values, self.kind, self.names)
         if isinstance(predicted, ClassPredictions):
             return replace(predicted, threshold=self.threshold)
         return predicted

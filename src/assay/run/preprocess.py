@@ -75,7 +75,9 @@ def as_rows(raw: Any, column: str) -> Any:
     if isinstance(raw, str):
         return {column: raw}
     of_texts = (isinstance(raw, pd.Series) and column not in raw.index) or (
-        isinstance(raw, list | tuple | np.ndarray) and len(raw) and all(isinstance(one, str) for one in raw)
+        isinstance(raw, list | tuple | np.ndarray)
+        and len(raw)
+        and all(isinstance(value, str) for value in raw)
     )
     return pd.DataFrame({column: list(raw)}) if of_texts else raw
 
@@ -160,10 +162,10 @@ class Preprocess(nn.Module):
         if isinstance(raw, str | os.PathLike | Image.Image):
             return self.picture(raw), True
         if isinstance(raw, list | tuple) and raw:
-            if all(isinstance(one, pd.Series | Mapping) for one in raw):
-                return self.rows(pd.DataFrame([dict(one) for one in raw])), False
-            if any(isinstance(one, _PICTURES) for one in raw):
-                return self._stacked([self._picture_of(one) for one in raw]), False
+            if all(isinstance(row, pd.Series | Mapping) for row in raw):
+                return self.rows(pd.DataFrame([dict(row) for row in raw])), False
+            if any(isinstance(row, _PICTURES) for row in raw):
+                return self._stacked([self._picture_of(row) for row in raw]), False
         batch, single = self._as_batch(raw)
         return self._checked(self._transformed(batch)), single
 
@@ -194,9 +196,9 @@ class Preprocess(nn.Module):
         good = judged.frame.drop(index=[*judged.errors])
         samples, odd = self._checked(self._transformed(encoder.encode(good))), dict(judged.warnings)
         if isinstance(encoder, TextEncoder):
-            for at, what in encoder.odd(samples).items():
-                row = good.index[at]
-                odd[row] = f"{odd[row]}; {what}" if row in odd else what
+            for index, problem in encoder.odd(samples).items():
+                row = good.index[index]
+                odd[row] = f"{odd[row]}; {problem}" if row in odd else problem
         return samples, judged.errors, odd
 
     def fitted_encoder(self) -> TableEncoder | TextEncoder:
@@ -220,8 +222,8 @@ class Preprocess(nn.Module):
 
     def no_samples(self) -> Tensor:
         """`[0, *input_shape]`, in the data's own type."""
-        known = getattr(torch, str(self.spec.get("input_dtype") or ""), None)
-        return torch.empty(0, *self.input_shape, dtype=known if isinstance(known, torch.dtype) else None)
+        dtype = getattr(torch, str(self.spec.get("input_dtype") or ""), None)
+        return torch.empty(0, *self.input_shape, dtype=dtype if isinstance(dtype, torch.dtype) else None)
 
     def array_batch(self, array: NDArray[Any]) -> NDArray[Any]:
         """An array with a dimension for samples, also of a single one."""
@@ -244,8 +246,8 @@ class Preprocess(nn.Module):
             return [size_of(str(raw)) or (0, 0)]
         if isinstance(raw, Image.Image):
             return [upright_size(raw)]
-        if isinstance(raw, list | tuple) and any(isinstance(one, _PICTURES) for one in raw):
-            return [size for one in raw for size in self.sizes(one)]
+        if isinstance(raw, list | tuple) and any(isinstance(sample, _PICTURES) for sample in raw):
+            return [size for sample in raw for size in self.sizes(sample)]
         batch = self._as_batch(raw)[0]
         return [(int(batch.shape[-2]), int(batch.shape[-1]))] * len(batch)
 
@@ -310,8 +312,8 @@ class Preprocess(nn.Module):
         return to_training_dtype(samples, str(self.spec.get("input_dtype") or ""))
 
     def _check_shape(self, samples: Tensor) -> None:
-        wanted = self.input_shape
-        if not wanted or (samples.ndim and tuple(samples.shape[1:]) == wanted):
+        expected = self.input_shape
+        if not expected or (samples.ndim and tuple(samples.shape[1:]) == expected):
             return
         raise DataError(
             f"the input has shape {tuple(samples.shape)}; the model was trained on [B, {self._wanted}]",
@@ -403,17 +405,17 @@ def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
     """Files below a folder that are of the kind of the run's data, and how many others there are."""
     # Text, not paths: pathlib takes as long for the name of a small picture as decoding it does.
     walk = ((parent, name) for parent, _, names in os.walk(folder) for name in names if name[0] != ".")
-    every = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
+    paths = [os.path.join(parent, name) for parent, name in walk]  # noqa: PTH118 - text, see above
     suffixes = _TABLES if preprocess.encoder is not None else _ARRAYS
     suffixes += (".txt",) if isinstance(preprocess.encoder, TextEncoder) else ()
     files = sorted(
-        (path for path in every if path.lower().endswith(suffixes)), key=lambda path: Path(path).parts
+        (path for path in paths if path.lower().endswith(suffixes)), key=lambda path: Path(path).parts
     )
     if preprocess.takes_pictures:
         files = list_images(folder)[0] or files
     elif preprocess.takes_arrays:  # beside them may lie targets
         files = [path for path in files if Path(path).stem in preprocess.array_names] or files
-    others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*every} - {*files})
+    others = Counter(Path(name).suffix.lower() or "no suffix" for name in {*paths} - {*files})
     listed = ", ".join(f"{number:,} {kind}" for kind, number in others.most_common(_NAMED))
     passed = (
         f"{folder}: {pluralize(others.total(), 'file')} passed over ({listed})" if files and others else ""
@@ -449,14 +451,18 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
     with ThreadPoolExecutor(threads) as pool:
         while block := list(islice(paths, size)):
             parts = (block[start : start + share] for start in range(0, len(block), share))
-            done = [one for part in pool.map(partial(_decode_pictures, preprocess), parts) for one in part]
+            done = [
+                result for part in pool.map(partial(_decode_pictures, preprocess), parts) for result in part
+            ]
             good = [sample for _, sample, _ in done if sample is not None]
             samples = torch.cat(good) if good else preprocess.no_samples()
             errors = [error for _, _, error in done]
-            decoded = [Path(one) for one, _, error in done if not error]
+            decoded = [Path(picture) for picture, _, error in done if not error]
             sizes = preprocess.sizes(decoded) if has_masks and decoded else ()
             none = [""] * len(done)
-            yield Block([one for one, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes)
+            yield Block(
+                [picture for picture, _, _ in done], [None] * len(done), errors, none, samples, sizes=sizes
+            )
 
 
 def _decode_pictures(preprocess: Preprocess, paths: Sequence[str]) -> list[tuple[str, Tensor | None, str]]:
@@ -475,9 +481,9 @@ def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block
     encoder, options = preprocess.fitted_encoder(), find_options(path, preprocess.file_options)
     names = [] if is_texts(path, encoder) else columns_of(path, **options)
     used = {column.name for column in encoder.columns} | set(preprocess.targets)
-    others = [name for name in names if name not in used]
-    more = ", …" if len(others) > _NAMED else ""
-    note = f"{path}: the model does not use {', '.join(others[:_NAMED])}{more}" if others else ""
+    unused = [name for name in names if name not in used]
+    more = ", …" if len(unused) > _NAMED else ""
+    note = f"{path}: the model does not use {', '.join(unused[:_NAMED])}{more}" if unused else ""
     # Of texts, which may be long, as many as the model takes at a time.
     rows = size if isinstance(encoder, TextEncoder) else max(size, min(_ROWS, _CELLS // len(encoder.columns)))
     for chunk in table_chunks(path, encoder, rows, **options):
@@ -485,8 +491,8 @@ def _read_table(preprocess: Preprocess, path: Path, size: int) -> Iterator[Block
         yield Block(
             [str(path)] * len(chunk),
             chunk.index.tolist(),
-            [errors.get(at, "") for at in range(len(chunk))],
-            ["" if at in errors else odd.get(at, "") for at in range(len(chunk))],
+            [errors.get(index, "") for index in range(len(chunk))],
+            ["" if index in errors else odd.get(index, "") for index in range(len(chunk))],
             samples,
             note,
         )

@@ -111,17 +111,17 @@ def reproduce(run: str | Path, overrides: Sequence[str] = (), *, trust_code: boo
             checkout_code(plan.root, plan.commit, plan.patch, scratch / CODE)
             environment["PYTHONPATH"] = _module_path(plan.root, plan.folder, scratch / CODE)
         _run_again(run_dir, again, environment, typed_packages(overrides))
-        made = RunRecord.load(again)
-        different = differences(run_dir, record, again, made)
-        if made.micro_batch != record.micro_batch:
+        reproduced = RunRecord.load(again)
+        different = differences(run_dir, record, again, reproduced)
+        if reproduced.micro_batch != record.micro_batch:
             plan.notes.append("memory ran out elsewhere than in the run: see micro_batch in record.json")
         return Reproduction(
             identical=not different,
             different=different,
-            likely=causes(record, made) if different else (),
+            likely=causes(record, reproduced) if different else (),
             notes=[*plan.notes, *removed, *_notes(record)],
             rows=_count_rows(again),
-            weights_sha256=made.weights_sha256,
+            weights_sha256=reproduced.weights_sha256,
             kept=again.rename(Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name))
             if different
             else None,
@@ -159,15 +159,15 @@ def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
             else "",
         )
     removed = [n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()]
-    needed = {n: one for n, one in record.files.items() if n not in (*removed, *RESULTS)}
+    needed = {n: digest for n, digest in record.files.items() if n not in (*removed, *RESULTS)}
     changed = find_changed_files(run_dir, needed)
     if changed:
         are = "is not what the run wrote" if len(changed) == 1 else "are not what the run wrote"
         raise AssayError(f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it")
-    known = (
+    obstacles = (
         "the SHA-256 of the weights is on record" if record.weights_sha256 else "its weights are not known"
     )
-    return [f"removed: {', '.join(removed)}; {known}"] if removed else []
+    return [f"removed: {', '.join(removed)}; {obstacles}"] if removed else []
 
 
 def _plan(run_dir: Path, record: RunRecord) -> _Plan:
@@ -201,10 +201,10 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
 
 def _describe_code(plan: _Plan) -> str:
     files = patched_files(plan.patch.read_text("utf-8", "surrogateescape")) if plan.patch is not None else []
-    what = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
+    base = f"commit {plan.commit[:12]}" if plan.commit else "no commit"
     if files:
-        what += f" with the changes of its code.patch ({join_first(files)})"
-    return f"the run's code is not what lies here: {what} would be run"
+        base += f" with the changes of its code.patch ({join_first(files)})"
+    return f"the run's code is not what lies here: {base} would be run"
 
 
 def _notes(record: RunRecord) -> list[str]:
@@ -224,8 +224,8 @@ def _module_path(root: Path, folder: str, code: Path) -> str:
     """The code of the run before all else, wherever the checkout lies on the module path now."""
     inside = [Path(entry) for entry in sys.path if entry and Path(entry).is_relative_to(root)]
     places = [code / folder, *(code / entry.relative_to(root) for entry in inside)]
-    found = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
-    return os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
+    folders = [str(place) for place in dict.fromkeys(places) if place.is_dir()]
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted: Sequence[str]) -> None:
@@ -238,22 +238,22 @@ def _run_again(run_dir: Path, again: Path, environment: dict[str, str], trusted:
         raise stopped
     refused = again.parent / REFUSED
     if refused.is_file():
-        told = json.loads(refused.read_text(encoding="utf-8"))
-        raise AssayError(f"the run cannot be reproduced: {told['message']}", hint=told["hint"])
+        refusal = json.loads(refused.read_text(encoding="utf-8"))
+        raise AssayError(f"the run cannot be reproduced: {refusal['message']}", hint=refusal["hint"])
     if not (again / "record.json").is_file():
         raise AssayError(f"the run could not be repeated: its process ended with code {code}")
-    made = RunRecord.load(again)
-    if made.status != "finished":
-        raise AssayError(f"the run cannot be reproduced: {made.reason or 'its process died'}")
+    reproduced = RunRecord.load(again)
+    if reproduced.status != "finished":
+        raise AssayError(f"the run cannot be reproduced: {reproduced.reason or 'its process died'}")
 
 
 def _environment(record: RunRecord) -> dict[str, str]:
     """This process's, with the switches that change numbers as the run had them."""
     then: Mapping[str, Any] = record.machine.get("environment", {})
-    kept = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
+    environment = {name: value for name, value in os.environ.items() if name not in _SWITCHES}
     switches = {name: str(then[name]) for name in _SWITCHES if _PLAIN.fullmatch(str(then.get(name, "")))}
     switches.setdefault("OMP_NUM_THREADS", str(int(record.machine.get("threads") or 1)))
-    return kept | switches
+    return environment | switches
 
 
 def _count_rows(run_dir: Path) -> int:
@@ -266,22 +266,22 @@ _OF_THE_MACHINE = ("DeviceStatsMonitor",)
 _MOST_SCORES = 6
 
 
-def differences(run_dir: Path, record: RunRecord, again: Path, made: RunRecord) -> list[str]:
+def differences(run_dir: Path, record: RunRecord, again: Path, reproduced: RunRecord) -> list[str]:
     """What is not the same in two runs, the first step that differs before all else."""
-    names = sorted(record.metrics.keys() | made.metrics.keys())
-    pairs = {name: (record.metrics.get(name), made.metrics.get(name)) for name in names}
+    names = sorted(record.metrics.keys() | reproduced.metrics.keys())
+    pairs = {name: (record.metrics.get(name), reproduced.metrics.get(name)) for name in names}
     scores = [
         f"{name} {then} then, {now} now"
         for name, (then, now) in pairs.items()
         if not name.startswith(_OF_THE_MACHINE) and not _is_equal(then, now)
     ]
-    weights = record.weights_sha256[:12], made.weights_sha256[:12]
+    weights = record.weights_sha256[:12], reproduced.weights_sha256[:12]
     lines = [
         first_value(run_dir, again),
         f"final scores: {'; '.join(scores[:_MOST_SCORES])}" if scores else "",
         _prediction_difference(run_dir, again),
         f"weights: SHA-256 {weights[0]} then, {weights[1] or 'none'} now"
-        if weights[0] and record.weights_sha256 != made.weights_sha256
+        if weights[0] and record.weights_sha256 != reproduced.weights_sha256
         else "",
     ]
     return [line for line in lines if line]
@@ -292,7 +292,9 @@ def _prediction_difference(run_dir: Path, again: Path) -> str:
     import numpy as np
 
     try:
-        before, after = (predictions_file.read(one / predictions_file.FILE) for one in (run_dir, again))
+        before, after = (
+            predictions_file.read(directory / predictions_file.FILE) for directory in (run_dir, again)
+        )
     except AssayError:
         return ""
     if before.keys != after.keys or before.outputs.shape != after.outputs.shape:
@@ -308,13 +310,13 @@ def first_value(then: Path, now: Path) -> str:
     different = []
     for name in dict.fromkeys((*before, *after)):
         curves = before.get(name, Curve()), after.get(name, Curve())
-        old, new = (dict(zip(one.steps, one.values, strict=True)) for one in curves)
+        old, new = (dict(zip(curve.steps, curve.values, strict=True)) for curve in curves)
         steps = [step for step in old.keys() | new.keys() if not _is_equal(old.get(step), new.get(step))]
         if steps and not name.startswith(_OF_THE_MACHINE):
             step = min(steps)
             values = f"{old.get(step, 'not logged')} then, {new.get(step, 'not logged')} now"
             different.append((step, f"step {step}: {name} {values}"))
-    return min(different, key=lambda one: one[0])[1] if different else ""
+    return min(different, key=lambda found: found[0])[1] if different else ""
 
 
 def _is_equal(first: Any, second: Any) -> bool:

@@ -190,12 +190,12 @@ def label_commands(commands: Sequence[str]) -> list[tuple[str, str]]:
 
 def predict_commands(run_dir: Path) -> list[str]:
     """What to type to predict with a run; nothing where it kept no weights, or got objects in Python."""
-    kept = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
+    paths = (run_dir / "checkpoints" / f"{name}.ckpt" for name in ("best", "last"))
     try:
         record, spec = RunRecord.load(run_dir), load_mapping(run_dir / "config.yaml").get("spec")
     except AssayError:
         return []
-    if record.objects or not any(path.is_file() for path in kept):
+    if record.objects or not any(path.is_file() for path in paths):
         return []
     task = find_task(str((spec or {}).get("task")))
     samples = "NEW_ROWS.csv" if (run_dir / "encoder.json").is_file() else "INPUT"
@@ -205,11 +205,13 @@ def predict_commands(run_dir: Path) -> list[str]:
 
 def format_scores(metrics: Mapping[str, float], stage: str) -> str:
     """The scores of one stage in a line, its loss last."""
-    own = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
-    ordered = sorted(own, key=lambda name: (name.endswith("/loss"),))
-    return "   ".join(f"{name.removeprefix(f'{stage}/')} {format_score(name, own[name])}" for name in ordered)
+    scores = {name: value for name, value in metrics.items() if name.startswith(f"{stage}/")}
+    ordered = sorted(scores, key=lambda name: (name.endswith("/loss"),))
+    return "   ".join(
+        f"{name.removeprefix(f'{stage}/')} {format_score(name, scores[name])}" for name in ordered
+    )
 
 
 def _repeat_overrides(overrides: Sequence[str]) -> str:
-    kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
-    return " ".join([*kept, ""])
+    overrides_kept = [shlex.quote(o) for o in overrides if not o.startswith(("seed=", "hydra."))]
+    return " ".join([*overrides_kept, ""])

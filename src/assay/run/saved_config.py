@@ -51,15 +51,15 @@ def load_checked_config(
             hint="runs lie under outputs/<name>/<date>/",
         )
     try:
-        whole = is_yaml_intact(read_whole(path))
+        intact = is_yaml_intact(read_whole(path))
     except OSError as error:
         raise AssayError(f"{path} cannot be read: {first_line(error)}") from error
-    if whole is False or (must_be_whole and not whole):
+    if intact is False or (must_be_whole and not intact):
         raise AssayError(
             f"{path} is damaged or was changed: it is not as the SHA-256 in its last line says",
             hint="restore it from a copy",
         )
-    if whole is None:
+    if intact is None:
         log.warning("%s has no SHA-256 in its last line: whether it is whole is not known", path)
     config = load_mapping(path)
     config.pop("hydra", None)
@@ -112,9 +112,9 @@ def restore_interpolations(
 ) -> DictConfig:
     """A resolved config as it was before; to be resolved again with references alone."""
     before = config.copy()
-    there = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
+    existing = {entry.key for entry in walk(config)}  # not selected: that would ask for what is not yet known
     for key, text in written.items():
-        if key in there and (_is_reference(key, text) or not references_only):
+        if key in existing and (_is_reference(key, text) or not references_only):
             OmegaConf.update(before, key, text)
     return before
 

@@ -72,10 +72,10 @@ def train(
         )
     overrides = [quote_letters(word) for word in overrides]
     folder, objects = Path(config_dir) if config_dir else None, _as_objects(model, data)
-    whole = _with_objects(objects, overrides)
-    with provide_objects(objects), name_source(whole, folder):
+    all_overrides = _with_objects(objects, overrides)
+    with provide_objects(objects), name_source(all_overrides, folder):
         checker = Checker(folder)
-        job = checker.job(whole)
+        job = checker.job(all_overrides)
         proof = checker.check(job)
         job = replace(job, overrides=tuple(overrides))
         return train_job(job, proof, callbacks=callbacks, raise_errors=raise_errors)
@@ -93,12 +93,12 @@ def _as_objects(model: nn.Module | None, data: Data | None) -> dict[str, Any]:
             f"not a {type(data).__name__}",
             hint='name an option of the group: assay.train(["data=wine"])',
         )
-    return {name: one for name, one in (("model", model), ("data", data)) if one is not None}
+    return {name: value for name, value in (("model", model), ("data", data)) if value is not None}
 
 
 def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
     """Overrides, and those that put the objects into their places."""
-    typed = [one.lstrip("+~").partition("=")[0] for one in overrides]
+    typed = [override.lstrip("+~").partition("=")[0] for override in overrides]
     chosen: list[str] = []
     placed: dict[str, list[str]] = {}
     if (model := objects.get("model")) is not None:
@@ -111,14 +111,14 @@ def _with_objects(objects: Mapping[str, Any], overrides: Sequence[str]) -> list[
         if option == "custom" and "data.num_workers" not in typed:
             chosen.append("data.num_workers=0")  # what is in memory needs no processes that read it
     for argument, implied in placed.items():
-        keys = [one.lstrip("+").partition("=")[0] for one in implied]
+        keys = [override.lstrip("+").partition("=")[0] for override in implied]
         if twice := next((key for key in typed if key in keys or f"{key}._target_" in keys), ""):
             raise ConfigError(
                 f"given twice: as an override and as {argument}=OBJECT",
                 key=twice,
                 hint="leave one of them out",
             )
-    return [*chosen, *overrides, *(one for implied in placed.values() for one in implied)]
+    return [*chosen, *overrides, *(override for implied in placed.values() for override in implied)]
 
 
 def _data_overrides(data: Any) -> tuple[str, list[str]]:
@@ -131,25 +131,25 @@ def _data_overrides(data: Any) -> tuple[str, list[str]]:
     return option, [f"data.source.{path}={placeholder(data)}"]
 
 
-def _object_overrides(key: str, argument: str, one: Any) -> list[str]:
-    return [f"{key}._target_={TARGET}", f"+{key}.argument={argument}", f'+{key}.kind="{kind_of(one)}"']
+def _object_overrides(key: str, argument: str, value: Any) -> list[str]:
+    return [f"{key}._target_={TARGET}", f"+{key}.argument={argument}", f'+{key}.kind="{kind_of(value)}"']
 
 
 def _is_pair(data: Any) -> bool:
     """Whether data is inputs and targets, all in memory."""
-    given = data.tensors if type(data) is TensorDataset else data
-    return isinstance(given, tuple | list) and len(given) == 2
+    pair = data.tensors if type(data) is TensorDataset else data
+    return isinstance(pair, tuple | list) and len(pair) == 2
 
 
 def _digest(model: nn.Module) -> str:
     """Stands for a model's weights and its plain attributes: two that differ in these are two configs."""
     digest = hashlib.sha256()
     for name, part in model.named_modules():
-        plain = {key: one for key, one in vars(part).items() if isinstance(one, _PLAIN)}
+        plain = {key: value for key, value in vars(part).items() if isinstance(value, _PLAIN)}
         digest.update(f"{name} {kind_of(part)} {sorted(plain.items())};".encode())
     # Those that are lazy have no weights yet.
-    made = {key: one for key, one in model.state_dict().items() if not is_lazy(one)}
-    digest.update(weights_sha256(made).encode())
+    weights = {key: value for key, value in model.state_dict().items() if not is_lazy(value)}
+    digest.update(weights_sha256(weights).encode())
     return digest.hexdigest()[:16]
 
 

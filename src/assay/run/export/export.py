@@ -134,7 +134,7 @@ def _write_checked(original: Original, path: Path) -> Exported:
     """Write an ONNX file and compare it; with the transforms inside, where that is possible and right."""
     samples = read_samples(original)
     notes = [samples.note] if samples.note else []
-    widened = sorted(str(one).removeprefix("torch.") for one in original.dtypes - {torch.float32})
+    widened = sorted(str(dtype).removeprefix("torch.") for dtype in original.dtypes - {torch.float32})
     if widened:
         notes.append(f"the weights are {', '.join(widened)} in the checkpoint and float32 in the file")
     if original.transforms:
@@ -143,7 +143,7 @@ def _write_checked(original: Original, path: Path) -> Exported:
                 raise AssayError("samples have several shapes before them")
             return _write(original, samples, path, notes, inside=True)
         except AssayError as error:
-            names = ", ".join(type(one).__name__ for one in original.transforms.transforms)
+            names = ", ".join(type(transform).__name__ for transform in original.transforms.transforms)
             notes.append(f"the file takes pictures after {names} (data.transform.eval): {error.message}")
     return _write(original, samples, path, notes, inside=not original.transforms)
 
@@ -244,7 +244,9 @@ def _with_texts(model: Any, columns: Sequence[Column]) -> Any:
     """The model behind a graph that turns `categories`, texts `[B, C]`, into the `codes` that it takes."""
     from onnx import TensorProto, compose, helper
 
-    texts, codes = ([f"categories/{what}_{at}" for at in range(len(columns))] for what in ("text", "code"))
+    texts, codes = (
+        [f"categories/{what}_{index}" for index in range(len(columns))] for what in ("text", "code")
+    )
     nodes = [helper.make_node("Split", ["categories"], texts, axis=1, num_outputs=len(columns))]
     for column, text, code in zip(columns, texts, codes, strict=True):
         known = text_codes(column)
@@ -258,10 +260,10 @@ def _with_texts(model: Any, columns: Sequence[Column]) -> Any:
         nodes.append(node)
     nodes.append(helper.make_node("Concat", codes, ["categories/codes"], axis=1))
     shape = ("batch", len(columns))
-    given = helper.make_tensor_value_info("categories", TensorProto.STRING, shape)
-    made = helper.make_tensor_value_info("categories/codes", TensorProto.INT64, shape)
+    categories = helper.make_tensor_value_info("categories", TensorProto.STRING, shape)
+    codes_info = helper.make_tensor_value_info("categories/codes", TensorProto.INT64, shape)
     lookup = helper.make_model(
-        helper.make_graph(nodes, "categories", [given], [made]),
+        helper.make_graph(nodes, "categories", [categories], [codes_info]),
         opset_imports=[*model.opset_import, helper.make_opsetid("ai.onnx.ml", 2)],
         ir_version=model.ir_version,
     )
@@ -322,11 +324,11 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     keyed = isinstance(dataset, KeyedDataset)
     inputs = [input_of(dataset[(0, row, row) if keyed else row]) for row in rows.tolist()]
     if isinstance(data, Samples) and stored_type(data.inputs.dtype) == "int64":
-        inputs = [one.long() for one in inputs]
-    one_shape = len({one.shape for one in inputs}) == 1
-    raw = list(_cut(torch.stack(inputs))) if one_shape else [one[None] for one in inputs]
+        inputs = [tensor.long() for tensor in inputs]
+    one_shape = len({tensor.shape for tensor in inputs}) == 1
+    raw = list(_cut(torch.stack(inputs))) if one_shape else [tensor[None] for tensor in inputs]
     if original.texts is not None:  # padded as a batch of evaluation
-        raw = [one[:, : padded_length(int((one != 0).sum(1).max()))] for one in raw]
+        raw = [tensor[:, : padded_length(int((tensor != 0).sum(1).max()))] for tensor in raw]
     return CheckSamples(raw, name, note)
 
 

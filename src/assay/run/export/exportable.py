@@ -58,7 +58,9 @@ class Original:
         predictor = read_predictor(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
         self.config: DictConfig = read_config(run_dir, trusted)
         self.stored = predictor.model
-        self.dtypes = {one.dtype for one in self.stored.state_dict().values() if one.is_floating_point()}
+        self.dtypes = {
+            tensor.dtype for tensor in self.stored.state_dict().values() if tensor.is_floating_point()
+        }
         self.predictor = predictor if self.dtypes <= {torch.float32} else copy.deepcopy(predictor).float()
         self.spec = predictor.spec
         self.codec: Any = predictor.codec

@@ -30,7 +30,9 @@ def model_card(exported: Exported, original: Original) -> str:
     run = about["run"]
     words = "a custom task" if original.task is None else original.task.in_words(original.spec)
     model = escape_markdown(run["choices"].get("model") or "a custom model")
-    provenance = {name: one for name, one in run.items() if isinstance(one, str | int)} | run["packages"]
+    provenance = {name: value for name, value in run.items() if isinstance(value, str | int)} | run[
+        "packages"
+    ]
     sections = [
         f"{MARK}\n# {escape_markdown(run['name'])}: {model}",
         f"A {escape_markdown(about['task'] or 'trained')} model ({words}), `{exported.path.name}` in "
@@ -38,30 +40,30 @@ def model_card(exported: Exported, original: Original) -> str:
         "## Inputs and outputs\n\n" + "\n".join(_interface(about, original)),
         f"## How to run it\n\n```python\n{example_code(exported)}```",
         "## Scores\n\n" + "\n".join(_scores(exported)),
-        "## Provenance\n\n" + _table(("", ""), [one for one in provenance.items() if one[1]]),
+        "## Provenance\n\n" + _table(("", ""), [row for row in provenance.items() if row[1]]),
     ]
     return "\n\n".join(sections) + "\n"
 
 
 def _interface(about: dict[str, Any], original: Original) -> Iterable[str]:
-    for one in about["inputs"]:
-        shape, values = ", ".join(map(str, one["shape"])), ""
-        if "range" in one:
-            values = f", from {one['range'][0]} to {one['range'][1]}"
-        if tokens := one.get("tokens"):
+    for field in about["inputs"]:
+        shape, values = ", ".join(map(str, field["shape"])), ""
+        if "range" in field:
+            values = f", from {field['range'][0]} to {field['range'][1]}"
+        if tokens := field.get("tokens"):
             values = (
                 f", token ids that `{tokens['tokenizer']}` beside the file makes of texts, from 0 (padding "
                 f"at the end) to {tokens['vocab_size'] - 1}; at most {tokens['max_length']} of a text"
             )
-        prepared = ", encoded, transformed and normalised already" if one.get("prepared") else ""
-        yield f"- Input `{one['name']}`: {one['dtype']} [{shape}]{values}{prepared}."
+        prepared = ", encoded, transformed and normalised already" if field.get("prepared") else ""
+        yield f"- Input `{field['name']}`: {field['dtype']} [{shape}]{values}{prepared}."
     yield f"- Output `{about['output']['name']}`: {_output(about, original)}."
     if about["inside"]:
         yield f"- The file does on its own: {'; '.join(map(escape_markdown, about['inside']))}."
-    for one in about["inputs"]:
-        if "columns" in one:
-            yield f"\nColumns of `{one['name']}`, in this order, and what a missing value counts as:\n"
-            filled = pd.DataFrame(one["columns"])[["name", "kind", "missing"]].astype(object)
+    for field in about["inputs"]:
+        if "columns" in field:
+            yield f"\nColumns of `{field['name']}`, in this order, and what a missing value counts as:\n"
+            filled = pd.DataFrame(field["columns"])[["name", "kind", "missing"]].astype(object)
             rows = filled.where(filled.notna(), "NaN comes out").to_numpy().tolist()
             yield _table(("column", "kind", "missing"), rows)
 
@@ -140,8 +142,10 @@ def example_code(exported: Exported) -> str:
     for one in exported.description["inputs"]:
         # One sample; a size that may differ is at most that of the longest text, or of a picture.
         shape = (1, *(size if isinstance(size, int) else one.get("longest", 64) for size in one["shape"][1:]))
-        made = f"np.full({shape}, '')" if one["dtype"] == "string" else f"np.zeros({shape}, {one['dtype']!r})"
-        parts.append(f'"{one["name"]}": {made}')
+        array = (
+            f"np.full({shape}, '')" if one["dtype"] == "string" else f"np.zeros({shape}, {one['dtype']!r})"
+        )
+        parts.append(f'"{one["name"]}": {array}')
     text = _OPEN[exported.description["format"]]
     return text.format(file=exported.path.name, inputs=f"{{{', '.join(parts)}}}")
 
@@ -204,7 +208,9 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
         meanings = {"probabilities": "probabilities", "embeddings": "embeddings as the loss compares them"}
         steps = [
             "imputation and one-hot columns" if original.encoder is not None else "",
-            ", ".join(type(one).__name__ for one in original.transforms.transforms) if inside else "",
+            ", ".join(type(transform).__name__ for transform in original.transforms.transforms)
+            if inside
+            else "",
             "normalisation" if original.normalize.mean else "",
             "the target's own unit" if spec.get("target_mean") else meanings.get(kind, ""),
         ]
