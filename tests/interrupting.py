@@ -111,13 +111,14 @@ def outcome(run_dir: Path) -> dict[str, str]:
     checkpoint = torch.load(run_dir / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=True)
     record = json.loads((run_dir / "record.json").read_bytes())
     best = {key: value for key, value in record["best"].items() if key != "sha256"}  # its own path is in it
-    found = {name: _digest(checkpoint[name]) for name in STATE if name in checkpoint}
+    found = {name: digest(checkpoint[name]) for name in STATE if name in checkpoint}
     found["metrics.csv"] = hashlib.sha256((run_dir / "metrics.csv").read_bytes()).hexdigest()
     told = {name: record[name] for name in ("status", "metrics", "matrices", "checkpoints")}
-    return {**found, "record": _digest(json.dumps([told, best], sort_keys=True))}
+    return {**found, "record": digest(json.dumps([told, best], sort_keys=True))}
 
 
-def _digest(value: Any) -> str:
+def digest(value: Any) -> str:
+    """SHA-256 of all tensors and values in nested containers."""
     digest = hashlib.sha256()
     for part in _parts(value):
         digest.update(part)

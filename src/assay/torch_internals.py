@@ -20,7 +20,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_iter, tree_leaves, tree_map
 
 if TYPE_CHECKING:
-    from collections import OrderedDict
     from collections.abc import Callable
 
     from torch import Tensor
@@ -119,12 +118,12 @@ def tcp_store(*arguments: Any, **options: Any) -> TCPStore:
     return store
 
 
-def metadata_of(state_dict: OrderedDict[Any, Any]) -> Any:
+def metadata_of(state_dict: dict[Any, Any]) -> Any:
     """Versions of modules that `Module.state_dict` keeps beside the tensors; None where there are none."""
     return getattr(state_dict, "_metadata", None)
 
 
-def put_metadata(state_dict: OrderedDict[Any, Any], metadata: Any) -> None:
+def put_metadata(state_dict: dict[Any, Any], metadata: Any) -> None:
     """Keep versions of modules beside the tensors, as `Module.state_dict` does."""
     state_dict._metadata = metadata  # type: ignore[attr-defined]  # an attribute of an OrderedDict
 

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from assay.build.trainer import build_loggers, build_trainer, check_device, silence_lightning
 from assay.build.trainer_options import RUN_ID, num_local_processes, world_size
 from assay.compose.compose import compose, job_config
+from assay.config.unread_keys import SHARDED
 from assay.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
 
 
-def with_strategy(strategy: str, devices: object, num_nodes: int | None = None) -> DictConfig:
+def with_strategy(strategy: object, devices: object, num_nodes: int | None = None) -> DictConfig:
     return OmegaConf.create({"trainer": {"strategy": strategy, "devices": devices, "num_nodes": num_nodes}})
 
 
@@ -86,10 +87,11 @@ def with_strategy(strategy: str, devices: object, num_nodes: int | None = None) 
         ("ddp", "0,2,3", 3),
         ("ddp", "2", 2),
         ("ddp_find_unused_parameters_true", 2, 2),
-        ("fsdp", 2, 2),
+        ({"_target_": SHARDED}, 2, 2),
+        ("fsdp", 2, 1),
     ],
 )
-def test_num_processes(strategy: str, devices: object, processes: int) -> None:
+def test_num_processes(strategy: object, devices: object, processes: int) -> None:
     assert num_local_processes(with_strategy(strategy, devices)) == processes
 
 

@@ -23,7 +23,15 @@ with_gpu = pytest.mark.skipif(not GPU, reason="this machine has no CUDA GPU")
 
 
 def test_every_option_is_tried() -> None:
-    tried = {"cpu", "auto", "gpu", "mps", "ddp", "fsdp", "ddp_cpu"}  # ddp_cpu in tests/run/test_ranks.py
+    tried = {
+        "cpu",
+        "auto",
+        "gpu",
+        "mps",
+        "ddp",
+        "ddp_cpu",
+        "fsdp2",
+    }  # the last two in tests/run/test_ranks.py, tests/device
     assert {option.name for option in list_options("device")} == tried
 
 
@@ -34,12 +42,11 @@ def test_every_option_is_tried() -> None:
         ("auto", "cuda" if GPU else "mps" if MPS else "cpu"),
         pytest.param("gpu", "cuda", marks=with_gpu),
         pytest.param("ddp", "cuda", marks=with_gpu),
-        pytest.param("fsdp", "cuda", marks=with_gpu),
         pytest.param("mps", "mps", marks=pytest.mark.skipif(not MPS, reason="this machine has no Apple GPU")),
     ],
 )
 def test_trains_there(train: Train, device: str, kind: str) -> None:
-    one = ["trainer.devices=1"] if device in ("ddp", "fsdp") else []
+    one = ["trainer.devices=1"] if device == "ddp" else []
     run = train(*TINY, f"device={device}", *one, keep_passes=True)
     assert {one.inputs.device.type for one in run.watch.passes} == {kind}
     assert {one.output.device.type for one in run.watch.passes} == {kind}
@@ -49,7 +56,7 @@ def test_trains_there(train: Train, device: str, kind: str) -> None:
 
 
 @no_gpu
-@pytest.mark.parametrize("device", ["gpu", "mps", "ddp", "fsdp"])
+@pytest.mark.parametrize("device", ["gpu", "mps", "ddp"])
 def test_is_refused_in_one_line(train: Train, device: str, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="this machine has no") as caught:
         train(*TINY, f"device={device}", cwd=tmp_path)

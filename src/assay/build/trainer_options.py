@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from omegaconf import DictConfig
 
 from assay.config.serialize import value_of
+from assay.config.unread_keys import SHARDED
 from assay.errors import AssayError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 WORLD_SIZES: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JSM_NAMESPACE_SIZE")
 """How torchrun, srun, mpirun and jsrun tell a process how many of it there are."""
 RUN_ID: Final = "assay.run.ranks"
 """What `TORCHELASTIC_RUN_ID` is in the ranks that assay starts."""
-_DISTRIBUTED: Final = ("ddp", "fsdp", "deepspeed")
+_DISTRIBUTED: Final = ("ddp", "deepspeed")
 
 
 def requested_devices(trainer: Mapping[str, Any]) -> int | list[int] | None:
@@ -46,8 +44,14 @@ def num_devices(trainer: Mapping[str, Any], available: int) -> int:
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
     """Processes that train together, one per device."""
-    distributed = str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED)
+    distributed = is_sharded(trainer) or str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED)
     return num_devices(trainer, available) if distributed else 1
+
+
+def is_sharded(trainer: Mapping[str, Any]) -> bool:
+    """Whether each device has a shard of the model."""
+    strategy = trainer.get("strategy")
+    return isinstance(strategy, Mapping | DictConfig) and strategy.get("_target_") == SHARDED
 
 
 def num_local_processes(config: DictConfig) -> int:

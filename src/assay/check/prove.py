@@ -44,6 +44,7 @@ from assay.check.callbacks import (
 )
 from assay.check.optimization import follow_lr, unfinished_schedule_warnings
 from assay.check.report import Proof, Report
+from assay.check.sharded import check_sharded
 from assay.check.signature import check_signatures
 from assay.check.smoke_batch import SmokeResult, check_micro_batch, try_parts
 from assay.check.step import (
@@ -249,6 +250,7 @@ class Prover:
     def _inspect_trainer(self, config: DictConfig) -> tuple[L.Trainer, list[str]]:
         """The trainer, and the warnings raised while it is built."""
         check_callbacks(config)
+        check_sharded(config)
         # The metrics say how what the callbacks follow is better.
         made_from = trainer_nodes(config)
         nodes = [*made_from, plain_node(config, "metrics")]

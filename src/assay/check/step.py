@@ -202,7 +202,7 @@ def check_capacity(memory: Memory, trainer: L.Trainer, *, whole: bool = True) ->
         hint = "trainer.micro_batch=auto, or a smaller data.batch_size"
         raise ConfigError(text, key="data.batch_size", hint=hint)
     raise ConfigError(
-        text, key="model", hint="a smaller model, precision=bf16_true, or device=fsdp on several GPUs"
+        text, key="model", hint="a smaller model, precision=bf16_true, or device=fsdp2 on several GPUs"
     )
 
 

@@ -20,6 +20,7 @@ import torch
 from lightning.pytorch.plugins.io import CheckpointIO
 from omegaconf import OmegaConf
 
+from assay.checkpoint.shards import Shards, assemble, verify
 from assay.errors import AssayError, first_line
 from assay.files.atomic import Output, open_atomic, sync_directory
 from assay.files.checksum import SUFFIX, content_sums, describe_damage, sum_path, write_sums
@@ -271,19 +272,13 @@ class CheckpointFile(CheckpointIO):
         del storage_options
         self._raise()
         target = _local_path(path)
-        # `hparams_type` is a class; whatever `assay.load` needs beyond these stands in the run's config.
-        kept = {name: value for name, value in checkpoint.items() if name != "hparams_type"}
-        for name in ("hyper_parameters", "datamodule_hyper_parameters"):
-            if name in kept:
-                kept[name], _ = serializable_part(kept[name])
         moment = (checkpoint.get("epoch"), checkpoint.get("global_step"))
         if self._large not in (None, moment):
             self._writer.wait()  # large ones of two steps are never held at once
-        snapshot = Snapshot()
-        copied = to_plain(kept, take=snapshot.copy)
-        is_small = snapshot.nbytes <= _SMALL
+        copied, size = plain_copy(checkpoint)
+        is_small = size <= _SMALL
         self._large = None if is_small else moment
-        self._do(partial(_write, copied, target), target, moment, may_wait=is_small)
+        self._do(partial(write, copied, target), target, moment, may_wait=is_small)
 
     def load_checkpoint(
         self,
@@ -295,20 +290,12 @@ class CheckpointFile(CheckpointIO):
         del weights_only
         self._writer.wait()
         self._raise()
-        # `last.ckpt` may be a link to the best one, whose sum lies beside that
-        source = _local_path(path).resolve()
-        if not source.is_file():
-            raise AssayError(f"there is no checkpoint {source}")
-        if not sum_path(source).is_file():
-            log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
-        elif reason := describe_damage(source):
-            raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
-        return read_checkpoint(source, map_location)
+        return assemble(load_verified(_local_path(path), map_location), Path(path))
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a checkpoint and its sum, after what was saved before is on disk."""
         target = _local_path(path)
-        self._do(partial(_remove, target), target)
+        self._do(partial(remove, target), target)
 
     def teardown(self) -> None:
         """Wait until all is on disk."""
@@ -340,6 +327,30 @@ class CheckpointFile(CheckpointIO):
             raise error
 
 
+def plain_copy(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Copy a checkpoint, without what no file of tensors and containers holds; the copy, and its bytes."""
+    # `hparams_type` is a class; whatever `assay.load` needs beyond these stands in the run's config.
+    kept = {name: value for name, value in checkpoint.items() if name != "hparams_type"}
+    for name in ("hyper_parameters", "datamodule_hyper_parameters"):
+        if name in kept:
+            kept[name], _ = serializable_part(kept[name])
+    snapshot = Snapshot()
+    return to_plain(kept, take=snapshot.copy), snapshot.nbytes
+
+
+def load_verified(path: Path, map_location: Any = None) -> dict[str, Any]:
+    """Read a checkpoint whose SHA-256 is the one beside it; what lies in shards is not read."""
+    # `last.ckpt` may be a link to the best one, whose sum lies beside that
+    source = path.resolve()
+    if not source.is_file():
+        raise AssayError(f"there is no checkpoint {source}")
+    if not sum_path(source).is_file():
+        log.warning("%s has no SHA-256 beside it: whether it is whole is not known", source)
+    elif reason := describe_damage(source):
+        raise AssayError(f"{source} {reason}", hint="use another checkpoint of the run")
+    return read_checkpoint(source, map_location)
+
+
 def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = False) -> dict[str, Any]:
     """Read tensors and plain containers, and run nothing."""
     if not zipfile.is_zipfile(source):
@@ -356,7 +367,8 @@ def read_checkpoint(source: Path, map_location: Any = None, *, mmap: bool = Fals
     return loaded
 
 
-def _write(content: dict[str, Any], target: Path) -> None:
+def write(content: dict[str, Any], target: Path) -> None:
+    """Write a checkpoint and its sum; the one before is there until this one is on disk."""
     try:
         with open_atomic(target) as file:
             hashing = _Hashing(file)
@@ -377,7 +389,8 @@ def _write(content: dict[str, Any], target: Path) -> None:
         ) from error
 
 
-def _remove(target: Path) -> None:
+def remove(target: Path) -> None:
+    """Remove a checkpoint and its sum."""
     target.unlink(missing_ok=True)
     sum_path(target).unlink(missing_ok=True)
     if target.parent.is_dir():
@@ -487,6 +500,8 @@ def _progress(path: Path) -> tuple[tuple[int, ...], bool]:
     if reason := describe_damage(path):
         raise AssayError(f"{path} {reason}")
     loaded = read_checkpoint(path, mmap=True)
+    if (shards := Shards.of(loaded, path)) is not None:
+        verify(path, shards)
     loop = loaded.get("loops", {}).get("fit_loop", {})
     batches = loop.get("epoch_loop.batch_progress", {}).get("total", {}).get("completed", 0)
     epoch_lost = loop.get("state_dict", {}).get("epoch_lost", False)

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from assay.config.omegaconf_internals import child_node, is_null, raw_value
 from assay.config.serialize import value_of
 from assay.config.tree import walk
-from assay.config.unread_keys import OUR_MODULE
+from assay.config.unread_keys import OUR_MODULE, SHARDED
 from assay.data.source_info import are_vectors, info_of
 from assay.errors import ConfigError
 from assay.model.hf_folder import read_network_settings
@@ -102,7 +102,15 @@ def settle_fused(config: DictConfig) -> None:
 
 def check_fused(config: DictConfig) -> None:
     """Refuse a fused optimizer where Lightning would do so in the first step."""
-    if _class_of(config) and value_of(config, "optimizer.fused") is True and _clips_mixed(config):
+    if value_of(config, "optimizer.fused") is not True or not _class_of(config):
+        return
+    if not _fits_shards(config, _class_of(config)):
+        raise ConfigError(
+            "torch has no fused kernel for shards of this optimizer",
+            key="optimizer.fused",
+            hint="optimizer.fused=null",
+        )
+    if _clips_mixed(config):
         raise ConfigError(
             "Lightning cannot clip the gradients of a fused optimizer in mixed precision",
             key="optimizer.fused",
@@ -126,12 +134,18 @@ def _suits(config: DictConfig, name: str) -> bool:
         and value_of(config, "trainer.precision") not in _SCALED
         and accelerator in (None, "auto", "cpu", "cuda", "gpu", "mps")
         and not _clips_mixed(config)
+        and _fits_shards(config, name)
         and not (name == "Adagrad" and may_be_mps)  # torch has none for Apple's GPU
         and not (
             isinstance(model, DictConfig)
             and any(entry.name == "sparse" and entry.raw is True for entry in walk(model, "model"))
         )
     )
+
+
+def _fits_shards(config: DictConfig, name: str) -> bool:
+    """Whether torch has the fused kernel for weights in shards, where they are."""
+    return value_of(config, "trainer.strategy._target_") != SHARDED or name in ("Adam", "AdamW")
 
 
 def _clips_mixed(config: DictConfig) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 OUR_MODULE: Final = "assay.module.Module"
 OUR_DATA: Final = "assay.data.data_module.DataModule"
+SHARDED: Final = "assay.device.fsdp2.FSDP2"
+"""The strategy that gives each device a shard of the model."""
 OF_MODULE: Final = (
     "model",
     "loss",

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from assay.loop import lightning_internals as internals
-from assay.torch_internals import tree_leaves, tree_map
+from assay.torch_internals import is_traceable_wrapper_subclass, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,6 +68,7 @@ def resume_extras(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
             if isinstance(callback, ModelCheckpoint)
         },
         "validated": internals.batches_seen(trainer.fit_loop.epoch_loop.val_loop),
+        "gradients": _gradients(trainer, phase, sharded=True),
         "processes": _gather(_process_state(trainer, phase), trainer.world_size),
     }
 
@@ -90,7 +91,7 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
     internals.restore_logged(trainer.fit_loop.epoch_loop, process_state["logged"])
     if "module" in process_state:
         module.load_epoch_state(process_state["module"])  # type: ignore[operator]  # it gave that state
-    gradients = process_state.get("gradients", {})
+    gradients = {**process_state.get("gradients", {}), **state.get("gradients", {})}
     for name, parameter in module.named_parameters():
         if name in gradients:
             parameter.grad = gradients[name].to(parameter.device, parameter.dtype)
@@ -109,15 +110,8 @@ def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
     state: dict[str, Any] = {"logged": internals.logged_state(loop)}
     if hasattr(module, "epoch_state"):
         state["module"] = module.epoch_state()  # type: ignore[operator]  # the module's own
-    progress: Any = loop.batch_progress.current
-    done = progress.processed
-    stepped = done % trainer.accumulate_grad_batches == 0 or (
-        done == progress.ready and internals.at_last_batch(loop)
-    )
-    begun = done > 0 and phase not in (Phase.EPOCH_END, Phase.TRAIN_END)
-    if begun and not (stepped and module.automatic_optimization):
-        named = module.named_parameters()
-        state["gradients"] = {name: p.grad for name, p in named if p.grad is not None}
+    if gradients := _gradients(trainer, phase, sharded=False):
+        state["gradients"] = gradients
     if trainer.world_size > 1:
         state["buffers"] = [dict(submodule.named_buffers()) for submodule in _modules_with_buffers(trainer)]
         # Whether the first process hands its buffers on before the next batch; a new wrapper would.
@@ -125,6 +119,25 @@ def _process_state(trainer: L.Trainer, phase: Phase) -> dict[str, Any]:
         if isinstance(wrapper, DistributedDataParallel):
             state["buffers_due"] = wrapper.require_forward_param_sync
     return state
+
+
+def _gradients(trainer: L.Trainer, phase: Phase, *, sharded: bool) -> dict[str, Tensor]:
+    """Of the batches that the next step adds to: those of shards, or those of this process alone."""
+    module, loop = trainer.lightning_module, trainer.fit_loop.epoch_loop
+    progress: Any = loop.batch_progress.current
+    done = progress.processed
+    stepped = done % trainer.accumulate_grad_batches == 0 or (
+        done == progress.ready and internals.at_last_batch(loop)
+    )
+    begun = done > 0 and phase not in (Phase.EPOCH_END, Phase.TRAIN_END)
+    if not begun or (stepped and module.automatic_optimization):
+        return {}
+    every = ((name, parameter.grad) for name, parameter in module.named_parameters())
+    return {
+        name: grad
+        for name, grad in every
+        if grad is not None and is_traceable_wrapper_subclass(grad) == sharded
+    }
 
 
 def _modules_with_buffers(trainer: L.Trainer) -> list[torch.nn.Module]:

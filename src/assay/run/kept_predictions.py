@@ -265,7 +265,8 @@ def _samples(assembly: Assembly, keep: KeepPredictions, predictions: StoredPredi
         KeptSample(predictions.keys[index], reason, one.picture, one.row)
         for index, reason, one in zip(rows, reasons, shown, strict=True)
     ]
-    if isinstance(module, Module) and task.generates:  # as `assay predict RUN --prompt ''` does
+    whole = holds_whole_model(assembly)
+    if isinstance(module, Module) and task.generates and whole:  # as `assay predict RUN --prompt ''` does
         codec: Any = data.encoder
         module.eval()
         text = generate(module, codec, "", data.spec.input_shape[0], Sampling(), device=module.device).text

@@ -27,6 +27,7 @@ LEAVES: Final = tuple(
         "augment",
         "callbacks",
         "data",
+        "device",
         "finetune",
         "logger",
         "loss",

@@ -1,0 +1,78 @@
+"""What a model in shards does not go with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from lightning.pytorch.callbacks import WeightAveraging
+
+from assay.build.trainer_options import is_sharded, world_size
+from assay.check.callbacks import classes_in
+from assay.config.serialize import value_of
+from assay.config.unread_keys import OUR_DATA
+from assay.errors import ConfigError
+from assay.targets.optional_packages import require
+from assay.task.task_of import task_of
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+_PRECISIONS: Final = ("32-true", "32", "bf16-mixed", "bf16", "bf16-true")
+
+
+def check_sharded(config: DictConfig) -> None:
+    """Refuse what would be wrong or wait for ever where each device has a shard of the model."""
+    if not is_sharded(config.trainer):
+        return
+    trainer = config.trainer
+    require("device", "fsdp2", "safetensors")
+    accelerator, task = trainer.get("accelerator"), task_of(config.spec.task) if config.get("spec") else None
+    on_mps = accelerator == "mps" or (accelerator == "auto" and torch.backends.mps.is_available())
+    no_gpu = accelerator == "cpu" or not torch.cuda.is_available()
+    _refuse(on_mps, "trainer.accelerator", "Apple's GPU cannot be one of several devices", "cpu")
+    precision = str(trainer.get("precision") or "32-true") not in _PRECISIONS
+    _refuse(
+        precision, "trainer.precision", "shards are trained in single precision or bfloat16", "bf16-mixed"
+    )
+    _refuse(
+        bool(trainer.strategy.get("cpu_offload")) and no_gpu,
+        "trainer.strategy.cpu_offload",
+        "there is no GPU: shards lie in the CPU's memory already",
+    )
+    _refuse(bool(trainer.get("compile")), "trainer.compile", "a model in shards is not compiled")
+    synchronized = bool(trainer.get("sync_batchnorm"))
+    _refuse(synchronized, "trainer.sync_batchnorm", "all processes have the statistics of the first one")
+    frozen = bool(config.get("finetune"))
+    _refuse(frozen, "finetune", "a model is sharded before anything is frozen or added", "none")
+    lbfgs = value_of(config, "optimizer._target_") == "torch.optim.LBFGS"
+    _refuse(lbfgs, "optimizer", "LBFGS needs all weights in one place", "adamw")
+    alone = task is not None and (task.reconstructs or task.compares_views)
+    _refuse(alone, "device", "this task uses parts of the model alone, which then are in shards", "ddp")
+    for key, kind in classes_in(config, "callbacks"):
+        averages = issubclass(kind, WeightAveraging)
+        _refuse(averages, key, "an average is a whole copy of the model, and no device has it whole", "null")
+    _check_batches(config)
+
+
+def _refuse(wrong: bool, key: str, message: str, instead: str = "false") -> None:
+    if wrong:
+        raise ConfigError(f"{message} (device=fsdp2)", key=key, hint=f"{key}={instead}")
+
+
+def _check_batches(config: DictConfig) -> None:
+    """Each process has to evaluate as many batches: in each it gathers weights of all others."""
+    if config.data.get("_target_") != OUR_DATA:
+        return
+    processes, size = world_size(config), int(config.data.eval_batch_size)
+    for subset in ("val", "test"):
+        samples: Any = config.spec[f"num_{subset}"] or 0
+        fewest, most = samples // processes, -(-samples // (size * processes))
+        if samples and fewest < most:
+            raise ConfigError(
+                f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
+                "batches (device=fsdp2)",
+                key="data.eval_batch_size" if fewest else "trainer.devices",
+                hint="data.eval_batch_size=2" if fewest else f"trainer.devices={samples}",
+            )

@@ -1,0 +1,200 @@
+"""The part of a checkpoint that lies in shards: what it is made of, whether it is whole, and reading it.
+
+Beside `last.ckpt`, which holds everything else, lies a folder `shards-…` with some safetensors files of each
+process, in the form of torch's `HuggingFaceStorageWriter`, and a sealed manifest with their sums. The
+checkpoint names the folder and the sum of its manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import torch
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from assay.errors import AssayError, first_line
+from assay.files.checksum import digest_of, is_json_intact
+from assay.files.symlinks import read_whole
+from assay.torch_internals import is_traceable_wrapper_subclass, metadata_of, put_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+KEY: Final = "shards"
+"""Of a checkpoint, what says where its shards are."""
+MANIFEST: Final = "manifest.json"
+_FOLDER: Final = re.compile(r"shards-\d+-[0-9a-f]{12}", re.ASCII)
+_FILE: Final = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
+
+
+class Shards(msgspec.Struct, frozen=True):
+    """Where the shards of a checkpoint are."""
+
+    folder: str
+    manifest_sha256: str
+    world_size: int
+
+    @classmethod
+    def of(cls, checkpoint: Mapping[str, Any], path: Path) -> Shards | None:
+        """What a checkpoint says of its shards; None where it has none."""
+        if KEY not in checkpoint:
+            return None
+        try:
+            shards = msgspec.convert(checkpoint[KEY], cls)
+        except msgspec.ValidationError as error:
+            raise AssayError(f"{path} says of its shards what is never written: {error}") from error
+        if not _FOLDER.fullmatch(shards.folder):
+            raise AssayError(
+                f"{path} names {shards.folder!r} as the folder of its shards; refusing to look there"
+            )
+        return shards
+
+
+class ShardFile(msgspec.Struct, frozen=True):
+    """One file of the manifest."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What one save has written."""
+
+    files: dict[str, ShardFile]
+    sha256: str = ""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Stands in a checkpoint in the place of a tensor that is in the shards."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+_PART: Final = "sharded_tensor"
+
+
+def split(checkpoint: Any) -> tuple[Any, dict[str, Any]]:
+    """A checkpoint in which a note stands for each sharded tensor, and these tensors by name."""
+    found: dict[str, Any] = {}
+
+    def take(value: Any, name: str) -> Any:
+        sharded: bool = is_traceable_wrapper_subclass(value)
+        if not sharded:
+            return value
+        found[name] = value.detach()
+        return {_PART: {"name": name, "shape": list(value.shape), "dtype": value.dtype}}
+
+    return _walk(checkpoint, take), found
+
+
+def fill(checkpoint: Any, make: Callable[[Part], Any]) -> Any:
+    """A checkpoint with what `make` gives in the place of each sharded tensor."""
+
+    def put(value: Any, _: str) -> Any:
+        if not (isinstance(value, dict) and value.keys() == {_PART}):
+            return value
+        part = msgspec.convert(value[_PART], Part)
+        if not isinstance(part.dtype, torch.dtype):
+            raise TypeError(f"{part.name} is of {part.dtype!r}, which is not a torch.dtype")
+        return make(part)
+
+    return _walk(checkpoint, put)
+
+
+def _walk(value: Any, change: Callable[[Any, str], Any], name: str = "") -> Any:
+    changed = change(value, name)
+    if changed is not value:
+        return changed
+    if isinstance(value, dict):
+        items = {key: _walk(one, change, f"{name}.{key}" if name else str(key)) for key, one in value.items()}
+        if all(items[key] is value[key] for key in items):
+            return value
+        changed = OrderedDict(items) if isinstance(value, OrderedDict) else items
+        if (metadata := metadata_of(value)) is not None:
+            put_metadata(changed, metadata)
+        return changed
+    if type(value) in (list, tuple):
+        return type(value)(_walk(one, change, f"{name}.{at}") for at, one in enumerate(value))
+    return value
+
+
+def read(targets: Mapping[str, torch.Tensor], path: Path, shards: Shards) -> None:
+    """Copy what the shards hold into tensors, each of which may be a shard of its own; nothing is run."""
+    reader = HuggingFaceStorageReader(str(path.resolve().parent / shards.folder))
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            load(dict(targets), storage_reader=reader, no_dist=True)
+    except Exception as error:  # a dozen kinds; all come as one of DCP's, with a text of several lines
+        cause = error.__cause__ or error
+        raise AssayError(f"{path} has shards that do not fit: {first_line(cause)}") from error
+
+
+def assemble(checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A checkpoint with its tensors whole, in this process's memory; of only some of its keys, if named."""
+    shards = Shards.of(checkpoint, path)
+    if shards is None:
+        return checkpoint
+    verify(path, shards)
+    targets: dict[str, torch.Tensor] = {}
+
+    def make(part: Part) -> torch.Tensor:
+        return targets.setdefault(part.name, torch.empty(part.shape, dtype=part.dtype))
+
+    kept = {key: value for key, value in checkpoint.items() if key != KEY and (not keys or key in keys)}
+    filled: dict[str, Any] = fill(kept, make)
+    read(targets, path, shards)
+    return filled
+
+
+def verify(path: Path, shards: Shards, rank: int = 0, world_size: int = 1) -> None:
+    """Refuse shards that are not all there as they were written; several processes share the work."""
+    folder = path.resolve().parent / shards.folder
+    files = _read_manifest(path, folder, shards).files
+    if extra := sorted({one.name for one in folder.glob("*.safetensors")} - files.keys()):
+        raise AssayError(f"{path} has a shard that is not of its save: {shards.folder}/{extra[0]}")
+    for name in sorted(files)[rank::world_size]:
+        if reason := _describe_damage(folder / name, files[name]):
+            raise AssayError(f"{path} has a shard that {reason}: {shards.folder}/{name}")
+
+
+def _read_manifest(path: Path, folder: Path, shards: Shards) -> Manifest:
+    try:
+        text = read_whole(folder / MANIFEST)
+    except OSError as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        raise AssayError(f"{path} has a manifest that {reason}: {folder / MANIFEST}") from error
+    if hashlib.sha256(text).hexdigest() != shards.manifest_sha256 or not is_json_intact(text):
+        raise AssayError(f"{path} has a manifest that is damaged, or of another save: {folder / MANIFEST}")
+    manifest = msgspec.convert(json.loads(text), Manifest)
+    if strange := next((name for name in manifest.files if not _FILE.fullmatch(name)), ""):
+        raise AssayError(f"{path} has a manifest that names {strange!r}, which is not a shard")
+    return manifest
+
+
+def _describe_damage(file: Path, listed: ShardFile) -> str:
+    """Why a shard cannot be used; empty when it is whole."""
+    if file.is_symlink():
+        return "is a link"
+    try:
+        size = file.stat().st_size
+        if size < listed.bytes:
+            return f"is cut short ({size:,} of {listed.bytes:,} bytes)"
+        with file.open("rb") as opened:
+            digest = digest_of(opened)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    return "" if digest == listed.sha256 else "is damaged, or of another save"

@@ -1,0 +1,130 @@
+"""Training in shards: several processes come to what one comes to, and a run goes on as it would have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from tests.forks import Forks
+from tests.interrupting import STATE, digest, outcome
+
+from assay.checkpoint.checkpoint_file import CheckpointFile
+from assay.run.load import read_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT = Path(__file__).parents[1] / "training" / "project"
+JOB = (
+    *("data=digits", "data.drop_last=true", "trainer.max_epochs=1", "trainer.limit_train_batches=4"),
+    *("trainer.limit_val_batches=2", "trainer.limit_test_batches=2", "trainer.val_check_interval=1.0"),
+    *("callbacks=[]", "optimizer=sgd", "optimizer.lr=0.1", "scheduler=none", "baseline=none"),
+    *("hydra.run.dir=run", "trusted_packages=[own_project]"),
+)
+TEXT = (
+    *("data=text_files", "data.source.root=../texts", "data.source.context_length=16", "model=gpt"),
+    *("model.embedding_size=16", "model.num_layers=2", "model.num_heads=2"),
+)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    paths = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+    with Forks(PYTHONPATH=paths, GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo")) as warm:
+        yield warm
+
+
+def train(
+    forks: Forks,
+    place: Path,
+    ranks: int,
+    *words: str,
+    device: tuple[str, ...] = (),
+    samples: int = 16,
+    ends_well: bool = True,
+) -> Path:
+    """The run of a job with so many samples in a step, in so many processes; 0: without shards."""
+    place.mkdir(exist_ok=True)
+    texts = place.parent / "texts"
+    texts.mkdir(exist_ok=True)
+    for number in range(20):
+        (texts / f"{number}.txt").write_text(
+            f"the {number} of {number * number} is a number, and so on. " * 20
+        )
+    shards = ("device=fsdp2", "trainer.accelerator=cpu", f"trainer.devices={ranks}")
+    device = device or (shards if ranks else ("device=cpu",))
+    job = (*JOB, *device, f"data.batch_size={samples // max(1, ranks)}", *words)
+    conf = ("--config-dir", str(PROJECT / "conf"))
+    ended = forks.command("train", *conf, *job, cwd=place, forked_children=ranks if ranks > 1 else 0)
+    said = (place / "output.txt").read_text()
+    assert (ended.code == 0) == ends_well, said
+    assert "Traceback" not in said
+    return place / "run"
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return read_weights(run / "checkpoints" / "last.ckpt")
+
+
+def assert_equal(one: Path, other: Path, within: float = 1e-6) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        torch.testing.assert_close(
+            second[name], value, rtol=0, atol=within, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("model=mlp", "trainer.gradient_clip_val=0.1"),
+        pytest.param(("model=mlp", "optimizer=adamw", "optimizer.lr=0.001"), marks=pytest.mark.long),
+        pytest.param(("model=mlp", "trainer.accumulate_grad_batches=2"), marks=pytest.mark.long),
+        pytest.param(TEXT, marks=pytest.mark.long),
+        pytest.param((*TEXT, "trainer.strategy.activation_checkpointing=true"), marks=pytest.mark.long),
+    ],
+)
+def test_equals_one_process(forks: Forks, tmp_path: Path, words: tuple[str, ...], ranks: int) -> None:
+    plain = [word for word in words if "strategy" not in word]
+    assert_equal(train(forks, tmp_path / "one", 0, *plain), train(forks, tmp_path / "shards", ranks, *words))
+
+
+@pytest.mark.long
+def test_batch_norm_equals_that_of_ddp(forks: Forks, tmp_path: Path) -> None:
+    words = ("model=small_cnn", "trainer.channels_last=true")
+    ddp = train(forks, tmp_path / "ddp", 2, *words, device=("device=ddp_cpu",))
+    assert_equal(ddp, train(forks, tmp_path / "shards", 2, *words))
+
+
+def whole_outcome(run: Path) -> dict[str, str]:
+    """As `outcome`, with the tensors that are in shards."""
+    loaded = CheckpointFile().load_checkpoint(run / "checkpoints" / "last.ckpt")
+    return {**outcome(run), **{name: digest(loaded[name]) for name in STATE if name in loaded}}
+
+
+LONG = (
+    *("model=mlp", "optimizer=adamw", "trainer.limit_train_batches=6", "trainer.max_epochs=2"),
+    *("trainer.accumulate_grad_batches=2", "trainer.val_check_interval=3", "model.dropout=0.1"),
+    *("callbacks=[dying]", "callbacks.last_checkpoint.every_n_train_steps=1", "optimizer.lr=0.01"),
+)
+
+
+@pytest.mark.parametrize("batch", [3, pytest.param(8, marks=pytest.mark.long)])
+def test_goes_on_as_if_it_had_not_been_killed(forks: Forks, tmp_path: Path, batch: int) -> None:
+    whole = whole_outcome(train(forks, tmp_path / "whole", 2, *LONG))
+    run = train(forks, tmp_path / "killed", 2, *LONG, f"callbacks.dying.batch={batch}", ends_well=False)
+    resume(forks, run)
+    assert whole_outcome(run) == whole
+
+
+def resume(forks: Forks, run: Path, *words: str, ranks: int = 2) -> str:
+    words = ("resume", "run", "callbacks.dying.batch=null", "trusted_packages=[own_project]", *words)
+    ended = forks.command(*words, cwd=run.parent, forked_children=ranks if ranks > 1 else 0)
+    said = (run.parent / "output.txt").read_text()
+    assert ended.code == 0, said
+    return said
