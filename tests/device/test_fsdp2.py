@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 from tests.forks import Forks
 from tests.interrupting import STATE, digest, outcome
 
@@ -16,6 +15,8 @@ from assay.run.load import read_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
 PROJECT = Path(__file__).parents[1] / "training" / "project"
 JOB = (
