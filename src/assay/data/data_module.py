@@ -24,6 +24,7 @@ from assay.data.loaders import (
 from assay.data.normalize import Normalize, input_dtype
 from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
+from assay.data.shards import WindowLoader
 from assay.data.spec import StaticSpec
 from assay.data.splits import (
     Splits,
@@ -67,6 +68,8 @@ class DataModule(L.LightningDataModule):
     Args:
         source: What gives the samples.
         batch_size: Training samples a batch and device; `auto`: by their number.
+        global_batch_size: Training samples a batch over all devices, which then has the same samples on any
+            number of them; in place of `batch_size`.
         eval_batch_size: Validation and test samples a batch and device.
         split: How samples are divided, see `assay.data.subset.Split`.
         transform: Keys `train` and `eval`, lists of torchvision v2 transforms, and `normalize`: `data` (the
@@ -124,6 +127,7 @@ class DataModule(L.LightningDataModule):
         thin_classes: float | None = None,
         task: str | None = None,
         standardize_targets: bool = True,
+        global_batch_size: int | None = None,
         num_workers: int = 0,
         pin_memory: bool = True,
         persistent_workers: bool = True,
@@ -134,10 +138,12 @@ class DataModule(L.LightningDataModule):
         super().__init__()
         self.source, self.split = source, Split(**split)
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
+        sizes["global_batch_size"] = global_batch_size
         divided = {f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)}
         check_limits({**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor})
         self.balance = balance
         self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
+        self._global_batch_size = global_batch_size
         self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
         self._transforms = {name: chain_of(transform, name) for name in ("train", "eval")}
         if any(self._transforms.values()) and getattr(source, "auto_size", False):
@@ -159,7 +165,7 @@ class DataModule(L.LightningDataModule):
         }
         self._ready: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
-        self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may request new ones every epoch
+        self._streams: WeakSet[StreamLoader | WindowLoader] = WeakSet()  # Lightning may request new ones every epoch
         self.normalize = Normalize()
         self.encoder: Encoder | None = None
         self.tested = "test"
@@ -186,6 +192,7 @@ class DataModule(L.LightningDataModule):
                     hint="data.balance=none",
                 )
             self.splits = splits
+            self._check_division()
             splits.check(self.batch_size if self.drop_last is True else 1)
             trained, first = self._first("train", "train"), self._first("train", "eval")
             check_shapes(
@@ -269,9 +276,11 @@ class DataModule(L.LightningDataModule):
     @property
     def batch_size(self) -> int:
         """Training samples a batch and device; available after `setup()` where it was `auto`."""
+        if self._global_batch_size is not None:
+            return max(1, self._global_batch_size // self._world_size())
         if self._batch_size != "auto":
             return int(self._batch_size)
-        return choose_batch_size(len(self.splits.rows["train"]), self.splits.task)
+        return choose_batch_size(self.splits.num_train, self.splits.task)
 
     def _world_size(self) -> int:
         return self.trainer.world_size if self.trainer else 1
@@ -286,11 +295,27 @@ class DataModule(L.LightningDataModule):
         """SHA-256 over the contents and the division into subsets, for the record."""
         return self.splits.digest
 
+    def _check_division(self) -> None:
+        """Refuse what a batch of the same samples on any number of devices, or a stream, cannot be with."""
+        is_streamed = self.splits.stream is not None
+        if is_streamed and self.balance == "sampler":
+            raise DataError(
+                "data.balance=sampler: samples that are streamed cannot be drawn one by one",
+                hint="data.balance=weights",
+            )
+        if (is_streamed or self._global_batch_size is not None) and self.drop_last is not True:
+            cause = "a stream" if is_streamed else f"data.global_batch_size={self._global_batch_size}"
+            raise DataError(
+                f"data.drop_last={str(self.drop_last).lower()}: expected true with {cause}, whose batches are all "
+                "of one size",
+                hint="data.drop_last=true",
+            )
+
     # -- batches ---------------------------------------------------------------------------------------------
 
-    def train_dataloader(self) -> MemoryLoader | StreamLoader:
+    def train_dataloader(self) -> MemoryLoader | StreamLoader | WindowLoader:
         """Batches of the training subset, from the trainer's position on; without one, those of epoch 0."""
-        loader = self._loader("train", self._train_position, train=True)
+        loader = self._train_loader()
         if not len(loader):
             needed = self.batch_size * loader.order.world_size
             raise DataError(
@@ -299,6 +324,30 @@ class DataModule(L.LightningDataModule):
                 hint="lower data.batch_size, or data.drop_last=false",
             )
         return loader
+
+    def _train_loader(self) -> MemoryLoader | StreamLoader | WindowLoader:
+        if (stream := self.splits.stream) is None:
+            return self._loader("train", self._train_position, train=True)
+        order = self._order(stream.num_samples, train=True)
+        size = self.spec.num_features * (1 if self.spec.input_dtype == "uint8" else 4)
+        chain, position = self._transforms["train"], self._train_position
+        pinned = self._pin_memory and self.device.type == "cuda"
+        loader = WindowLoader(stream, chain, order, position, size, pin_memory=pinned, **self._workers)
+        self._streams.add(loader)
+        return loader
+
+    def _order(self, num_samples: int, *, train: bool, **others: Any) -> BatchOrder:
+        return BatchOrder(
+            num_samples=num_samples,
+            batch_size=self.batch_size if train else self.eval_batch_size,
+            seed=self.seed,
+            shuffle=train and self.shuffle,
+            drop_last=train and self._drops_last(),
+            even=train,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=self._world_size(),
+            **others,
+        )
 
     def val_dataloader(self) -> MemoryLoader | StreamLoader | Sequence[Any]:
         """Batches of the validation subset; none when there is no such subset."""
@@ -323,17 +372,11 @@ class DataModule(L.LightningDataModule):
     def _loader(
         self, name: str, position: Callable[[], tuple[int, int]], *, train: bool = False
     ) -> MemoryLoader | StreamLoader:
-        subset, trainer = self.ready_subset(name, "train" if train else "eval"), self.trainer
+        subset = self.ready_subset(name, "train" if train else "eval")
         lengths = subset.data.lengths if isinstance(subset.data, Samples) else None
-        order = BatchOrder(
-            num_samples=len(subset.rows),
-            batch_size=self.batch_size if train else self.eval_batch_size,
-            seed=self.seed,
-            shuffle=train and self.shuffle,
-            drop_last=train and self._drops_last(),
-            even=train,
-            rank=trainer.global_rank if trainer else 0,
-            world_size=self._world_size(),
+        order = self._order(
+            len(subset.rows),
+            train=train,
             lengths=None if lengths is None else lengths[subset.rows],
             weights=self._chances(subset) if train and self.balance == "sampler" else None,
         )

@@ -21,6 +21,7 @@ _COLUMNS: Final = ("split.group", "split.time", "split.column")
 _KINDS: Final[dict[str, Any]] = {
     "batch_size": _COUNT | Literal["auto"],
     "eval_batch_size": _COUNT,
+    "global_batch_size": _COUNT,
     "num_workers": Annotated[int, msgspec.Meta(ge=0, le=1024)],
     "prefetch_factor": Annotated[int, msgspec.Meta(ge=1, le=1024)],
     "split.val": _SHARE,

@@ -131,6 +131,23 @@ def _folders_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != "."]
 
 
+def _find_shards_task(source: dict[str, Any]) -> str:
+    """By the target's columns and, where it is a class, by how many there are."""
+    target, path = source.get("target"), source.get("path")
+    if target is None:
+        return Reconstruction.name
+    if not isinstance(target, str | list) or "???" in (path, target):
+        return ""
+    from assay.data.shard_files import ShardReader
+    from assay.data.tabular.column_kind import task_of_columns
+
+    names = [target] if isinstance(target, str) else [str(name) for name in target]
+    try:
+        return task_of_columns(ShardReader(str(path)).first_rows(names), names)[0]
+    except (AssayError, LookupError, TypeError, ValueError):
+        return ""
+
+
 _TABLES: Final = SourceInfo(
     (SourcePath("path", *TABLE_FILE), SourcePath("test_path", *TABLE_FILE)),
     _find_table_task,
@@ -154,6 +171,12 @@ _BUILT_IN: Final = {
     ),
     "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.Table": _TABLES,
+    "assay.data.table_shards.TableShards": SourceInfo(
+        (SourcePath("path", "a folder of .parquet or .arrow files", "file or folder"),),
+        _find_shards_task,
+        "table",
+        has_encoder=True,
+    ),
     "assay.data.text_files.TextFiles": SourceInfo(
         (SourcePath("root", "a folder of text files, or one such file", "file or folder"),),
         has_encoder=True,

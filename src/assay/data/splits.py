@@ -14,7 +14,7 @@ from assay.data.normalize import have_same_scaling, stored_type
 from assay.data.samples import Samples, Unfitted
 from assay.data.source_info import info_of
 from assay.data.spec import Spec
-from assay.data.subset import blocks, divide, find_copies, long_tail, note_ignored_columns
+from assay.data.subset import Split, blocks, divide, find_copies, long_tail, note_ignored_columns
 from assay.errors import DataError
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from assay.data.samples import Encoder, Source, Stream
+    from assay.data.shards import ShardStream
     from assay.data.spec import FittedPreprocessing
-    from assay.data.subset import Split
     from assay.task.task import Task
 
     Data = Samples | Stream | Unfitted
@@ -104,7 +104,7 @@ def read_for_model(
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The three subsets of a data set."""
+    """The three subsets of a data set; with a stream, `train` is a sample of the training samples."""
 
     task: Task
     class_names: tuple[str, ...]
@@ -114,6 +114,12 @@ class Splits:
     raw: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
+    stream: ShardStream | None = None
+
+    @property
+    def num_train(self) -> int:
+        """Training samples."""
+        return len(self.rows["train"]) if self.stream is None else self.stream.num_samples
 
     def targets(self, subset: str) -> Tensor:
         """Targets of one subset, in its order."""
@@ -128,7 +134,7 @@ class Splits:
 
     def check(self, batch_size: int) -> None:
         """Refuse what cannot be trained on."""
-        num_train = len(self.rows["train"])
+        num_train = self.num_train
         if num_train < 2:
             raise DataError(
                 f"data: {num_train} training sample(s) after the split; training needs at least two",
@@ -143,7 +149,10 @@ class Splits:
                     f"data: expected targets of shape {list(shape)} a sample, as in training, got "
                     f"{list(data.targets.shape[1:])} in the {subset} subset"
                 )
-        self.task.check_subsets({subset: self.targets(subset) for subset in self.rows}, self.class_names)
+        targets = {subset: self.targets(subset) for subset in self.rows}
+        if self.stream is not None and self.stream.class_counts:
+            targets["train"] = torch.tensor(self.stream.class_counts).nonzero()[:, 0]
+        self.task.check_subsets(targets, self.class_names)
         if num_train < batch_size:  # last: too few may follow from what is wrong above
             raise DataError(
                 f"data.batch_size={batch_size}: there are only {num_train} training samples",
@@ -152,17 +161,20 @@ class Splits:
 
     def describe(self, first: Tensor, mean: Numbers, std: Numbers, **others: Any) -> Spec:
         """The spec of these subsets."""
+        sizes = self.task.sizes(self.targets("train"), self.class_names)
+        if self.stream is not None and self.stream.class_counts:
+            sizes["class_counts"] = self.stream.class_counts
         return Spec(
             task=self.task.name,
             input_shape=tuple(first.shape[1:]),
             input_dtype=stored_type(first.dtype),
             vocab_size=getattr(self.data["train"], "vocab_size", 0),
             token_bytes=getattr(self.data["train"], "token_bytes", ""),
-            **self.task.sizes(self.targets("train"), self.class_names),
+            **sizes,
             class_names=self.class_names,
             target_names=self.target_names,
             ignore_index=self.task.ignore_index,
-            num_train=len(self.rows["train"]),
+            num_train=self.num_train,
             num_val=len(self.rows["val"]),
             num_test=len(self.rows["test"]),
             mean=mean,
@@ -172,7 +184,9 @@ class Splits:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over contents and division, as they were when it was first asked for."""
+        """SHA-256 over contents and division, as they were when it was first asked for; of shards over theirs."""
+        if self.stream is not None:
+            return self.stream.digest
         digest = hashlib.sha256()
         contents: dict[int, str] = {}
         for subset in ("train", "val", "test"):
@@ -195,6 +209,10 @@ def read_splits(
 ) -> Splits:
     """Read a source and divide what it does not come divided."""
     parts = dict(source.read())
+    stream = getattr(source, "stream", None)
+    if stream is not None and (split.folds or thin_classes is not None):
+        key = f"data.split.folds={split.folds}" if split.folds else f"data.thin_classes={thin_classes}"
+        raise DataError(f"{key}: samples that are streamed cannot be chosen one by one", hint=f"{key.split('=')[0]}=null")
     _check_subsets(parts)
     if trained is not None:
         parts = trained.adapt(source, parts, asked)
@@ -210,7 +228,8 @@ def read_splits(
     training = parts.pop("all" if undivided else "train")
     labels = training.targets.numpy() if source_task.by_class and training.targets.ndim == 1 else None
     try:
-        rows, notes = divide(training, parts, split, labels)
+        # The source has divided a stream itself.
+        rows, notes = divide(training, parts, split if stream is None else Split(0, 0), labels)
     except DataError:
         if trained is None:
             raise
@@ -247,7 +266,7 @@ def read_splits(
     raw = {name: frame.iloc[rows[name]] for name, frame in frames.items() if hasattr(frame, "iloc")}
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
-    return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names)
+    return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names, stream)
 
 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:

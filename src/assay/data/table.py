@@ -246,7 +246,7 @@ class Table:
         hints = {} if self.split_columns else split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
             check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
-            _read_columns(frame, chosen.forms, self._asked_of_columns.categories)
+            read_columns(frame, chosen.forms, self._asked_of_columns.categories)
             if self.fitted is None and self._impute:
                 self._describe_gaps(subset, frame, chosen)
         all_targets = pd.concat([frame[self.targets] for frame in frames.values()])
@@ -385,7 +385,7 @@ def _as_names(option: str, value: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def _read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
+def read_columns(frame: pd.DataFrame, forms: Mapping[str, str], categories: Sequence[str]) -> None:
     """Dates as such, unless there are others among them, and categories as text, whatever they look like."""
     for name, form in forms.items():
         dates = parse_dates(frame[name], form)

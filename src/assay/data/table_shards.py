@@ -1,0 +1,187 @@
+"""Rows of a table that is too large for memory, in shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+import pandas as pd
+import torch
+from typing_extensions import override
+
+from assay.data.samples import Unfitted
+from assay.data.shards import SUBSETS, ShardSource, check_names
+from assay.data.source_info import info_of
+from assay.data.table import TableTargets, read_columns
+from assay.data.tabular.column_kind import (
+    ColumnOptions,
+    Features,
+    choose_features,
+    is_real,
+    plain_numbers,
+    task_of_columns,
+)
+from assay.data.tabular.table_encoder import TableEncoder
+from assay.data.tabular.table_file import AUTO
+from assay.errors import DataError
+from assay.task.reconstruction import Reconstruction
+from assay.task.task_of import infer_task, task_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from assay.data.shard_files import ShardReader
+
+
+@final
+class TableShards(ShardSource):
+    """Rows of Parquet or Arrow files, of which a window at a time is in memory.
+
+    Columns become numbers as in `assay.data.table.Table`; what that needs to know is learned from a sample of
+    the training rows. Classes are counted over all of them.
+
+    Args:
+        path: A folder of .parquet or .arrow files (also of Hugging Face's `save_to_disk`), one such file, or
+            a URL of either. Names such as train-00000.parquet or test/0.parquet say which subset a shard is.
+        target: As in `Table`.
+        features: As in `Table`.
+        exclude: As in `Table`.
+        keep: As in `Table`.
+        categories: As in `Table`.
+        day_first: As in `Table`.
+        task: As in `Table`.
+        missing: As in `Table`; a row without a target is refused.
+        max_categories: As in `Table`.
+        val: Share of the rows for validation, where shards do not say.
+        test: As `val`.
+        seed: Of the division.
+        eval_rows: At most so many rows of validation and test each; None: as the shares say. They are in
+            memory.
+        window: Rows among which the order is drawn; None: by their size, 64 MiB.
+
+    Attributes:
+        targets: Columns to predict.
+        file_options: How `predict` reads files.
+        fitted: As in `Table`.
+    """
+
+    info = info_of("assay.data.table_shards.TableShards")
+
+    def __init__(
+        self,
+        path: str,
+        target: str | Sequence[str] | None,
+        *,
+        features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        day_first: bool | None = None,
+        task: str = "auto",
+        missing: Literal["impute", "error"] = "impute",
+        max_categories: int | None = 100,
+        val: float = 0.1,
+        test: float = 0.1,
+        seed: int = 0,
+        eval_rows: int | None = 20_000,
+        window: int | None = None,
+    ) -> None:
+        super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
+        if task != "auto":
+            task_of(task)
+        self.targets = [] if target is None else [target] if isinstance(target, str) else list(target)
+        self._asked, self._impute, self._max_categories = task, missing == "impute", max_categories
+        self._options = ColumnOptions(
+            targets=self.targets,
+            features=None if features is None else list(features),
+            exclude=list(exclude),
+            keep=list(keep),
+            categories=list(categories),
+            day_first=day_first,
+        )
+        self.file_options: dict[str, Any] = {
+            **dict.fromkeys(("separator", "decimal"), AUTO),
+            **{"encoding": "utf-8", "na_values": [], "sheet": None},
+        }
+        self.fitted: TableEncoder | None = None
+
+    @override
+    def _choose_columns(self, reader: ShardReader) -> dict[str, list[str]]:
+        check_names(reader.columns, self.targets, self._path, "target")
+        features = self._options.features
+        names = reader.columns if features is None else [*features, *self.targets]
+        if self.fitted is not None:
+            names = [*(column.name for column in self.fitted.columns), *self.targets]
+        check_names(reader.columns, names, self._path, "features")
+        return dict.fromkeys(SUBSETS, [name for name in names if name not in self._options.exclude])
+
+    @override
+    def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
+        frames = {name: self._frame(*rows) for name, rows in sampled.items()}
+        train = frames["train"]
+        self.task, classes = self._find_task(train), list[str]()
+        if task_of(self.task).by_class:
+            classes = self.targets[:1]
+        elif task_of(self.task).has_heads:
+            classes = [name for name in self.targets if not is_real(train[name], name)[0]]
+        counts = {name: self._count_classes(name, sampled) for name in classes}
+        if task_of(self.task).by_class and self._asked == "auto":
+            self.task = infer_task(is_real=False, num_columns=1, num_classes=len(counts[classes[0]]))
+        most = max([len(train), *map(len, counts.values())])
+        values = {name: np.array([*counts.get(name, train[name])], object) for name in self.targets}
+        known = {name: np.resize(column, most) for name, column in values.items()}
+        self._encoded = TableTargets(self.task, self.targets, pd.DataFrame(known).infer_objects())
+        self.class_names = self._encoded.class_names
+        if task_of(self.task).by_class:
+            by_name = {str(value): number for value, number in counts[classes[0]].items()}
+            self.stream.class_counts = tuple(by_name[name] for name in self.class_names)
+        encoder = self.fitted
+        if encoder is None:
+            split = [name for name in self.split_columns.values() if name not in self._options.keep]
+            options = replace(self._options, exclude=[*self._options.exclude, *split])
+            self._features = choose_features(train, options, self._path)
+            self.notes += tuple(self._features.notes)
+            encoder = TableEncoder(self._impute, self._max_categories, forms=self._features.forms)
+        else:
+            forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
+            self._features = Features([column.name for column in encoder.columns], forms)
+        self._encoder = encoder
+        self.stream.columns = [*self._features.names, *self.targets]
+        subsets = {}
+        for name, frame in frames.items():
+            read_columns(frame, self._features.forms, self._options.categories)
+            targets = self._encode_targets(frame)
+            raw = frame[self._features.names].reset_index(drop=True)
+            subsets[name] = Unfitted(raw, targets, encoder, [*map(str, frame.index)])
+        return subsets
+
+    def _frame(self, table: Any, numbers: NDArray[np.int64]) -> pd.DataFrame:
+        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+        return plain_numbers(frame.set_axis(pd.Index(numbers), axis=0))
+
+    def _find_task(self, sample: pd.DataFrame) -> str:
+        if not self.targets:
+            return Reconstruction.name if self._asked == "auto" else self._asked
+        return task_of_columns(sample, self.targets)[0] if self._asked == "auto" else self._asked
+
+    def _encode_targets(self, frame: pd.DataFrame) -> Tensor:
+        for name in self.targets:
+            if (missing := frame[name].isna()).any():
+                raise DataError(
+                    f"data.source.target={name}: row {frame.index[int(missing.to_numpy().argmax())]} has no value "
+                    "(rows count from 0, over all shards)",
+                    hint="write the shards without such rows",
+                )
+        if task_of(self.task).has_real_targets:  # a window's numbers may be alike without any harm
+            return torch.from_numpy(frame[self.targets].to_numpy(np.float32))
+        return self._encoded.encode(frame)
+
+    @override
+    def _decode(self, table: Any, numbers: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        frame = self._frame(table, numbers)
+        read_columns(frame, self._features.forms, self._options.categories)
+        return self._encoder.transform(frame[self._features.names]), self._encode_targets(frame)
