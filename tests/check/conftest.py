@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 from omegaconf import DictConfig, OmegaConf
 from PIL import Image
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The working directory, with `labels.npz` (multilabel), `table.csv` and the pictures in `photos`."""
+    """The working directory: `labels.npz` (multilabel), `table.csv`, its rows in `shards`, and `photos`."""
     folder = tmp_path_factory.mktemp("project")
     draw = np.random.default_rng(0)
     np.savez(
@@ -29,6 +30,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     rows = [f"{n},{n % 5},{'xyz'[n % 3]}" for n in range(240)]
     (folder / "table.csv").write_text("\n".join(["a,b,kind", *rows]), encoding="utf-8")
+    (folder / "shards").mkdir()
+    pd.read_csv(folder / "table.csv").to_parquet(folder / "shards" / "0.parquet")
     for name in ("cat", "dog"):
         (folder / "photos" / name).mkdir(parents=True)
         for index in range(90):

@@ -43,7 +43,8 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     steps, least = (_number(config, name, Annotated[int, Meta(ge=1)]) for name in ("steps", "epochs"))
     lr = _number(config, "lr", Annotated[float, Meta(gt=0, le=100)])
     weight_decay = _number(config, "weight_decay", Annotated[float, Meta(ge=0, le=100)])
-    config.spec.batch_size = choose_batch_size(spec.num_train, task_of(spec.task))
+    suited = choose_batch_size(spec.num_train, task_of(spec.task))
+    config.spec.batch_size = _share_of_rank(config) or suited
     batches = batches_of(config, spec.num_train)
     accumulated = int(config.trainer.get("accumulate_grad_batches") or 1)
     an_epoch = max(1, -(-batches // accumulated))
@@ -60,7 +61,7 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     config.spec.channels_last = bool(value_of(config, "recipe.channels_last")) and large and on_cpu
     size = value_of(config, "data.batch_size") if config.data.get("_target_") == OUR_DATA else None
     together = (size if is_whole(size) else config.spec.batch_size) * world_size(config) * accumulated
-    by_batch = min(4.0, max(0.25, math.sqrt(together / config.spec.batch_size)))
+    by_batch = min(4.0, max(0.25, math.sqrt(together / suited)))
     by_class = _SCALES.get(str(value_of(config, "optimizer._target_")).rpartition(".")[2], 1.0)
     trains_all = str(value_of(config, "finetune._target_") or "Gradual").endswith("Gradual")
     by_weights = 0.1 if value_of(config, "model.weights") and trains_all else 1.0
@@ -68,6 +69,20 @@ def add_recipe(config: DictConfig, spec: Spec) -> None:
     config.spec.weight_decay = float(weight_decay)
     trained = run_length(config, spec.num_train).epochs
     config.spec.patience = max(10, -(-(trained or 0) // 4))
+
+
+def _share_of_rank(config: DictConfig) -> int:
+    """Samples of a process in a batch that all have in common; 0 where there is none."""
+    total = value_of(config, "data.global_batch_size")
+    if config.data.get("_target_") != OUR_DATA or not is_whole(total):
+        return 0
+    if total % (processes := world_size(config)):
+        raise ConfigError(
+            f"expected a multiple of the {processes} processes, got {total}",
+            key="data.global_batch_size",
+            hint=f"data.global_batch_size={-(-total // processes) * processes}",
+        )
+    return int(total) // processes
 
 
 def _balance_loss(config: DictConfig) -> None:

@@ -38,6 +38,15 @@ OF_SPEC: Final = frozenset(f"spec.{name}" for name, _ in RECIPE.values())
 def settle_recipe(config: DictConfig) -> None:
     """Let each key of the recipe that says `auto` refer to what the data will tell."""
     settle_model(config)
+    if (total := _raw(config, "data.global_batch_size")) is not None:
+        if (size := restore_auto("data.batch_size", _raw(config, "data.batch_size"))) != "auto":
+            raise ConfigError(
+                f"data.batch_size={size} is what one process takes; this is what all of them take",
+                key="data.global_batch_size",
+                hint=f"data.global_batch_size={total} data.batch_size=auto",
+            )
+        if _raw(config, "data.drop_last") == "auto":
+            config.data.drop_last = True
     for key, reference in RECIPE.items():
         if _raw(config, key) == "auto":
             OmegaConf.update(config, key, _reference(*reference))

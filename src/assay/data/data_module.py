@@ -138,10 +138,12 @@ class DataModule(L.LightningDataModule):
         super().__init__()
         self.source, self.split = source, Split(**split)
         sizes = {"batch_size": batch_size, "eval_batch_size": eval_batch_size, "num_workers": num_workers}
-        sizes["global_batch_size"] = global_batch_size
+        sizes |= {} if global_batch_size is None else {"global_batch_size": global_batch_size}
         divided = {f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)}
         check_limits({**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor})
         self.balance = balance
+        if global_batch_size is not None and drop_last is not True:
+            raise ValueError(f"drop_last={str(drop_last).lower()}: expected true with a global_batch_size")
         self._batch_size, self.eval_batch_size = batch_size, eval_batch_size
         self._global_batch_size = global_batch_size
         self.shuffle, self.drop_last, self.thin_classes, self.seed = shuffle, drop_last, thin_classes, seed
@@ -165,7 +167,9 @@ class DataModule(L.LightningDataModule):
         }
         self._ready: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
-        self._streams: WeakSet[StreamLoader | WindowLoader] = WeakSet()  # Lightning may request new ones every epoch
+        self._streams: WeakSet[StreamLoader | WindowLoader] = (
+            WeakSet()
+        )  # Lightning may request new ones every epoch
         self.normalize = Normalize()
         self.encoder: Encoder | None = None
         self.tested = "test"
@@ -296,18 +300,16 @@ class DataModule(L.LightningDataModule):
         return self.splits.digest
 
     def _check_division(self) -> None:
-        """Refuse what a batch of the same samples on any number of devices, or a stream, cannot be with."""
+        """Refuse what a stream cannot be with."""
         is_streamed = self.splits.stream is not None
         if is_streamed and self.balance == "sampler":
             raise DataError(
                 "data.balance=sampler: samples that are streamed cannot be drawn one by one",
                 hint="data.balance=weights",
             )
-        if (is_streamed or self._global_batch_size is not None) and self.drop_last is not True:
-            cause = "a stream" if is_streamed else f"data.global_batch_size={self._global_batch_size}"
+        if is_streamed and self.drop_last is not True:
             raise DataError(
-                f"data.drop_last={str(self.drop_last).lower()}: expected true with {cause}, whose batches are all "
-                "of one size",
+                f"data.drop_last={str(self.drop_last).lower()}: expected true with a stream",
                 hint="data.drop_last=true",
             )
 

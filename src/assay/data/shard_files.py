@@ -1,4 +1,4 @@
-"""Data in shards: Parquet, Arrow and tar files of a folder or a URL, their index, and rows of them. No torch."""
+"""Data in shards: Parquet, Arrow and tar files, their index, and rows of them. No torch."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ _OPEN: Final = 16
 _FEWEST_BLOCKS: Final = 16
 """From which a sample is drawn, where there are so many."""
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
-_STAMPS: Final = ("ETag", "etag", "md5Hash", "content_md5")
+_TAGS: Final = ("ETag", "etag", "md5Hash", "content_md5")
 """What storages call a hash of an object's contents."""
+_TIMES: Final = ("mtime", "LastModified", "updated", "created")
 
 
 @final
@@ -56,7 +57,7 @@ class Shard(msgspec.Struct, frozen=True):
         size: Of the file in bytes.
         stamp: Differs once the file is changed: its time, or the ETag of a URL.
         sha256: Of the contents; of a URL that has an ETag, of that.
-        rows: Of each block, which is read as a whole: a Parquet file's row group, an Arrow file's record batch.
+        rows: Of each block: a Parquet file's row group, an Arrow file's record batch, a whole tar.
         num_bytes: Of the rows once they are decompressed.
         offsets: Of a tar: where each sample's files lie, int64 `[N, 4]` in base64.
     """
@@ -101,14 +102,15 @@ class _Folder:
         """Whether files come by a URL."""
         return self._files is not None
 
-    def list(self) -> dict[str, tuple[int, str, bool]]:
+    def list_shards(self) -> dict[str, tuple[int, str, bool]]:
         """Size and stamp of each shard, and whether the stamp stands for its contents, in order of names."""
         with explain(self.path):
             found = self._list_remote() if self.is_remote else self._list_local()
         found = dict(sorted(found.items()))
         if not found:
             raise DataError(
-                f"data.source.path={self.path}: there are no shards", hint=f"give files *{', *'.join(SUFFIXES)}"
+                f"data.source.path={self.path}: there are no shards",
+                hint=f"give files *{', *'.join(SUFFIXES)}",
             )
         if len(kinds := sorted({PurePosixPath(name).suffix for name in found})) > 1:
             raise DataError(
@@ -145,25 +147,43 @@ class _Folder:
 
     def _list_remote(self) -> dict[str, tuple[int, str, bool]]:
         files: Any = self._files
-        listed = files.find(self._root, detail=True)
         found = {}
-        for full, info in listed.items():
+        for full, info in files.find(self._root, detail=True).items():
             name = full.removeprefix(self._root).lstrip("/") or PurePosixPath(full).name
             if PurePosixPath(name).suffix in SUFFIXES and not re.search(r"(^|/)\.", name):
-                stamp = next((str(info[key]) for key in _STAMPS if info.get(key)), "")
-                time = str(info.get("mtime") or info.get("LastModified") or info.get("created") or "")
-                found[name] = (int(info["size"]), stamp or time, bool(stamp))
+                found[name] = self._remote_state(info)
         return found
+
+    @staticmethod
+    def _remote_state(info: Mapping[str, Any]) -> tuple[int, str, bool]:
+        tag = next((str(info[key]) for key in _TAGS if info.get(key)), "")
+        time = next((str(info[key]) for key in _TIMES if info.get(key)), "")
+        return int(info["size"]), tag or time, bool(tag)
+
+    def _full_name(self, name: str) -> str:
+        if self.is_remote:
+            return self._root if PurePosixPath(self._root).suffix in SUFFIXES else f"{self._root}/{name}"
+        return str(self.root if self.root.is_file() else self.root / name)
+
+    def state(self, name: str) -> tuple[int, str]:
+        """Size and stamp of a shard as they are now."""
+        if self.is_remote:
+            files: Any = self._files
+            files.invalidate_cache()
+            return self._remote_state(files.info(self._full_name(name)))[:2]
+        stat = os.stat(self._full_name(name))  # noqa: PTH116 - this is asked for each block
+        return stat.st_size, str(stat.st_mtime_ns)
 
     def open(self, name: str) -> Any:
         """A shard as pyarrow reads it."""
         import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
-        if not self.is_remote:
-            return pa.memory_map(str(self.root if self.root.is_file() else self.root / name))
-        files: Any = self._files
-        full = self._root if self._root.endswith(name) else f"{self._root}/{name}"
-        return pa.PythonFile(files.open(full, "rb"), mode="r")
+        full = self._full_name(name)
+        if self.is_remote:
+            files: Any = self._files
+            return pa.PythonFile(files.open(full, "rb"), mode="r")
+        # Only what is not decoded is mapped: it would end the process, were the file cut off meanwhile.
+        return pa.memory_map(full) if name.endswith(".arrow") else pa.OSFile(full)
 
     def index_files(self) -> list[Path]:
         """Where the index may lie: beside the data, or in the user's cache folder."""
@@ -171,7 +191,9 @@ class _Folder:
         cached = user_cache_path("assay") / "shards" / f"{known[:32]}.json"
         if self.is_remote:
             return [cached]
-        beside = self.root.parent / f".{self.root.name}{_INDEX}" if self.root.is_file() else self.root / _INDEX
+        beside = (
+            self.root.parent / f".{self.root.name}{_INDEX}" if self.root.is_file() else self.root / _INDEX
+        )
         return [beside, cached]
 
 
@@ -203,7 +225,10 @@ class _Parquet:
 
         self._file = pq.ParquetFile(file)
         groups = [self._file.metadata.row_group(at) for at in range(self._file.metadata.num_row_groups)]
-        self.rows, self.num_bytes = [group.num_rows for group in groups], sum(g.total_byte_size for g in groups)
+        self.rows, self.num_bytes = (
+            [group.num_rows for group in groups],
+            sum(g.total_byte_size for g in groups),
+        )
         self.schema = self._file.schema_arrow
         self._cursors: dict[tuple[str, ...], tuple[int, int, Any, Any]] = {}
 
@@ -347,7 +372,9 @@ class ShardReader:
         self.shards = self._index.shards
         self.rows = np.array([rows for shard in self.shards for rows in shard.rows], np.int64)
         self.starts = np.cumsum(self.rows) - self.rows
-        self._places = [(at, block) for at, shard in enumerate(self.shards) for block in range(len(shard.rows))]
+        self._places = [
+            (at, block) for at, shard in enumerate(self.shards) for block in range(len(shard.rows))
+        ]
         self.schema = self._open(0).schema
         self.columns = list(self.schema.names)
         self.is_random: bool = self._open(0).is_random
@@ -365,6 +392,8 @@ class ShardReader:
         """Columns of some rows of a block, which are ascending, as a table of pyarrow's."""
         at, within = self._places[block]
         with explain(self.path, self.shards[at].name):
+            if not self._folder.is_remote:
+                self._check_unchanged(self.shards[at])
             return self._open(at).read(within, rows, columns)
 
     def count(self, name: str, columns: Sequence[str], values: Callable[[int, Any], Any]) -> Counts:
@@ -382,13 +411,35 @@ class ShardReader:
             for block, rows in enumerate(self.rows):
                 series = pd.Series(values(block, self.read(block, np.arange(rows), columns)), dtype=object)
                 found = series.value_counts(sort=False, dropna=False)
-                plain = [None if pd.isna(one) else getattr(one, "item", lambda one=one: one)() for one in found.index]
-                tally = zip((places.setdefault(one, len(places)) for one in plain), found.tolist(), strict=True)
+                plain = [
+                    None if pd.isna(one) else getattr(one, "item", lambda one=one: one)()
+                    for one in found.index
+                ]
+                tally = zip(
+                    (places.setdefault(one, len(places)) for one in plain), found.tolist(), strict=True
+                )
                 counts.blocks.append(dict(tally))
             counts.values = list(places)
             self._index.counts[name] = counts
             self._save()
         return self._index.counts[name]
+
+    def count_classes(
+        self, name: str, others: Sequence[str] = (), where: str = "", choose: Any = None
+    ) -> Counts:
+        """How often each value of a column occurs, among the rows of a block that `choose` picks."""
+
+        def values(block: int, table: Any) -> Any:
+            column = table.column(name).to_pandas()
+            if missing := int(column.isna().sum()):
+                shard = self.shard_of(block).name
+                raise DataError(
+                    f"data.source.target={name}: {missing:,} rows of {shard} have no value",
+                    hint="write the shards without such rows",
+                )
+            return column if choose is None else column[choose(block)]
+
+        return self.count(f"{name}{where}", [*dict.fromkeys([name, *others])], values)
 
     def spread(self, wanted: int, available: Rows | None = None) -> list[int]:
         """Blocks, evenly spread over all, that hold so many of the available rows, and some more."""
@@ -409,7 +460,9 @@ class ShardReader:
         blocks = self.spread(most)
         each = -(-most // max(1, len(blocks)))
         tables = [self.read(at, np.arange(min(each, self.rows[at])), columns) for at in blocks]
-        frame: pd.DataFrame = pa.concat_tables(tables, promote_options="default").to_pandas(ignore_metadata=True)
+        frame: pd.DataFrame = pa.concat_tables(tables, promote_options="default").to_pandas(
+            ignore_metadata=True
+        )
         return frame
 
     def __getstate__(self) -> dict[str, Any]:
@@ -421,28 +474,23 @@ class ShardReader:
         if at not in self._opened:
             shard = self.shards[at]
             with explain(self.path, shard.name):
+                self._check_unchanged(shard)
                 file = self._folder.open(shard.name)
-                self._check_unchanged(shard, file)
                 self._opened[at] = _FORMATS[PurePosixPath(shard.name).suffix](file, shard.offsets)
             if len(self._opened) > _OPEN:
                 self._opened.popitem(last=False)
         self._opened.move_to_end(at)
         return self._opened[at]
 
-    def _check_unchanged(self, shard: Shard, file: Any) -> None:
-        is_same = file.size() == shard.size
-        if is_same and not self._folder.is_remote:
-            root = self._folder.root
-            stat = (root if root.is_file() else root / shard.name).stat()
-            is_same = str(stat.st_mtime_ns) == shard.stamp
-        if not is_same:
+    def _check_unchanged(self, shard: Shard) -> None:
+        if self._folder.state(shard.name) != (shard.size, shard.stamp):
             raise DataError(
                 f"data.source.path={self.path}: the shard {shard.name} has changed since the data was read",
                 hint="bring it back as it was and `assay resume` the run, or train anew",
             )
 
     def _read_index(self) -> _Index:
-        listed, known = self._folder.list(), self._load()
+        listed, known = self._folder.list_shards(), self._load()
         index = _Index(known.shards, known.counts)
         before = {shard.name: shard for shard in known.shards}
         if lost := sorted(before.keys() - listed.keys()):
@@ -450,7 +498,9 @@ class ShardReader:
             error = self._folder.missing(lost[0], f"which the index {file} lists")
             error.hint = f"restore it from a copy, or remove {file} to take the others alone"
             raise error
-        new = [name for name, (size, stamp, _) in listed.items() if not _is_same(before.get(name), size, stamp)]
+        new = [
+            name for name, (size, stamp, _) in listed.items() if not _is_same(before.get(name), size, stamp)
+        ]
         if not new:
             return index
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -483,7 +533,9 @@ class ShardReader:
         for file in self._folder.index_files():
             with suppress(OSError):  # beside the data may not be writable, nor a home
                 write_text(file, text)
-                self.note = f"data.source.path={self.path}: the index of {len(self._index.shards):,} shards is {file}"
+                self.note = (
+                    f"data.source.path={self.path}: the index of {len(self._index.shards):,} shards is {file}"
+                )
                 return
 
 

@@ -15,9 +15,10 @@ from typing_extensions import override
 from assay.data.loaders import BatchOrder, SubsetLoader, ignore_stop_signals
 from assay.data.shard_files import ShardReader
 from assay.data.subset import parse_subsets
-from assay.data.transforms import stack
 from assay.data.tabular.column_kind import check_columns
+from assay.data.transforms import stack
 from assay.errors import DataError, check_numbers
+from assay.quoting import pluralize
 from assay.splitmix import mix
 from assay.torch_internals import end_workers
 
@@ -147,7 +148,9 @@ class Division:
         drawn = {}
         for block, some in zip(blocks, _quotas(available[blocks], number), strict=True):
             rows = np.flatnonzero(self.codes(block) == code)
-            drawn[block] = np.sort(np.random.default_rng(mix(self._seed, block, code)).permutation(rows)[:some])
+            drawn[block] = np.sort(
+                np.random.default_rng(mix(self._seed, block, code)).permutation(rows)[:some]
+            )
         return drawn
 
 
@@ -294,7 +297,8 @@ class WindowLoader(SubsetLoader):
         bytes_per_sample: int,
         **options: Any,
     ) -> None:
-        self.order, self._stream, self._running = order, stream, iter(())
+        self.order, self._stream = order, stream
+        self._running: Any = None
         most = max(1, _CHUNK_BYTES // max(1, order.batch_size * bytes_per_sample))
         self._loader: DataLoader[Any] = DataLoader(
             _Chunks(stream, transforms, order),
@@ -319,7 +323,7 @@ class WindowLoader(SubsetLoader):
 
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones."""
-        running, self._running, self._loader._iterator = self._running, iter(()), None
+        running, self._running, self._loader._iterator = self._running, None, None
         end_workers(running)
 
 
@@ -331,7 +335,7 @@ class _Chunks(Dataset[Any]):
         self._stream, self._transforms, self._order = stream, transforms, order
 
     def __getitem__(self, key: tuple[int, int, int]) -> Any:
-        """The batches, or the `DataError` that kept them from being read: a worker would raise it unreadably."""
+        """The batches, or the `DataError` that kept them from being read, as of `KeyedDataset`."""
         try:
             return self._stream.batches(self._order, *key, self._transforms)
         except DataError as error:
@@ -396,7 +400,9 @@ class ShardSource(ABC):
         self.notes = (reader.note,) if reader.note else ()
         for key, name in self.split_columns.items():
             if key == "data.split.time":
-                raise DataError(f"{key}={name}: a stream is not in order of time", hint="data.split.column=COLUMN")
+                raise DataError(
+                    f"{key}={name}: a stream is not in order of time", hint="data.split.column=COLUMN"
+                )
             check_names(reader.columns, [name], self._path, key)
         self._division = Division(reader, self._shares, self._seed, self._eval_rows, self.split_columns)
         columns = self._choose_columns(reader)
@@ -410,7 +416,9 @@ class ShardSource(ABC):
 
         most = self._eval_rows
         if name == "train":
-            each = max(1, sum(shard.num_bytes for shard in self._reader.shards) // int(self._reader.rows.sum()))
+            each = max(
+                1, sum(shard.num_bytes for shard in self._reader.shards) // int(self._reader.rows.sum())
+            )
             most = min(_SAMPLE_ROWS, max(256, _WINDOW_BYTES // each))
             window = self._window_rows or min(_WINDOW_ROWS, max(1024, _WINDOW_BYTES // each))
             self.stream = ShardStream(self._reader, self._division, columns, self._decode, window)
@@ -421,21 +429,13 @@ class ShardSource(ABC):
 
     def _count_classes(self, name: str, sampled: Mapping[str, tuple[Any, Rows]]) -> dict[Any, int]:
         """How many training rows each value of a column has; of others, which are in samples alone, 0."""
-        division, reader = self._division, self._reader
-        columns, where = [name], ""
+        division = self._division
         if division.column:
-            columns, where = [*dict.fromkeys([name, division.column])], f" of training by {division.name}"
-
-        def values(block: int, table: Any) -> Any:
-            column = table.column(name).to_pandas()
-            if missing := int(column.isna().sum()):
-                raise DataError(
-                    f"data.source.target={name}: {missing:,} rows of {reader.shard_of(block).name} have no value",
-                    hint="write the shards without such rows",
-                )
-            return column[division.keyed(block) == 0] if division.column else column
-
-        counted = reader.count(f"{name}{where}", columns, values)
+            where = f" of training by {division.name}"
+            choose = lambda block: division.keyed(block) == 0  # noqa: E731 - one line of two branches
+            counted = self._reader.count_classes(name, [division.column], where, choose)
+        else:
+            counted = self._reader.count_classes(name)
         totals = dict.fromkeys(counted.values, 0)
         for block, tally in enumerate(counted.blocks):
             if division.column or not division.layout[block]:
@@ -450,16 +450,16 @@ class ShardSource(ABC):
 
     def _note_sizes(self, sampled: Mapping[str, int]) -> None:
         counts = dict(zip(SUBSETS, self._division.counts.sum(0).tolist(), strict=True))
+        shards = pluralize(len(self._reader.shards), "shard")
         self.notes += (
-            f"data: {counts['train']:,} training samples are streamed from {len(self._reader.shards):,} shards, "
-            f"shuffled within windows of {self.stream.window:,}; what is learned of the data before training "
-            f"comes from {sampled['train']:,} of them",
+            f"data: {counts['train']:,} training samples are streamed from {shards}, shuffled within windows "
+            f"of {self.stream.window:,}; statistics of them are of {sampled['train']:,}",
         )
         for name in ("val", "test"):
             if counts[name] > sampled[name]:
                 self.notes += (
-                    f"data.source.eval_rows={self._eval_rows}: {sampled[name]:,} of {counts[name]:,} samples in "
-                    f"{name} are used; data.source.eval_rows=null takes them all",
+                    f"data.source.eval_rows={self._eval_rows}: {sampled[name]:,} of {counts[name]:,} samples "
+                    f"in {name} are used; data.source.eval_rows=null takes them all",
                 )
 
 

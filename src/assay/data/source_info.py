@@ -14,7 +14,7 @@ import numpy as np
 from assay.data.source_files import TABLE_FILE, NoArrayError, SourcePath, read_array, read_header
 from assay.errors import AssayError
 from assay.task.reconstruction import Reconstruction
-from assay.task.task_of import infer_task
+from assay.task.task_of import TASKS, infer_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,10 @@ def _find_shards_task(source: dict[str, Any]) -> str:
 
     names = [target] if isinstance(target, str) else [str(name) for name in target]
     try:
-        return task_of_columns(ShardReader(str(path)).first_rows(names), names)[0]
+        reader = ShardReader(str(path))
+        task = task_of_columns(reader.first_rows(names), names)[0]
+        num_classes = len(reader.count_classes(names[0]).values) if TASKS[task].by_class else 0
+        return infer_task(is_real=False, num_columns=1, num_classes=num_classes) if num_classes else task
     except (AssayError, LookupError, TypeError, ValueError):
         return ""
 

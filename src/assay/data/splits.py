@@ -184,7 +184,7 @@ class Splits:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over contents and division, as they were when it was first asked for; of shards over theirs."""
+        """SHA-256 over contents and division, as they were when first asked for; of a stream its own."""
         if self.stream is not None:
             return self.stream.digest
         digest = hashlib.sha256()
@@ -210,9 +210,7 @@ def read_splits(
     """Read a source and divide what it does not come divided."""
     parts = dict(source.read())
     stream = getattr(source, "stream", None)
-    if stream is not None and (split.folds or thin_classes is not None):
-        key = f"data.split.folds={split.folds}" if split.folds else f"data.thin_classes={thin_classes}"
-        raise DataError(f"{key}: samples that are streamed cannot be chosen one by one", hint=f"{key.split('=')[0]}=null")
+    _check_stream(stream, split, thin_classes)
     _check_subsets(parts)
     if trained is not None:
         parts = trained.adapt(source, parts, asked)
@@ -267,6 +265,13 @@ def read_splits(
     named = getattr(source, "targets", ()) if task.has_real_targets else ()
     names = tuple(map(str, named)) if isinstance(named, list | tuple) else ()
     return Splits(task, class_names, shared, rows, encoder, raw, tuple(notes), names, stream)
+
+
+def _check_stream(stream: ShardStream | None, split: Split, thin_classes: float | None) -> None:
+    for key, value in (("data.split.folds", split.folds), ("data.thin_classes", thin_classes)):
+        if stream is not None and value is not None:
+            message = f"{key}={value}: samples that are streamed cannot be chosen one by one"
+            raise DataError(message, hint=f"{key}=null{' fold=null' if split.folds else ''}")
 
 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:

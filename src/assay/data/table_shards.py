@@ -105,7 +105,9 @@ class TableShards(ShardSource):
         )
         self.file_options: dict[str, Any] = {
             **dict.fromkeys(("separator", "decimal"), AUTO),
-            **{"encoding": "utf-8", "na_values": [], "sheet": None},
+            "encoding": "utf-8",
+            "na_values": [],
+            "sheet": None,
         }
         self.fitted: TableEncoder | None = None
 
@@ -117,7 +119,8 @@ class TableShards(ShardSource):
         if self.fitted is not None:
             names = [*(column.name for column in self.fitted.columns), *self.targets]
         check_names(reader.columns, names, self._path, "features")
-        return dict.fromkeys(SUBSETS, [name for name in names if name not in self._options.exclude])
+        check_names(reader.columns, self._options.exclude, self._path, "exclude")
+        return {key: [name for name in names if name not in self._options.exclude] for key in SUBSETS}
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
@@ -141,8 +144,12 @@ class TableShards(ShardSource):
             self.stream.class_counts = tuple(by_name[name] for name in self.class_names)
         encoder = self.fitted
         if encoder is None:
-            split = [name for name in self.split_columns.values() if name not in self._options.keep]
-            options = replace(self._options, exclude=[*self._options.exclude, *split])
+            split = [
+                name
+                for name in self.split_columns.values()
+                if name in train and name not in self._options.keep
+            ]
+            options = replace(self._options, exclude=split)  # those that are typed were not read
             self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(self._impute, self._max_categories, forms=self._features.forms)
@@ -171,9 +178,9 @@ class TableShards(ShardSource):
     def _encode_targets(self, frame: pd.DataFrame) -> Tensor:
         for name in self.targets:
             if (missing := frame[name].isna()).any():
+                row = frame.index[int(missing.to_numpy().argmax())]
                 raise DataError(
-                    f"data.source.target={name}: row {frame.index[int(missing.to_numpy().argmax())]} has no value "
-                    "(rows count from 0, over all shards)",
+                    f"data.source.target={name}: no value in row {row} (rows count from 0, over all shards)",
                     hint="write the shards without such rows",
                 )
         if task_of(self.task).has_real_targets:  # a window's numbers may be alike without any harm

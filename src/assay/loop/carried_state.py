@@ -87,7 +87,7 @@ def restore_extras(trainer: L.Trainer, state: dict[str, Any], *, stop: bool) -> 
                 internals.note_saved(callback, trainer.global_step)
     validation: Any = trainer.fit_loop.epoch_loop.val_loop
     validation.seen_before = dict(state.get("validated", {}))
-    process_state = state["processes"][trainer.global_rank]
+    process_state = state["processes"][trainer.global_rank % len(state["processes"])]
     internals.restore_logged(trainer.fit_loop.epoch_loop, process_state["logged"])
     if "module" in process_state:
         module.load_epoch_state(process_state["module"])  # type: ignore[operator]  # it gave that state

@@ -21,7 +21,7 @@ from assay.check.values import check_trainer
 from assay.checkpoint.checkpoint_file import find_newest_checkpoint, read_checkpoint
 from assay.compose.recipe import settle_fused, settle_recipe
 from assay.config.did_you_mean import did_you_mean
-from assay.config.serialize import REPETITIONS, fingerprint
+from assay.config.serialize import REPETITIONS, fingerprint, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import check_unread_on_resume
 from assay.config.yaml_file import load_yaml
@@ -322,7 +322,13 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
     if newest.path is None:
         notes.append("no checkpoint was saved yet: the run begins anew, from step 0")
     else:
-        _check_position(read_checkpoint(newest.path, mmap=True), newest.path, job.config)
+        before = _check_position(read_checkpoint(newest.path, mmap=True), newest.path, job.config)
+        if before != world_size(job.config):
+            number = pluralize(before, "process", "processes")
+            notes.append(
+                f"{number} until here, {world_size(job.config)} from here on: steps take the same samples, "
+                "and their sums are rounded differently"
+            )
         notes.append(f"going on from step {newest.step}: {newest.path}")
     notes += job.notes
     return {
@@ -337,7 +343,8 @@ def _resume_entry(run_dir: Path, record: RunRecord, job: Change, overrides: list
     }
 
 
-def _check_position(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> None:
+def _check_position(checkpoint: dict[str, Any], path: Path, config: DictConfig) -> int:
+    """Refuse to go on where that is not possible; how many processes the run had."""
     state = (checkpoint.get("loops") or {}).get("fit_loop", {}).get("state_dict") or {}
     if not state.get("position"):
         raise AssayError(
@@ -346,12 +353,13 @@ def _check_position(checkpoint: dict[str, Any], path: Path, config: DictConfig) 
             hint="assay train with the same overrides, in another directory; assay eval takes what is saved",
         )
     position = Position.of_state(state["position"])
-    before, now = len(state["carried"]["processes"]), world_size(config)
-    if before != now:
+    processes, now = state["carried"]["processes"], world_size(config)
+    before, half_done = len(processes), any("gradients" in one for one in processes)
+    if before != now and (half_done or value_of(config, "data.global_batch_size") is None):
         raise ConfigError(
             f"the run has {pluralize(before, 'process', 'processes')}, and this asks for {now}",
             key="trainer.devices",
-            hint=f"trainer.devices={before}",
+            hint=f"trainer.devices={before}; with data.global_batch_size any number takes the same samples",
         )
     needed = position.epoch + (position.phase is not Phase.EPOCH_START)
     most = config.trainer.get("max_epochs")
@@ -361,6 +369,7 @@ def _check_position(checkpoint: dict[str, Any], path: Path, config: DictConfig) 
             key="trainer.max_epochs",
             hint=f"trainer.max_epochs={needed}, or more",
         )
+    return before
 
 
 def _restart_record(record: RunRecord, entry: dict[str, Any]) -> RunRecord:

@@ -1,0 +1,222 @@
+"""Shards that are streamed: which samples make up a step, where a run goes on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import chdir
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+import pytest
+from tests.conftest import unchanged_process
+from tests.interrupting import Interrupt, outcome
+
+from assay.data.data_module import DataModule
+from assay.data.loaders import BatchOrder
+from assay.data.table_shards import TableShards
+from assay.errors import AssayError, DataError
+from assay.run.resume import resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import Train
+
+WINDOW = 300
+
+
+def rows_of(number: int, seed: int) -> pd.DataFrame:
+    draws = np.random.default_rng(seed)
+    frame = pd.DataFrame(draws.normal(size=(number, 3)), columns=["a", "b", "c"])
+    frame["kind"] = draws.choice(["red", "green", "blue"], number)
+    frame["customer"] = draws.integers(0, 40, number)
+    frame["price"] = 3 * frame["a"] + frame["b"] + draws.normal(size=number)
+    frame["label"] = np.where(frame["a"] + (frame["kind"] == "red") > 0.5, "yes", "no")
+    return frame
+
+
+def write_shards(folder: Path, sizes: tuple[int, ...] = (400, 500, 600)) -> pd.DataFrame:
+    """Parquet files, and all of their rows."""
+    folder.mkdir(exist_ok=True)
+    frames = [rows_of(size, seed) for seed, size in enumerate(sizes)]
+    for number, frame in enumerate(frames):
+        pq.write_table(pa.Table.from_pandas(frame), folder / f"part-{number}.parquet", row_group_size=110)
+    return pd.concat(frames, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "shards"
+    write_shards(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def all_rows(shards: Path) -> pd.DataFrame:
+    return pd.concat([pd.read_parquet(file) for file in sorted(shards.glob("*.parquet"))], ignore_index=True)
+
+
+def open_shards(
+    path: Path | str, target: str = "label", split: dict[str, Any] | None = None, **options: Any
+) -> Any:
+    source = TableShards(str(path), target, window=WINDOW, exclude=["customer"], **options)
+    transform: dict[str, Any] = {"train": [], "eval": [], "normalize": None}
+    shares = {"val": 0.1, "test": 0.1, **(split or {})}
+    data = DataModule(source, "auto", 64, shares, transform, drop_last=True, global_batch_size=40)
+    data.setup()
+    return data
+
+
+def order_of(data: Any, rank: int = 0, ranks: int = 1) -> BatchOrder:
+    number = data.splits.stream.num_samples
+    return BatchOrder(number, 40 // ranks, 0, True, True, True, rank, ranks)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_a_step_has_the_same_samples_whatever_the_number_of_ranks(shards: Path, ranks: int) -> None:
+    data = open_shards(shards)
+    stream, alone = data.splits.stream, order_of(data)
+    for epoch in (0, 3):
+        seen: list[int] = []
+        for step in range(len(alone)):
+            together = [
+                row for rank in range(ranks) for row in stream.rows(order_of(data, rank, ranks), epoch, step)
+            ]
+            assert sorted(together) == sorted(stream.rows(alone, epoch, step))
+            seen += together
+        assert len({*seen}) == len(seen) == len(alone) * 40, "no sample twice"
+        held_out = {int(name) for subset in ("val", "test") for name in data.splits.data[subset].names}
+        assert not held_out & {*seen}
+        # A window's rows are neighbours in the order of blocks, so not all of them lie in one block.
+        assert len({row // 110 for row in seen[:40]}) > 1
+    assert not np.array_equal(stream.rows(alone, 0, 0), stream.rows(alone, 1, 0))
+
+
+def test_batches_hold_the_rows_of_the_files(shards: Path, all_rows: pd.DataFrame) -> None:
+    data = open_shards(shards)
+    loader = data.train_dataloader()
+    for step, (inputs, targets) in enumerate(loader):
+        rows = all_rows.loc[loader.samples(0, step).tolist()]
+        np.testing.assert_array_equal(inputs[:, :3].numpy(), rows[["a", "b", "c"]].to_numpy(np.float32))
+        assert [data.spec.class_names[at] for at in targets] == [*rows["label"]]
+    left = all_rows.drop([int(name) for part in ("val", "test") for name in data.splits.data[part].names])
+    assert data.spec.class_counts == tuple(left["label"].value_counts().sort_index())
+    assert (data.spec.num_train, data.spec.num_val, data.spec.num_test) == (len(left), 150, 150)
+
+
+@pytest.mark.parametrize("by", ["group", "column"])
+def test_a_column_divides_the_rows(tmp_path: Path, by: str) -> None:
+    everything = write_shards(tmp_path)
+    everything["part"] = np.where(everything.index < 1200, "train", "test")
+    pq.write_table(pa.Table.from_pandas(everything), tmp_path / "part-0.parquet", row_group_size=200)
+    for other in ("part-1.parquet", "part-2.parquet"):
+        (tmp_path / other).unlink()
+    column = "customer" if by == "group" else "part"
+    data = open_shards(tmp_path, split={by: column})
+    rows = [
+        row for step in range(len(order_of(data))) for row in data.splits.stream.rows(order_of(data), 0, step)
+    ]
+    subsets = {"train": {*everything.loc[rows, column]}}
+    for name in ("val", "test"):
+        subsets[name] = {*everything.loc[[*map(int, data.splits.data[name].names)], column]}
+    if by == "group":
+        assert not subsets["train"] & subsets["test"]
+        assert not subsets["val"] & (subsets["train"] | subsets["test"])
+        assert all(subsets.values())
+    else:
+        assert subsets == {"train": {"train"}, "val": {"train"}, "test": {"test"}}
+
+
+def job(shards: Path, *more: str) -> tuple[str, ...]:
+    return (
+        *("data=table_shards", f"data.source.path={shards}", "data.source.target=label"),
+        *(f"data.source.window={WINDOW}", "data.global_batch_size=40", "callbacks=[default]"),
+        *("trainer.max_epochs=2", "trainer.limit_train_batches=10", "model.dropout=0.5"),
+        *("callbacks.last_checkpoint.every_n_train_steps=1", "data.source.exclude=[customer]", *more),
+    )
+
+
+_whole: dict[Path, dict[str, str]] = {}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_interrupted_in_mid_epoch_it_ends_the_same_to_the_bit(
+    train: Train, shards: Path, workers: int
+) -> None:
+    if shards not in _whole:
+        _whole[shards] = outcome(train(*job(shards)).run_dir)
+    words = job(shards, f"data.num_workers={workers}")
+    run_dir = train(*words, callbacks=[Interrupt("batch", 14)]).run_dir
+    with chdir(run_dir.parent), unchanged_process():
+        assert resume(run_dir).status == "finished"
+    assert outcome(run_dir) == _whole[shards]
+
+
+def test_a_run_does_what_every_run_does(train: Train, shards: Path, all_rows: pd.DataFrame) -> None:
+    import assay
+    from assay.run.evaluate import evaluate
+
+    run = train(*job(shards), "data.source.target=price", "baseline=auto", "predictions.max_megabytes=1")
+    record = run.record
+    digests = [shard["sha256"] for shard in json.loads((shards / ".assay_index.json").read_text())["shards"]]
+    import hashlib
+
+    assert record["data_sha256"] == hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    assert digests[0] == hashlib.sha256((shards / "part-0.parquet").read_bytes()).hexdigest()
+    assert "baseline/r2" in record["metrics"]
+    predicted = assay.load(run.run_dir)(all_rows.head(5))
+    assert len(predicted) == 5
+    with chdir(run.run_dir.parent):
+        again = evaluate(run.run_dir)
+    assert again.metrics["test/loss"] == pytest.approx(record["metrics"]["test/loss"])
+
+
+def test_what_is_missing_truncated_or_changed_is_named(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    data = open_shards(tmp_path)
+    whole = (tmp_path / "part-1.parquet").read_bytes()
+    (tmp_path / "part-1.parquet").write_bytes(whole[:-50])
+    with pytest.raises(DataError, match=r"the shard part-1.parquet has changed since"):
+        list(data.train_dataloader())
+    with pytest.raises(DataError, match=r"the shard part-1.parquet cannot be read: "):
+        open_shards(tmp_path)
+    (tmp_path / "part-1.parquet").unlink()
+    with pytest.raises(DataError, match=r"the shard part-1.parquet is missing, which the index"):
+        open_shards(tmp_path)
+    for number in (0, 2):
+        shutil.move(tmp_path / f"part-{number}.parquet", tmp_path / f"data-0000{number}-of-00003.parquet")
+    with pytest.raises(
+        DataError, match=r"the shard data-00001-of-00003.parquet is missing, beside data-00000"
+    ):
+        open_shards(tmp_path)
+
+
+def test_a_changed_shard_keeps_a_run_from_going_on(train: Train, tmp_path: Path) -> None:
+    write_shards(tmp_path / "shards")
+    words = job(tmp_path / "shards", "trainer.limit_train_batches=2")
+    run_dir = train(*words, callbacks=[Interrupt("batch", 1)]).run_dir
+    pq.write_table(pa.Table.from_pandas(rows_of(400, 9)), tmp_path / "shards" / "part-0.parquet")
+    with (
+        chdir(run_dir.parent),
+        unchanged_process(),
+        pytest.raises(AssayError, match="not what the run began with"),
+    ):
+        resume(run_dir)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"split": {"time": "a"}}, "a stream is not in order of time"),
+        ({"split": {"folds": 3, "fold": 0}}, "cannot be chosen one by one"),
+        ({"target": "nothing"}, "has no column 'nothing'"),
+        ({"split": {"group": "clients"}}, "has no column 'clients'"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(shards: Path, words: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        open_shards(shards, **words)
