@@ -19,7 +19,7 @@ from torch.nn.functional import conv2d, linear
 from assay.check.prove import Prover
 from assay.check.step import LiveMemory, Memory, SameType, batch_sizes, check_capacity, layer_at_fault
 from assay.compose.compose import compose, job_config
-from assay.data.loaders import BatchOrder
+from assay.data.batch_order import BatchOrder
 from assay.errors import ConfigError
 from assay.torch_internals import FakeTensorMode
 

@@ -22,8 +22,9 @@ import assay.data.subset
 from assay.config.yaml_file import load_mapping
 from assay.data import placement
 from assay.data import placement as module
+from assay.data.batch_order import BatchOrder
 from assay.data.data_module import DataModule
-from assay.data.loaders import BatchOrder, MemoryLoader, StreamLoader, input_of, preview
+from assay.data.loaders import MemoryLoader, StreamLoader, input_of, preview
 from assay.data.normalize import Normalize
 from assay.data.placement import Placement, Prepared, device_memory, free_memory
 from assay.data.samples import Samples, Stream

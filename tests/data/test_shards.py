@@ -15,8 +15,8 @@ import pytest
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
 
+from assay.data.batch_order import BatchOrder
 from assay.data.data_module import DataModule
-from assay.data.loaders import BatchOrder
 from assay.data.table_shards import TableShards
 from assay.errors import AssayError, DataError
 from assay.run.resume import resume

@@ -14,7 +14,7 @@ from assay.build.trainer_options import may_end_early, world_size
 from assay.compose.recipe import RECIPE, is_chosen
 from assay.config.serialize import is_whole, value_of
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loaders import choose_batch_size
+from assay.data.batch_order import choose_batch_size
 from assay.errors import ConfigError
 from assay.quoting import pluralize
 from assay.targets.annotation import check_value

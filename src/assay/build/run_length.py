@@ -11,7 +11,7 @@ from assay.build.trainer_options import is_unbounded, world_size
 from assay.config.serialize import is_whole, value_of
 from assay.config.tree import walk
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loaders import should_drop_last
+from assay.data.batch_order import should_drop_last
 from assay.errors import ConfigError
 from assay.quoting import pluralize
 

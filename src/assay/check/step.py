@@ -21,7 +21,7 @@ from assay.build.model import build_model
 from assay.build.node import build
 from assay.build.trainer_options import world_size
 from assay.config.unread_keys import OUR_DATA
-from assay.data.loaders import should_drop_last
+from assay.data.batch_order import should_drop_last
 from assay.data.normalize import TargetScale
 from assay.data.placement import device_memory
 from assay.errors import AssayError, ConfigError, first_line, user_frame

@@ -10,21 +10,18 @@ import lightning as L
 import torch
 from typing_extensions import override
 
+from assay.data.batch_order import BatchOrder, choose_batch_size, should_drop_last
 from assay.data.limits import check_limits
 from assay.data.loaders import (
-    BatchOrder,
     MemoryLoader,
     StreamLoader,
-    choose_batch_size,
     input_statistics,
     preview,
-    should_drop_last,
     target_statistics,
 )
 from assay.data.normalize import Normalize, input_dtype
 from assay.data.placement import Placement, Prepared
 from assay.data.samples import Samples
-from assay.data.shards import WindowLoader
 from assay.data.spec import StaticSpec
 from assay.data.splits import (
     Splits,
@@ -160,16 +157,14 @@ class DataModule(L.LightningDataModule):
         self._normalize, self._pretrained = transform.get("normalize"), pretrained_inputs
         self._given_scale, self._scale_notes = configured_scale(self._normalize), list[str]()
         self._num_workers, self._pin_memory = num_workers, pin_memory
-        self._workers = {
+        self._workers: dict[str, Any] = {
             "num_workers": num_workers,
             "persistent_workers": persistent_workers and num_workers > 0,
             "prefetch_factor": prefetch_factor if num_workers > 0 else None,
         }
         self._ready: dict[tuple[str, str], Subset] = {}
         self._placements: dict[tuple[Any, ...], Placement] = {}
-        self._streams: WeakSet[StreamLoader | WindowLoader] = (
-            WeakSet()
-        )  # Lightning may request new ones every epoch
+        self._streams: WeakSet[StreamLoader] = WeakSet()  # Lightning may request new ones every epoch
         self.normalize = Normalize()
         self.encoder: Encoder | None = None
         self.tested = "test"
@@ -315,7 +310,7 @@ class DataModule(L.LightningDataModule):
 
     # -- batches ---------------------------------------------------------------------------------------------
 
-    def train_dataloader(self) -> MemoryLoader | StreamLoader | WindowLoader:
+    def train_dataloader(self) -> MemoryLoader | StreamLoader:
         """Batches of the training subset, from the trainer's position on; without one, those of epoch 0."""
         loader = self._train_loader()
         if not len(loader):
@@ -327,14 +322,17 @@ class DataModule(L.LightningDataModule):
             )
         return loader
 
-    def _train_loader(self) -> MemoryLoader | StreamLoader | WindowLoader:
+    def _train_loader(self) -> MemoryLoader | StreamLoader:
         if (stream := self.splits.stream) is None:
             return self._loader("train", self._train_position, train=True)
         order = self._order(stream.num_samples, train=True)
         size = self.spec.num_features * (1 if self.spec.input_dtype == "uint8" else 4)
         chain, position = self._transforms["train"], self._train_position
+        return self._stream(stream, order, position, transforms=chain, bytes_per_sample=size)
+
+    def _stream(self, data: Any, order: BatchOrder, position: Any, **options: Any) -> StreamLoader:
         pinned = self._pin_memory and self.device.type == "cuda"
-        loader = WindowLoader(stream, chain, order, position, size, pin_memory=pinned, **self._workers)
+        loader = StreamLoader(data, order, position, pin_memory=pinned, **options, **self._workers)
         self._streams.add(loader)
         return loader
 
@@ -386,10 +384,7 @@ class DataModule(L.LightningDataModule):
         if isinstance(subset.data, Samples) and not one_by_one:
             placement = self._placement(subset.data, to_prepare=not subset.transforms)
             return MemoryLoader(subset, placement, order, position, lambda: self.device)
-        pinned = self._pin_memory and self.device.type == "cuda"
-        stream = StreamLoader(subset, order, position, pin_memory=pinned, **self._workers)
-        self._streams.add(stream)
-        return stream
+        return self._stream(subset, order, position)
 
     def _chances(self, subset: Subset) -> Tensor:
         """One over how many samples each one's class has."""

@@ -1,13 +1,11 @@
-"""Which samples make up which batch: a function of (seed, epoch, rank); loaders and statistics."""
+"""Batches from the position that the trainer is at, and statistics of samples."""
 
 from __future__ import annotations
 
 import os
 import signal
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
@@ -15,10 +13,9 @@ from typing_extensions import override
 
 from assay.data.normalize import statistics
 from assay.data.samples import Samples, Stream
-from assay.data.subset import blocks
-from assay.data.transforms import seed_generators, stack
+from assay.data.subset import Subset, blocks
+from assay.data.transforms import Transforms, seed_generators, stack
 from assay.errors import DataError, first_line
-from assay.splitmix import mix
 from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
@@ -26,124 +23,12 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from assay.data.batch_order import BatchOrder
     from assay.data.placement import Placement
     from assay.data.samples import IndexedDataset
+    from assay.data.shards import ShardStream
     from assay.data.splits import Splits
-    from assay.data.subset import Subset
-    from assay.data.transforms import Scale, Transforms
-    from assay.task.task import Task
-
-
-_POOL = 50
-"""Batches within which samples are ordered by their length."""
-
-
-def should_drop_last(drop_last: bool | str, num_samples: int, batch_size: int, world_size: int = 1) -> bool:
-    """Whether the last training batch of an epoch, which is smaller, is left out.
-
-    >>> [should_drop_last("auto", number, 64) for number in (84, 1257, 65, 40)]
-    [False, True, True, False]
-    """
-    if drop_last != "auto":
-        return bool(drop_last)
-    full, remainder = divmod(num_samples, batch_size * world_size)
-    return full > 0 and (20 * remainder < num_samples or (remainder == 1 and world_size == 1))
-
-
-def choose_batch_size(num_samples: int, task: Task) -> int:
-    """How many samples `data.batch_size=auto` comes to: fewer for a small data set, so it gets more steps.
-
-    >>> from assay.task.classification import Multiclass
-    >>> [choose_batch_size(number, Multiclass()) for number in (500, 3000, 20_000, 100_000)]
-    [16, 32, 64, 128]
-    """
-    if task.compares_views:
-        return 256
-    if task.has_masks:
-        return 8 if num_samples < 500 else 16
-    return 16 if num_samples < 1000 else 32 if num_samples < 5000 else 64 if num_samples < 50_000 else 128
-
-
-@final
-@dataclass(frozen=True)
-class BatchOrder:
-    """Cuts `num_samples` positions into batches, for one of `world_size` ranks."""
-
-    # Training (`even=True`) gives every rank equally many batches of equal size; what is missing comes from
-    # the start of the epoch's order, or is left out with `drop_last`. Evaluation sees every sample exactly
-    # once over all ranks, so that metrics are exact.
-
-    num_samples: int
-    batch_size: int
-    seed: int = 0
-    shuffle: bool = False
-    drop_last: bool = False
-    even: bool = False
-    rank: int = 0
-    world_size: int = 1
-    lengths: Tensor | None = field(default=None, compare=False, repr=False)
-    weights: Tensor | None = field(default=None, compare=False, repr=False)
-
-    def __len__(self) -> int:
-        step = self.batch_size * self.world_size
-        return self.num_samples // step if self.drop_last else -(-self.num_samples // step)
-
-    def epoch(self, epoch: int) -> Tensor:
-        """The order of all samples in one epoch, the same on every rank."""
-        if not self.shuffle:
-            return torch.arange(self.num_samples)
-        generator = torch.Generator().manual_seed(mix(self.seed, epoch))
-        if self.weights is not None:
-            return torch.multinomial(self.weights, self.num_samples, replacement=True, generator=generator)
-        return torch.randperm(self.num_samples, generator=generator)
-
-    def batches(self, epoch: int, start: int = 0, of: Tensor | None = None) -> list[Tensor]:
-        """The batches of one epoch on this rank, cut all at once."""
-        count = len(self)
-        if not count:
-            return []
-        order = self.epoch(epoch)
-        if self.lengths is not None and not self.even:
-            order = order[self.lengths[order].argsort(stable=True)]
-        if self.drop_last:
-            order = order[: count * self.batch_size * self.world_size]
-        elif self.even:
-            missing = -self.num_samples % self.world_size
-            order = torch.cat([order, order.repeat(-(-missing // self.num_samples))[:missing]])
-        if self.lengths is not None and self.shuffle and self.even:
-            order = self._group_by_length(order, self.lengths, epoch)
-        rows = order[self.rank :: self.world_size]
-        if of is not None:
-            rows = of.index_select(0, rows)
-        if self.world_size == 1 or self.drop_last:
-            chunks = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        else:  # evened out, so that no rank has a batch less than another
-            chunks = rows.tensor_split(count)
-        return [chunk for chunk in chunks[start:] if len(chunk)]
-
-    def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
-        """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.
-
-        Within each pool of batches: the whole epoch in order of length would be the same each time.
-        """
-        step, count = self.batch_size * self.world_size, len(self)
-        if self.world_size == 1 or self.drop_last:
-            sizes = [min(step, len(order) - start) for start in range(0, len(order), step)]
-        else:
-            positions = torch.arange(len(order) // self.world_size)
-            sizes = [self.world_size * len(chunk) for chunk in positions.tensor_split(count)]
-        generator = torch.Generator().manual_seed(mix(self.seed, epoch, _POOL))
-        start = 0
-        grouped: list[Tensor] = []
-        for first in range(0, len(sizes), _POOL):
-            pool_sizes = sizes[first : first + _POOL]
-            pool = order[start : start + sum(pool_sizes)]
-            start += len(pool)
-            turn = torch.randperm(len(pool_sizes), generator=generator).tolist()
-            by_length = pool[lengths[pool].argsort(stable=True)]
-            chunks = torch.split(by_length, [pool_sizes[index] for index in turn])
-            grouped += [chunk for _, chunk in sorted(zip(turn, chunks, strict=True), key=itemgetter(0))]
-        return torch.cat(grouped)
+    from assay.data.transforms import Scale
 
 
 class SubsetLoader(ABC):
@@ -200,20 +85,28 @@ class MemoryLoader(SubsetLoader):
 
 @final
 class StreamLoader(SubsetLoader):
-    """Batches of a data set read sample by sample: torch's DataLoader over the same order of samples."""
+    """Batches that torch's DataLoader reads: sample by sample, or in pieces of the windows of a stream."""
 
     def __init__(
-        self, subset: Subset, order: BatchOrder, position: Callable[[], tuple[int, int]], **options: Any
+        self,
+        data: Subset | ShardStream,
+        order: BatchOrder,
+        position: Callable[[], tuple[int, int]],
+        transforms: Transforms | None = None,
+        bytes_per_sample: int = 0,
+        **options: Any,
     ) -> None:
-        self.order, self._subset = order, subset
+        self.order, self._data = order, data
         self._running: Any = None
-        self._loader: DataLoader[Any] = DataLoader(
-            KeyedDataset(subset.data, subset.transforms, order.seed),
-            batch_sampler=_KeyedBatches(subset, order, position),
-            collate_fn=collate,
-            worker_init_fn=ignore_stop_signals,
-            **options,
-        )
+        if isinstance(data, Subset):
+            self._subset = data
+            keyed: Any = KeyedDataset(data.data, data.transforms, order.seed)
+            options |= {"batch_sampler": _KeyedBatches(data, order, position), "collate_fn": collate}
+        else:
+            most = max(1, _CHUNK_BYTES // max(1, order.batch_size * bytes_per_sample))
+            keyed = _Chunks(data, transforms or Transforms(), order)
+            options |= {"batch_size": None, "sampler": _Chunk(data, order, position, most)}
+        self._loader: DataLoader[Any] = DataLoader(keyed, worker_init_fn=ignore_stop_signals, **options)
 
     @override
     def __iter__(self) -> Iterator[Any]:
@@ -222,12 +115,22 @@ class StreamLoader(SubsetLoader):
         for batch in self._running:
             if isinstance(batch, DataError):
                 raise batch
-            yield batch
+            yield from batch if isinstance(batch, _Several) else (batch,)
+
+    @override
+    def samples(self, epoch: int, batch: int) -> Tensor:
+        if isinstance(self._data, Subset):
+            return super().samples(epoch, batch)
+        return torch.from_numpy(self._data.rows(self.order, epoch, batch))
 
     def close(self) -> None:
         """End the processes that read samples, now; another epoch starts new ones."""
         running, self._running, self._loader._iterator = self._running, None, None
         end_workers(running)
+
+
+_CHUNK_BYTES: Final = 1 << 24
+"""Of samples that a worker hands over at a time."""
 
 
 def ignore_stop_signals(worker: int) -> None:
@@ -293,6 +196,44 @@ class _KeyedBatches:
         chosen = (self._order.batches(epoch, start, of=of) for of in (self._subset.rows, self._subset.keys))
         for rows, keys in zip(*chosen, strict=True):
             yield [(epoch, row, key) for row, key in zip(rows.tolist(), keys.tolist(), strict=True)]
+
+
+@final
+class _Several(list[Any]):
+    """Batches that follow each other."""
+
+
+@final
+class _Chunks(Dataset[Any]):
+    """Batches of a stream that follow each other in one window, by (epoch, first, count)."""
+
+    def __init__(self, stream: ShardStream, transforms: Transforms, order: BatchOrder) -> None:
+        self._stream, self._transforms, self._order = stream, transforms, order
+
+    def __getitem__(self, key: tuple[int, int, int]) -> Any:
+        """The batches, or the `DataError` that kept them from being read, as of `KeyedDataset`."""
+        try:
+            return _Several(self._stream.batches(self._order, *key, self._transforms))
+        except DataError as error:
+            return error
+
+
+@final
+class _Chunk:
+    """Sampler of what is left of an epoch."""
+
+    def __init__(
+        self, stream: ShardStream, order: BatchOrder, position: Callable[[], tuple[int, int]], most: int
+    ) -> None:
+        self._order, self._position, self._most = order, position, most
+        self._in_window = stream.steps_per_window(order)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        epoch, first = self._position()
+        while first < len(self._order):
+            left = min(self._in_window - first % self._in_window, len(self._order) - first, self._most)
+            yield epoch, first, left
+            first += left
 
 
 _MOST_AT_ONCE = 32

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 import pandas as pd
 import torch
-from torch.utils.data import DataLoader, Dataset
-from typing_extensions import override
 
-from assay.data.loaders import BatchOrder, SubsetLoader, ignore_stop_signals
 from assay.data.shard_files import ShardReader
 from assay.data.subset import parse_subsets
 from assay.data.tabular.column_kind import check_columns
@@ -20,7 +17,6 @@ from assay.data.transforms import stack
 from assay.errors import DataError, check_numbers
 from assay.quoting import pluralize
 from assay.splitmix import mix
-from assay.torch_internals import end_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from assay.data.batch_order import BatchOrder
     from assay.data.samples import Stream, Unfitted
     from assay.data.transforms import Transforms
 
@@ -41,8 +38,6 @@ _KEPT: Final = 64
 _WINDOW_ROWS: Final = 1 << 16
 _SAMPLE_ROWS: Final = 20_000
 """Of the training rows, from which columns, encoder and statistics are learned."""
-_CHUNK_BYTES: Final = 1 << 24
-"""Of samples that a worker hands over at a time."""
 
 
 @final
@@ -282,81 +277,6 @@ class ShardStream:
             inputs, targets = stack([one for one, _ in pairs]), torch.stack([target for _, target in pairs])
         size = order.batch_size
         return [(inputs[at : at + size], targets[at : at + size]) for at in range(0, len(inputs), size)]
-
-
-@final
-class WindowLoader(SubsetLoader):
-    """Batches of a stream of shards: torch's DataLoader over windows, or parts of these."""
-
-    def __init__(
-        self,
-        stream: ShardStream,
-        transforms: Transforms,
-        order: BatchOrder,
-        position: Callable[[], tuple[int, int]],
-        bytes_per_sample: int,
-        **options: Any,
-    ) -> None:
-        self.order, self._stream = order, stream
-        self._running: Any = None
-        most = max(1, _CHUNK_BYTES // max(1, order.batch_size * bytes_per_sample))
-        self._loader: DataLoader[Any] = DataLoader(
-            _Chunks(stream, transforms, order),
-            batch_size=None,
-            sampler=_Chunk(order, position, stream.steps_per_window(order), most),
-            worker_init_fn=ignore_stop_signals,
-            **options,
-        )
-
-    @override
-    def __iter__(self) -> Iterator[Any]:
-        # A generator: workers start, and the position is read, when the first batch is asked for.
-        self._running = iter(self._loader)
-        for batches in self._running:
-            if isinstance(batches, DataError):
-                raise batches
-            yield from batches
-
-    @override
-    def samples(self, epoch: int, batch: int) -> Tensor:
-        return torch.from_numpy(self._stream.rows(self.order, epoch, batch))
-
-    def close(self) -> None:
-        """End the processes that read samples, now; another epoch starts new ones."""
-        running, self._running, self._loader._iterator = self._running, None, None
-        end_workers(running)
-
-
-@final
-class _Chunks(Dataset[Any]):
-    """Some batches that follow each other in one window, by (epoch, first, count)."""
-
-    def __init__(self, stream: ShardStream, transforms: Transforms, order: BatchOrder) -> None:
-        self._stream, self._transforms, self._order = stream, transforms, order
-
-    def __getitem__(self, key: tuple[int, int, int]) -> Any:
-        """The batches, or the `DataError` that kept them from being read, as of `KeyedDataset`."""
-        try:
-            return self._stream.batches(self._order, *key, self._transforms)
-        except DataError as error:
-            return error
-
-
-@final
-class _Chunk:
-    """Sampler of the chunks that are left of an epoch."""
-
-    def __init__(
-        self, order: BatchOrder, position: Callable[[], tuple[int, int]], in_window: int, most: int
-    ) -> None:
-        self._order, self._position, self._in_window, self._most = order, position, in_window, most
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        epoch, first = self._position()
-        while first < len(self._order):
-            left = min(self._in_window - first % self._in_window, len(self._order) - first, self._most)
-            yield epoch, first, left
-            first += left
 
 
 class ShardSource(ABC):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.data.loaders import BatchOrder
+from assay.data.batch_order import BatchOrder
 from assay.run.kept_predictions import KeepPredictions
 
 NUM, CLASSES = 45, 3
