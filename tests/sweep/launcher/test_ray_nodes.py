@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
+import re
 import shutil
 import signal
 import socket
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +39,11 @@ if TYPE_CHECKING:
 class Nodes:
     """A cluster on loopback: a head that runs no jobs, and nodes with a core each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: dict[str, Any]) -> None:
         from ray.cluster_utils import Cluster
 
-        head = {"num_cpus": 0, "temp_dir": str(folder), **LIMITS}
+        Path(tempfile.gettempdir(), "ray").mkdir(exist_ok=True)  # Ray writes an address there
+        head = {"num_cpus": 0, "temp_dir": str(folder), **LIMITS, **more}
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
         self.nodes: list[Any] = []
@@ -56,18 +62,23 @@ class Nodes:
         return next(node for node in self.nodes if node.all_processes["raylet"][0].process.pid in above)
 
     def close(self) -> None:
+        monitor = psutil.Process(self._cluster.head_node.all_processes["monitor"][0].process.pid)
+        joined = monitor.children(recursive=True)  # nodes of the autoscaler, which would look for their head
         self._cluster.shutdown()
+        for process in joined:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+def nodes(monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]) -> Iterator[Nodes]:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
     with keep_handlers((signal.SIGINT, signal.SIGTERM)):
         ray = ray_launcher._import_ray()
         monkeypatch.setattr(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback alone
         folder = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))  # paths of sockets must be short
-        nodes = Nodes(folder)
+        nodes = Nodes(folder, head)
         yield nodes
         if ray.is_initialized():
             ray.shutdown()
@@ -117,9 +128,10 @@ def test_a_node_that_dies_takes_nothing_along_but_what_ran_there(
 
 
 @pytest.mark.long
-def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -> None:
-    nodes.join()
-    nodes.join()
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_sweep_goes_on_while_nodes_die_and_join(number: int, project: Path, nodes: Nodes) -> None:
+    for _ in range(number):
+        nodes.join()
     typed = (one for one in TINY if not one.startswith("trainer.max_epochs"))
     driver = begin(
         project,
@@ -127,7 +139,7 @@ def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -
         *("hydra/launcher=ray", f"hydra.launcher.address={nodes.address}"),
         *("hydra.launcher.on_failure=retry", "hydra.sweep.dir=sweep"),
     )
-    until(lambda: len(list(Path("sweep").glob("*/metrics.csv"))) >= 2 or driver.poll() is not None)
+    until(lambda: len(list(Path("sweep").glob("*/metrics.csv"))) >= number or driver.poll() is not None)
     nodes.die(nodes.nodes[0])
     time.sleep(2)
     nodes.join()
@@ -137,15 +149,147 @@ def test_a_sweep_goes_on_while_nodes_die_and_join(project: Path, nodes: Nodes) -
     assert [len(job_record.failures) for job_record in jobs.values()].count(1) == 1
 
 
+def scaling_config(gcs_address: str) -> dict[str, Any]:
+    """For Ray's own autoscaler: at most two nodes of a core each, and none while nobody asks."""
+    worker = {"CPU": 1, "object_store_memory": LIMITS["object_store_memory"]}
+    lists = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
+    return {
+        "cluster_name": "scaling",
+        "max_workers": 2,
+        "upscaling_speed": 1.0,
+        "idle_timeout_minutes": 0.05,
+        "provider": {
+            "type": "fake_multinode",
+            "head_node_id": HEAD_ID,
+            "gcs_address": gcs_address,
+            **dict.fromkeys(
+                ("use_node_id_as_ip", "disable_node_updaters", "disable_launch_config_check"), True
+            ),
+        },
+        "head_node_type": "ray.head.default",
+        "available_node_types": {
+            "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            "worker": {"resources": worker, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        },
+        **{f"{name}_commands": [] for name in lists},
+        **{name: [] for name in ("cluster_synced_files", "rsync_exclude", "rsync_filter")},
+        **{name: {} for name in ("auth", "docker", "file_mounts")},
+        "file_mounts_sync_continuously": False,
+    }
+
+
+HEAD_ID = "f" * 51 + "00000"
+
+
+@pytest.fixture
+def head(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """More arguments of the head node, for the tests of a cluster that scales."""
+    if "scales" not in request.node.name:
+        return {}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name, value in (
+        *(("RAY_FAKE_CLUSTER", "1"), ("AUTOSCALER_UPDATE_INTERVAL_S", "1")),
+        *(("RAY_CLOUD_INSTANCE_ID", HEAD_ID), ("RAY_OVERRIDE_NODE_ID_FOR_TESTING", HEAD_ID)),
+    ):
+        monkeypatch.setenv(name, value)
+    config = tmp_path / "scaling.yaml"
+    config.write_text(json.dumps(scaling_config(f"127.0.0.1:{port}")))
+    return {"gcs_server_port": port, "autoscaling_config": str(config)}
+
+
+@pytest.mark.long
+def test_a_cluster_that_scales_by_itself_grows_for_jobs_and_shrinks_after_them(
+    nodes: Nodes, make_job_spec: MakeJobSpec
+) -> None:
+    """Its size is 0 until a job waits; what it can never hold is refused after a while."""
+    plain = RayLauncher(nodes.address)
+    with pytest.raises(AssayError, match="which no machine of the Ray cluster has") as error:
+        plain.has_room(make_job_spec())
+    assert "hydra.launcher.node_wait_min=" in error.value.hint
+    plain.close()
+    launcher = RayLauncher(nodes.address, node_wait_min=5)
+    assert (launcher.slots, launcher.has_gpus) == (1, False)
+    first, second, third = (make_job_spec(*ENDLESS, number=number) for number in range(3))
+    assert launcher.has_room(first)
+    launcher.start(first)
+    assert not launcher.has_room(second), "one machine at a time, as there is none yet"
+    until(lambda: launcher.wait(0.1) == {} and launcher.has_room(second))
+    launcher.start(second)
+    until(lambda: launcher.slots == 2 and not launcher._waiting())
+    assert launcher.has_room(third), "it may wait for a machine; there will be none"
+    launcher.start(third)
+    until(lambda: all(Path(spec.run_dir, "record.json").is_file() for spec in (first, second)))
+    assert not Path(third.run_dir).exists()
+    launcher.stop(0, now=True)
+    assert next_end(launcher).status == "interrupted"
+    until(lambda: launcher.wait(0.1) == {} and Path(third.run_dir, "record.json").is_file())
+    for number in (1, 2):
+        launcher.stop(number, now=True)
+        next_end(launcher)
+    until(lambda: launcher.wait(0.1) == {} and not launcher._fits({"CPU": 1.0}))
+    launcher._node_wait_min = 0.05
+    large = make_job_spec(number=4, gpus=1)
+    launcher.start(large)
+    told = next_end(launcher)
+    assert (told.status, told.cause, told.transient) == ("failed", "exception", False)
+    assert "it needs 1 CPU, 1 GPU, which no machine of the Ray cluster has and none has joined" in told.reason
+    with pytest.raises(AssayError, match=r"none has joined in 0\.05 min"):
+        launcher.has_room(large)
+    assert launcher.has_room(make_job_spec(number=5))
+    launcher.close()
+
+
+@pytest.mark.long
+def test_a_job_starts_when_a_placement_group_is_given_back(
+    on_nodes: RayLauncher, make_job_spec: MakeJobSpec
+) -> None:
+    ray = on_nodes._ray
+    group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}])
+    assert group.wait(60)
+    job_spec = make_job_spec()
+    assert on_nodes.has_room(job_spec)
+    on_nodes.start(job_spec)
+    assert on_nodes.wait(3.0) == {}
+    assert on_nodes._waiting()
+    ray.util.remove_placement_group(group)
+    assert next_end(on_nodes).status == "finished"
+
+
 @pytest.mark.parametrize("scheme", ["", "ray://"])
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ("closed", os.strerror(errno.ECONNREFUSED)),
+        ("silent", "timed out"),
+        ("web", "what answers there is not Ray"),
+        ("ends", "what answers there is not Ray"),
+    ],
+)
 def test_an_address_that_does_not_answer_is_named_at_once(
-    scheme: str, monkeypatch: pytest.MonkeyPatch
+    scheme: str, answers: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_launcher, "_PATIENCE", 0.5)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        address = f"{scheme}127.0.0.1:{silent.getsockname()[1]}"
+
+    def answer(server: socket.socket) -> None:
+        with server.accept()[0] as connection:
+            connection.recv(1 << 16)
+            if answers == "web":
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if answers != "closed":
+            server.listen()
+        if answers in ("web", "ends"):
+            threading.Thread(target=answer, args=(server,), daemon=True).start()
+        address = f"{scheme}127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ProcessError) as error:
             RayLauncher(address)
-    assert error.value.message == f"no Ray cluster answers at {address}: {os.strerror(111)}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        if answers == "closed":
+            with pytest.raises(ProcessError, match=re.escape(address)):
+                RayLauncher()
+    assert error.value.message == f"no Ray cluster answers at {address}: {reason}"
     assert "hydra.launcher.address=" in error.value.hint

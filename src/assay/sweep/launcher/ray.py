@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -9,8 +10,9 @@ import socket
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
+import msgspec
 from typing_extensions import override
 
 from assay.errors import AssayError, ProcessError, first_line
@@ -49,6 +51,8 @@ class _Place:
     job_spec: JobSpec
     start: float = 0.0
     signal_sent: str = ""
+    gave_up: bool = False
+    """No machine that could hold it has joined in time."""
 
     @property
     def key(self) -> str:
@@ -69,6 +73,8 @@ class RayLauncher(Launcher):
         threads_per_job: Threads of each process of a job; so many cores are leased.
         jobs_per_gpu: Jobs that may share a GPU; a job that needs several gets whole ones.
         resources: Custom resources that each job needs, by name.
+        node_wait_min: Minutes that a job waits for a machine that can hold it to join, as one does where a
+            cluster scales by itself; 0 fails the job at once.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -82,13 +88,18 @@ class RayLauncher(Launcher):
         threads_per_job: Threads = 1,
         jobs_per_gpu: Count = 1,
         resources: dict[str, float] | None = None,
+        *,
+        node_wait_min: Annotated[float, msgspec.Meta(ge=0)] = 0,
     ) -> None:
         self._jobs_at_once, self._threads = jobs_at_once, threads_per_job
         self._jobs_per_gpu, self._resources = jobs_per_gpu, resources or {}
+        self._node_wait_min = node_wait_min
+        self._given_up: list[Mapping[str, float]] = []
+        """Needs for which no machine has joined in time."""
         self._ray = _import_ray()
         self._must_leave = not self._ray.is_initialized()
         if self._must_leave:
-            _connect(self._ray, address or "auto")
+            _connect(self._ray, address or os.environ.get("RAY_ADDRESS") or "auto")
         self._idle: list[_Place] = []
         self._running: dict[Any, _Place] = {}
 
@@ -107,20 +118,19 @@ class RayLauncher(Launcher):
 
     @override
     def has_room(self, job_spec: JobSpec) -> bool:
-        needs, machines = self._needs(job_spec), self._machines()
-        if not any(all(machine.get(name, 0) >= needs[name] for name in needs) for machine in machines):
-            have = "; ".join(dict.fromkeys(_format_amounts(machine, needs) for machine in machines)) or "none"
-            raise AssayError(
-                f"job {job_spec.number} needs {_format_amounts(needs, needs)}, which no machine of the Ray "
-                f"cluster has (there is: {have})",
-                hint="device=cpu, trainer.devices=…, or add such a machine to the cluster",
-            )
+        needs = self._needs(job_spec)
+        if not self._fits(needs) and (not self._node_wait_min or needs in self._given_up):
+            raise self._too_large(f"job {job_spec.number} needs", needs)
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
-        return all(
+        if all(
             amount + sum(place.needs.get(name, 0) for place in self._running.values()) <= self._total(name)
             for name, amount in needs.items()
-        )
+        ):
+            return True
+        # A place that waits is what makes a cluster grow: at most to twice its size at a time.
+        waiting = len(self._waiting())
+        return self._node_wait_min > 0 and waiting < max(1, len(self._running) - waiting)
 
     @override
     def start(self, job_spec: JobSpec) -> None:
@@ -132,6 +142,7 @@ class RayLauncher(Launcher):
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
         self._retire_idle()
+        self._give_up_waiting()
         ready, _ = self._ray.wait(list(self._running), timeout=seconds) if self._running else ([], [])
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
@@ -165,6 +176,20 @@ class RayLauncher(Launcher):
     def _total(self, name: str) -> float:
         return sum(machine.get(name, 0) for machine in self._machines())
 
+    def _fits(self, needs: Mapping[str, float]) -> bool:
+        """Whether a machine has what a job needs, leased or not."""
+        return any(all(has.get(name, 0) >= needs[name] for name in needs) for has in self._machines())
+
+    def _too_large(self, subject: str, needs: Mapping[str, float]) -> AssayError:
+        have = "; ".join(dict.fromkeys(_format_amounts(has, needs) for has in self._machines())) or "none"
+        waited = f" and none has joined in {self._node_wait_min:g} min" if self._node_wait_min else ""
+        return AssayError(
+            f"{subject} {_format_amounts(needs, needs)}, which no machine of the Ray cluster has{waited} "
+            f"(there is: {have})",
+            hint="device=cpu, trainer.devices=…, or add such a machine to the cluster; if the cluster adds "
+            "machines by itself: hydra.launcher.node_wait_min=20",
+        )
+
     def _needs(self, job_spec: JobSpec) -> dict[str, float]:
         needs = {"CPU": float(self._threads * job_spec.processes), **self._resources}
         if job_spec.gpus:
@@ -195,6 +220,21 @@ class RayLauncher(Launcher):
         )
         return _Place(cluster_worker, needs, cluster_worker.ready.remote(), job_spec)
 
+    def _waiting(self) -> list[_Place]:
+        """Places that the cluster has not placed yet."""
+        refs = {place.ready: place for place in self._running.values()}
+        _, waiting = self._ray.wait(list(refs), num_returns=len(refs), timeout=0) if refs else ([], [])
+        return [refs[ref] for ref in waiting]
+
+    def _give_up_waiting(self) -> None:
+        """End places for which no machine has joined in time."""
+        too_early = time.monotonic() - self._node_wait_min * 60
+        for place in self._waiting() if self._node_wait_min else ():
+            if place.start <= too_early and not place.gave_up and not self._fits(place.needs):
+                place.gave_up = True
+                self._given_up.append(place.needs)
+                self._ray.kill(place.cluster_worker)
+
     def _retire_idle(self) -> None:
         """Give back what places hold that no job has taken at once."""
         for place in self._idle:
@@ -213,6 +253,9 @@ class RayLauncher(Launcher):
     def _lost(self, place: _Place, error: Exception) -> Outcome:
         """The outcome of a job whose cluster worker died, once no process writes to its run."""
         job_spec = place.job_spec
+        if place.gave_up:
+            reason = self._too_large("it needs", place.needs).message
+            return outcome_of_lost_job(job_spec, 0.0, place.signal_sent, "exception", reason)
         deadline = time.monotonic() + LEAVE
         while is_written(Path(job_spec.cwd, job_spec.run_dir)) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -239,8 +282,8 @@ def _import_ray() -> Any:
 def _connect(ray: Any, address: str) -> None:
     host, _, port = address.rpartition("://")[2].partition("?")[0].rpartition(":")
     try:
-        if port:  # if nothing listens there, Ray itself would wait for minutes
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        if port:  # if nothing answers there, Ray itself would wait for minutes
+            _greet(host.strip("[]"), int(port))
         with keep_handlers(_OF_RAY):
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ImportError, SystemExit) as error:
@@ -248,3 +291,12 @@ def _connect(ray: Any, address: str) -> None:
             f"no Ray cluster answers at {address}: {getattr(error, 'strerror', None) or first_line(error)}",
             hint="hydra.launcher.address=HOST:PORT of one that runs, or start one here: ray start --head",
         ) from error
+
+
+def _greet(host: str, port: int) -> None:
+    """Raise an OSError unless a server of gRPC answers: with its settings, by HTTP/2 (RFC 9113)."""
+    with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") == "0":
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0")
+            if connection.recv(4, socket.MSG_WAITALL)[3:] != b"\x04":
+                raise ConnectionAbortedError(errno.ECONNABORTED, "what answers there is not Ray")
