@@ -53,6 +53,8 @@ class _Place:
     signal_sent: str = ""
     gave_up: bool = False
     """No machine that could hold it has joined in time."""
+    has_moved: bool = False
+    """Its job was to begin in another place, whose machine died first."""
 
     @property
     def key(self) -> str:
@@ -136,7 +138,8 @@ class RayLauncher(Launcher):
     def start(self, job_spec: JobSpec) -> None:
         job_spec = replace(job_spec, threads=self._threads)
         place = self._place(job_spec)
-        place.job_spec, place.start, place.signal_sent = job_spec, time.monotonic(), ""
+        place.job_spec, place.start = job_spec, time.monotonic()
+        place.signal_sent, place.has_moved = "", False
         self._running[place.cluster_worker.run.remote(place.key, job_spec)] = place
 
     @override
@@ -147,7 +150,8 @@ class RayLauncher(Launcher):
         if ready:  # and whatever else has ended
             ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
         ended = [(self._running.pop(result), result) for result in ready]
-        return {place.job_spec.number: self._end(place, result) for place, result in ended}
+        outcomes = {place.job_spec.number: self._end(place, result) for place, result in ended}
+        return {number: outcome for number, outcome in outcomes.items() if outcome is not None}
 
     @override
     def stop(self, number: int, *, now: bool) -> None:
@@ -241,14 +245,29 @@ class RayLauncher(Launcher):
             self._ray.kill(place.cluster_worker)
         self._idle = []
 
-    def _end(self, place: _Place, result: Any) -> Outcome:
+    def _end(self, place: _Place, result: Any) -> Outcome | None:
+        """How a job ended; None if it begins anew, as its machine died before it began."""
         try:
             outcome: Outcome = self._ray.get(result)
         except self._ray.exceptions.RayError as error:
             self._ray.kill(place.cluster_worker)  # one that merely cannot be reached would go on
+            if self._can_move(place):
+                self.start(place.job_spec)
+                next(reversed(self._running.values())).has_moved = True
+                return None
             return self._lost(place, error)
         self._idle.append(place)
         return outcome
+
+    def _can_move(self, place: _Place) -> bool:
+        """Whether a place has died before it took its job, for the first time and by itself."""
+        if place.gave_up or place.signal_sent or place.has_moved:
+            return False
+        try:
+            self._ray.get(place.ready, timeout=0)
+        except self._ray.exceptions.RayError:
+            return True
+        return False
 
     def _lost(self, place: _Place, error: Exception) -> Outcome:
         """The outcome of a job whose cluster worker died, once no process writes to its run."""
