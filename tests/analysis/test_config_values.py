@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tests.making_runs import make_run
 
+from assay.analysis.comparison import compare
 from assay.analysis.read_runs import read_runs
 from assay.analysis.run import (
     ConfigValues,
     config_columns,
     find_unlike_losses,
+    flatten,
     format_value,
     loss_terms,
     plain_value,
@@ -54,6 +57,9 @@ def test_every_value_of_a_real_config(digits_run: Trained) -> None:
         "just text\n",
         "a: [\n",
         "b12: \x00\n",
+        "b12: &a\n  b: *a\n",
+        "b12: &a [1, *a]\n",
+        "loss: &a\n  b: [*a]\nb12: 1\n",
     ],
 )
 @pytest.mark.parametrize("sealed", [False, True])
@@ -62,6 +68,7 @@ def test_hostile_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
     make_run(tmp_path / "runs/a")
     (tmp_path / "runs/a/config.yaml").write_text(seal_yaml(text) if sealed else text)
     (run,) = read_runs([tmp_path / "runs"])
+    compare([run])
     for call in (lambda: ConfigValues().value(run, "b12"), lambda: ConfigValues().all_of(run)):
         try:
             found = call()
@@ -70,6 +77,61 @@ def test_hostile_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
         else:
             assert not isinstance(found, str) or len(found) < 10_000
     assert not (tmp_path / "owned").exists()
+
+
+WRITTEN = (
+    "a: 1",
+    *(
+        "a:",
+        "  b: 1",
+        "- 1",
+        "# b: 2",
+        "",
+        "a: [1,",
+        "b: 2]",
+        "a: {",
+        "b: 1}",
+        "'a': 2",
+        "c: 'x",
+        "a: y'",
+        "? a",
+    ),
+    *(
+        "a: |",
+        "   text",
+        "d: &x 1",
+        "e: *x",
+        "<<: {a: 5}",
+        "---",
+        "...",
+        "f: 3\x85a: 9",
+        "a: 1\rb: 2",
+        "a b: 1",
+    ),
+)
+"""Lines whose meaning hangs on the lines around them."""
+
+
+@given(lines=st.lists(st.sampled_from(WRITTEN), max_size=6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_that_is_read_piece_by_piece_says_what_it_says_as_a_whole(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    if not (tmp_path / "record.json").exists():
+        make_run(tmp_path)
+    text = "\n".join(lines)
+    (tmp_path / "config.yaml").write_bytes(text.encode())
+    (run,) = read_runs([tmp_path])
+    try:
+        whole = yaml.safe_load(text)
+    except yaml.YAMLError:
+        whole = None
+    try:
+        found = ConfigValues().all_of(run)
+    except AssayError:
+        assert not isinstance(whole, dict)
+    else:
+        assert found == {key: format_value(value) for key, value in flatten(whole)}
 
 
 PLAIN = st.none() | st.sampled_from([0.0, 0.5, 19.0, "mean", "sum"])

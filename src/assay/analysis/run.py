@@ -252,7 +252,8 @@ class ConfigValues:
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, str], Any] = {}
-        self._nodes: dict[str, Any] = {}
+        self._pieces: dict[str, dict[str, Any]] = {}
+        self._losses: dict[Path, Mapping[str, str]] = {}
 
     def value(self, run: Run, key: str) -> str | None:
         """One value as it is typed; None where the config has no such key, or a whole node under it."""
@@ -267,10 +268,15 @@ class ConfigValues:
 
     def all_of(self, run: Run) -> dict[str, str]:
         """Every value by its key; a list of plain values is one."""
-        return {key: format_value(value) for key, value in flatten(_load_config(run))}
+        return {key: format_value(value) for key, value in flatten(self._load(run))}
 
     def loss(self, run: Run) -> Mapping[str, str]:
         """As `loss_terms`; of a run whose config cannot be read, the option alone."""
+        if run.path not in self._losses:
+            self._losses[run.path] = self._loss(run)
+        return self._losses[run.path]
+
+    def _loss(self, run: Run) -> Mapping[str, str]:
         try:
             nodes = {name: self._node(run, name) for name in ("loss", "module", "data")}
         except AssayError:
@@ -292,16 +298,38 @@ class ConfigValues:
             match = re.search(rf"^{re.escape(group)}:.*(?:\n(?:[ -].*)?)*", text, re.MULTILINE)
             if match is None:
                 return _ABSENT
+            piece = self._piece(match[0])
+            if piece is not None and group in piece:
+                return piece[group]
+        return self._load(run).get(group, _ABSENT)
+
+    def _load(self, run: Run) -> dict[Any, Any]:
+        """A whole config, piece by piece where that says the same: most pieces are those of other runs."""
+        content = _read_config(run)
+        whole: dict[Any, Any] = {}
+        for text in _PIECES.split(content.decode("utf-8", "surrogateescape")):
+            piece = self._piece(text)
+            if piece is None:
+                return _parse_config(run, content)
+            whole |= piece
+        return whole or _parse_config(run, content)
+
+    def _piece(self, text: str) -> dict[str, Any] | None:
+        """The one key at the top of a text with its value, or nothing at all; None for any other text."""
+        if "&" in text:  # an anchor, which counts elsewhere
+            return None
+        if text not in self._pieces:
             try:
-                # The configs of a sweep have most of their nodes in common.
-                if match[0] not in self._nodes:
-                    self._nodes[match[0]] = _parse_yaml(match[0])[group]
-                return self._nodes[match[0]]
-            except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
-                pass  # an anchor elsewhere, a key in quotes
-        return _load_config(run).get(group, _ABSENT)
+                piece = _parse_yaml(text) if text else {}
+            except (yaml.YAMLError, ValueError, RecursionError):
+                return None
+            if not isinstance(piece, dict) or not all(text.startswith(f"{key}:") for key in piece):
+                return None
+            self._pieces[text] = piece
+        return self._pieces[text]
 
 
+_PIECES: Final = re.compile(r"^(?=[^\s#-])", re.MULTILINE)
 _ABSENT: Final = object()
 
 
@@ -336,9 +364,9 @@ def find_unlike_losses(losses: Iterable[tuple[Any, Mapping[str, str]]]) -> dict[
     return {"loss": tuple(options)} if differing and len(options) > 1 else differing
 
 
-def _load_config(run: Run) -> dict[Any, Any]:
+def _parse_config(run: Run, content: bytes) -> dict[Any, Any]:
     try:
-        plain = _parse_yaml(_read_config(run))
+        plain = _parse_yaml(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise AssayError(f"{run.path / FILE} is not YAML: {first_line(error)}") from error
     if not isinstance(plain, dict):
@@ -349,9 +377,16 @@ def _load_config(run: Run) -> dict[Any, Any]:
 def _parse_yaml(text: str | bytes) -> Any:
     loader = _LOADER(text)  # a safe one, by PyYAML in C where there is one
     try:
-        return loader.get_single_data()
+        plain = loader.get_single_data()
     finally:
         loader.dispose()
+    if ("&" if isinstance(text, str) else b"&") in text:
+        try:
+            for _ in flatten(plain):
+                pass
+        except RecursionError:
+            raise ValueError("an alias stands for a node that it is part of") from None
+    return plain
 
 
 def _read_config(run: Run) -> bytes:
