@@ -17,6 +17,7 @@ from tests.making_runs import make_run
 from typer.testing import CliRunner
 
 from assay.cli.app import app
+from assay.record.run_record import RunRecord
 
 
 @pytest.fixture
@@ -49,6 +50,48 @@ def test_json_is_one_document_however_it_is_asked_for(outputs: Path) -> None:
     assert json.loads(typed("ls", "--json")[0])["kind"] == "ls"
     wrong, _ = typed("compare", "--json", "--metric", "acc", code=2)
     assert "no run has a metric 'acc'" in json.loads(wrong)["error"]["message"]
+
+
+def test_of_many_runs_the_newest_come_first_page_by_page(outputs: Path) -> None:
+    for number, path in enumerate(sorted(outputs.glob("x/*"))):
+        record = RunRecord.load(path)
+        record.started = f"2026-11-2{number}T12:00:00+00:00"
+        record.save(path)
+    (outputs / "x/0.1-1/record.json").write_text("{}")
+    newest_first = ["0.1-0", "0.01-1", "0.01-0", "0.1-1"]  # what cannot be read comes last
+
+    def listed(*words: str) -> list[str]:
+        document = json.loads(typed("ls", "--json", *words)[0])
+        assert document["total"] == 4
+        runs = [row["runs"][0] for row in document["rows"]] + document["broken"]
+        return [Path(run["run"]).name for run in runs]
+
+    assert listed() == newest_first
+    assert [listed("--limit", "3", "--offset", offset) for offset in ("0", "3", "6")] == [
+        newest_first[:3],
+        newest_first[3:],
+        [],
+    ]
+    assert listed("--sort", "val/accuracy", "--limit", "1") == ["0.01-0"]
+    table, _ = typed("ls", "--limit", "1", "--offset", "1")
+    assert table.splitlines()[0].startswith("1 run")
+    assert "0.01-1" in table
+    assert "0.1-0" not in table
+    assert "2 to 2 of 4 are shown; --offset 2 shows the next, --limit 0 all" in table
+    assert "are shown" not in typed("ls")[0]
+    rows = json.loads(typed("compare", "--json", "--limit", "1")[0])["rows"]
+    assert [row["best"] for row in rows] == [True]
+    assert "--limit" in typed("ls", "--limit", "-1", code=2)[1]
+
+
+def test_a_table_has_fifty_rows_and_a_file_has_all(outputs: Path) -> None:
+    for number in range(52):
+        make_run(outputs / f"many/{number}", f"seed={number}", csv=None)
+    table, _ = typed("ls", "outputs/many")
+    assert table.count("outputs/many/") == 50
+    assert "1 to 50 of 52 are shown; --offset 50 shows the next, --limit 0 all" in table
+    assert typed("ls", "outputs/many", "--limit", "0")[0].count("outputs/many/") == 52
+    assert typed("ls", "outputs/many", "--format", "csv")[0].count("outputs/many/") == 52
 
 
 def test_best_is_a_directory_for_scripts(outputs: Path) -> None:

@@ -16,6 +16,7 @@ from assay.analysis.read_runs import Curve
 from assay.figure.figure import Line, Points
 from assay.record import predictions_file
 from assay.record.journal import JobRecord, Journal
+from assay.report import sweep_page as sweep_page_module
 from assay.report.page import Cell, Code, Note, Table, render
 from assay.report.report import report
 from assay.report.sweep_page import (
@@ -275,6 +276,29 @@ def test_losses_that_are_not_one_quantity_have_no_best(tmp_path: Path) -> None:
     assert "which cannot rank these runs" in render(page)
     assert not any(cell.tone == "best" for row in table(page, "leaderboard").cells for cell in row)
     assert "ahead of the second" not in render(page)
+
+
+def test_of_thousands_of_runs_a_page_shows_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_page_module, "_MOST_ROWS", 2)
+    for number in range(4):
+        metrics = {"val/loss": number / 10}
+        make_run(tmp_path / str(number), f"optimizer.lr={number}", metrics=metrics, csv=None)
+    board = table(sweep_page(read_contents([tmp_path]), tmp_path), "leaderboard")
+    assert [texts(row)[1] for row in board.rows] == ["0", "1"]
+    assert board.caption == f"The first 2 of 4: assay compare {tmp_path} --format csv has all."
+    make_run(tmp_path / "4", "optimizer.lr=0", "seed=1", metrics={"val/loss": 0.1}, csv=None)
+    jobs = table(sweep_page(read_contents([tmp_path]), tmp_path), "jobs")
+    assert jobs.caption == f"The first 2 of 5: assay ls {tmp_path} --format csv has all."
+
+
+def test_runs_that_are_broken_in_one_way_are_told_once_whatever_their_names(tmp_path: Path) -> None:
+    for name in ("lark", "wren", "crow"):
+        make_run(tmp_path / name, csv=None)
+        record = tmp_path / name / "record.json"
+        record.write_text(record.read_text().replace('"seed": ', '"seed": 1'))
+    (note,) = failure_blocks(read_contents([tmp_path]), "run")
+    assert isinstance(note, Note)
+    assert note.text.startswith("3 runs broken: crow, lark, wren.")
 
 
 def _notes(page: Page) -> Iterator[str]:

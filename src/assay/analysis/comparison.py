@@ -9,7 +9,7 @@ import operator
 import re
 import statistics
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -319,6 +319,8 @@ class Comparison:
     best: int | None
     test: BestTest
     notes: tuple[str, ...]
+    total: int
+    offset: int = 0
 
 
 def compare(
@@ -329,9 +331,10 @@ def compare(
     group_by: Sequence[str] = (),
     metrics: Sequence[str] = (),
     each: bool = False,
+    configs: ConfigValues | None = None,
 ) -> Comparison:
-    """Compare runs."""
-    configs = ConfigValues()
+    """Compare runs; what was read of their configs before need not be read again."""
+    configs = configs or ConfigValues()
     selected = filter_runs(runs, where, configs)
     if runs and not selected:
         raise AssayError(f"--where: none of {pluralize(len(runs), 'run')} meets {' and '.join(where)}")
@@ -366,6 +369,26 @@ def compare(
         next((number for number, row in enumerate(rows) if row is best), None),
         test,
         (*notes, *_notes(rows, ranking, group_by)),
+        len(rows) + len(broken),
+    )
+
+
+def page(comparison: Comparison, limit: int, offset: int = 0, *, newest_first: bool = False) -> Comparison:
+    """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
+    numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]
+    end = offset + limit if limit else None
+    shown = [*numbers, *comparison.broken][offset:end]
+    rows = [item for item in shown if isinstance(item, int)]
+    note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
+    if end is not None and end < comparison.total:
+        note += f"; --offset {end} shows the next, --limit 0 all"
+    return replace(
+        comparison,
+        rows=tuple(comparison.rows[number] for number in rows),
+        broken=tuple(item for item in shown if isinstance(item, Run)),
+        best=rows.index(comparison.best) if comparison.best in rows else None,
+        notes=(*comparison.notes, *([note] if 0 < len(shown) < comparison.total else [])),
+        offset=offset,
     )
 
 

@@ -42,6 +42,12 @@ Metric = Annotated[
     list[str] | None, typer.Option("--metric", metavar="METRIC", help="Scores to show. Repeat for more.")
 ]
 Formats = Annotated[Format, typer.Option("--format", help="How to print it.")]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=0, help="Rows at most; 0: all.  [default: 50 in a table of ls]"),
+]
+Offset = Annotated[int, typer.Option("--offset", metavar="N", min=0, help="Rows to leave out before them.")]
+_LIMIT = 50
 _OUTPUTS = Path("outputs")
 
 
@@ -52,14 +58,18 @@ def ls(
     sort: Sort = "",
     where: Where = None,
     metric: Metric = None,
+    limit: Limit = None,
+    offset: Offset = 0,
     form: Formats = "table",
 ) -> None:
     """Every run in a line: what differs, its scores, how it ended.
 
-    The newest comes last.
+    The newest comes first.
     """
     choice = {"sort": sort, "where": where or (), "metrics": metric or (), "each": True}
-    _show("ls", paths or [_OUTPUTS], choice, "json" if document.as_json else form, document)
+    form = "json" if document.as_json else form
+    limit = limit if limit is not None else _LIMIT if form == "table" else 0
+    _show("ls", paths or [_OUTPUTS], choice, form, document, shown=(limit, offset))
 
 
 def compare(
@@ -70,6 +80,8 @@ def compare(
     where: Where = None,
     group_by: GroupBy = None,
     metric: Metric = None,
+    limit: Limit = None,
+    offset: Offset = 0,
     form: Formats = "table",
 ) -> None:
     """What differs between runs, and their scores.
@@ -79,7 +91,8 @@ def compare(
     folds, by the corrected resampled t-test (Nadeau and Bengio).
     """
     choice = {"sort": sort, "where": where or (), "group_by": group_by or (), "metrics": metric or ()}
-    _show("compare", paths or [_OUTPUTS], choice, "json" if document.as_json else form, document)
+    form = "json" if document.as_json else form
+    _show("compare", paths or [_OUTPUTS], choice, form, document, shown=(limit or 0, offset))
 
 
 def best(
@@ -161,16 +174,19 @@ def _show(
     choice: dict[str, Any],
     form: Format,
     document: Document,
+    *,
+    shown: tuple[int, int],
 ) -> None:
     from assay.analysis.comparison import compare as compared
-    from assay.analysis.comparison import default_metric
+    from assay.analysis.comparison import default_metric, page
     from assay.analysis.read_runs import read_runs
     from assay.report import comparison_formats as formats
 
     runs = read_runs(paths, lost=True)
     if kind == "compare":
         choice["sort"] = choice["sort"] or default_metric(paths, runs)
-    comparison = compared(runs, **choice)
+    newest_first = kind == "ls" and not choice["sort"]
+    comparison = page(compared(runs, **choice), *shown, newest_first=newest_first)
     if form == "json":
         document.say(kind, formats.to_document(comparison))
     elif form == "table":

@@ -291,10 +291,12 @@ class Compared:
         columns: Keys that differ.
         metrics: Scores that are shown.
         shared: What all have and is not a default, by key.
-        rows: Sorted, the best first where there is a metric.
+        rows: Sorted, the best first where there is a metric; those of `ls` without `--sort` the newest first.
         broken: Runs that cannot be read.
         test: Whether the best is ahead of the second.
         notes: What to know, a sentence each.
+        total: Rows and runs that cannot be read, on all pages together.
+        offset: How many of these come before this page.
     """
 
     metric: str | None
@@ -306,6 +308,8 @@ class Compared:
     broken: Sequence[RunInRow]
     test: BestTest
     notes: Sequence[str]
+    total: int
+    offset: int
 
 
 @final
@@ -342,8 +346,11 @@ def to_document(comparison: Comparison) -> Compared:
             for number, row in enumerate(comparison.rows)
         ],
         broken=list(map(_run, comparison.broken)),
-        **{name: getattr(comparison, name) for name in ("columns", "metrics", "shared", "test", "notes")},
+        **{name: getattr(comparison, name) for name in _AS_THEY_ARE},
     )
+
+
+_AS_THEY_ARE: Final = ("columns", "metrics", "shared", "test", "notes", "total", "offset")
 
 
 def _run(run: Run) -> RunInRow:

@@ -17,7 +17,7 @@ from assay.analysis.comparison import compare, default_metric
 from assay.analysis.objective import Objective, format_score, is_share, score_text
 from assay.analysis.out_of_fold import gather_folds, group_by_configuration, mean_scores
 from assay.analysis.read_runs import read_curves, read_runs
-from assay.analysis.run import format_values, shorten_values
+from assay.analysis.run import ConfigValues, format_values, shorten_values
 from assay.analysis.statistics import importance
 from assay.errors import AssayError
 from assay.figure.figure import Bars, Figure, Line, Points, is_logarithmic
@@ -51,7 +51,7 @@ class Contents:
 
     paths: Sequence[Path]
     comparison: Comparison
-    each: Comparison
+    each: Comparison | None
     objectives: Sequence[Objective]
     total: int
     typed: Sequence[str] = ()
@@ -97,12 +97,14 @@ def read_contents(paths: Sequence[Path]) -> Contents:
         except AssayError as error:
             logs = None
             notices.append(f"{error.message}. What follows is from the run directories alone.")
-    sort = default_metric(paths, runs)
-    comparison = compare(runs, sort=sort)
+    sort, configs = default_metric(paths, runs), ConfigValues()
+    comparison = compare(runs, sort=sort, configs=configs)
     aims = [Objective(name, direction) for name, direction in journal.objectives] if journal else []  # type: ignore[arg-type]  # checked by the journal
     scored = [aim.name for aim in aims if any(run.score(aim.name) is not None for run in runs)]
     if not set(scored) <= set(comparison.metrics):
-        comparison = compare(runs, sort=sort, metrics=[*scored, *comparison.metrics])
+        shown = [*scored, *comparison.metrics]
+        comparison = compare(runs, sort=sort, metrics=shown, configs=configs)
+    repeated = any(len(row.runs) > 1 for row in comparison.rows)
     ranking = comparison.ranking
     if not aims:
         name = ranking.metric if ranking is not None else "val/loss"
@@ -115,7 +117,7 @@ def read_contents(paths: Sequence[Path]) -> Contents:
     return Contents(
         paths,
         comparison,
-        compare(runs, metrics=scored, each=True),
+        compare(runs, metrics=scored, each=True, configs=configs) if repeated else None,
         aims,
         max(len(jobs), len(runs)),
         [shlex.join(["assay", "train", "-m", *command]) for command in journal.commands] if journal else (),
@@ -180,6 +182,8 @@ _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("pruned", "waiting"), "dim"),
     **dict.fromkeys(("interrupted", "running"), "warn"),
 }
+_MOST_ROWS: Final = 300
+"""Of a table: all of 10,000 runs would be a page that no browser sorts."""
 _NAMED: Final = 12
 """Jobs of one failure that are named."""
 
@@ -191,7 +195,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
     against = tradeoff_figure(rows, aims)
-    repeated = any(len(row.runs) > 1 for row in rows)
+    repeated = contents.each is not None
     thing = "job" if contents.is_sweep else "run"
     title = thing.capitalize()
     warned = ((contents.name(run), text) for run, _ in contents.runs for text in run.warnings)
@@ -208,7 +212,9 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         Section("tradeoff", "Trade-off", _figures([against] if against else [])),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failure_blocks(contents, thing)),
-        Section("jobs", f"{title}s", [_table(contents, contents.each, folder, thing)] if repeated else []),
+        Section(
+            "jobs", f"{title}s", [_table(contents, contents.each, folder, thing)] if contents.each else []
+        ),
         Section("reproduce", "Reproduce", [Code("\n".join(contents.typed))] if contents.typed else []),
     ]
     paths = contents.paths
@@ -262,7 +268,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     keys, names = comparison.columns, comparison.metrics
     repeated = any(len(row.runs) > 1 for row in comparison.rows)
     rows: list[list[Cell | str]] = []
-    for index, row in enumerate(comparison.rows):
+    for index, row in enumerate(comparison.rows[:_MOST_ROWS]):
         tone: Tone = "best" if index == comparison.best else ""
         scores = [(name, row.scores.get(name) if row.finished else None) for name in names]
         finished, counted_first = f"{row.finished} of {row.repetitions}", row.counted[0]
@@ -282,7 +288,12 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
         )
     head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
     numeric = frozenset(("#", *names, "time"))
-    return Table(_make_distinct(head), rows, numeric=numeric, filtered=len(rows) > 5)
+    caption = ""
+    if (total := len(comparison.rows)) > len(rows):
+        folders = shlex.join(map(str, contents.paths))
+        verb = "ls" if comparison is contents.each else "compare"
+        caption = f"The first {len(rows)} of {total:,}: assay {verb} {folders} --format csv has all."
+    return Table(_make_distinct(head), rows, caption, numeric, filtered=len(rows) > 5)
 
 
 def failure_blocks(contents: Contents, thing: str) -> list[Block]:
@@ -290,7 +301,8 @@ def failure_blocks(contents: Contents, thing: str) -> list[Block]:
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run, _ in contents.runs:
         if run.status in ("failed", "broken", "interrupted"):
-            groups.setdefault((run.status, run.cause, _NUMBER.sub("0", run.reason)), []).append(run)
+            reason = _NUMBER.sub("0", run.reason.replace(str(run.path), ""))
+            groups.setdefault((run.status, run.cause, reason), []).append(run)
     blocks: list[Block] = []
     for index, runs in enumerate(sorted(groups.values(), key=len, reverse=True)):
         example = runs[0]
