@@ -380,7 +380,7 @@ def _parse_yaml(text: str | bytes) -> Any:
         plain = loader.get_single_data()
     finally:
         loader.dispose()
-    if ("&" if isinstance(text, str) else b"&") in text:
+    if "&" in text if isinstance(text, str) else b"&" in text:
         try:
             for _ in flatten(plain):
                 pass
