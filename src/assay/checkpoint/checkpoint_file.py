@@ -119,10 +119,11 @@ def _unsupported_value(value: Any, key: str) -> TypeError:
 
 
 def weights_sha256(state: Mapping[str, Any]) -> str:
-    """SHA-256 over name, dtype, shape and bytes of every tensor, by name."""
+    """SHA-256 over name, dtype, shape and bytes of every tensor, by name; of shards, asked for by all."""
     digest = hashlib.sha256()
-    for name, value in sorted(state.items()):
-        if isinstance(value, torch.Tensor):
+    for name, tensor in sorted(state.items()):
+        if isinstance(tensor, torch.Tensor):
+            value: Any = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor  # one at a time
             whole = value.detach().to_dense() if value.layout is not torch.strided else value.detach()
             flat = whole.cpu().contiguous().reshape(-1)
             digest.update(json.dumps([name, str(value.dtype), list(value.shape)]).encode())

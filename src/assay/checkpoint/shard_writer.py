@@ -19,7 +19,7 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from assay.checkpoint.checkpoint_file import plain_copy, read_checkpoint, remove, write
-from assay.checkpoint.shards import KEY, MANIFEST, ShardFile, Shards, split
+from assay.checkpoint.shards import KEY, MANIFEST, ShardFile, Shards, root_of, split
 from assay.errors import AssayError, first_line
 from assay.files.atomic import sync_directory, temporary_name, write_text
 from assay.files.checksum import digest_of, seal_json
@@ -97,7 +97,7 @@ class ShardWriter:
         problem: str = ""
         try:
             files = self._write_shards(copies, unfinished)
-        except Exception as error:
+        except (Exception, CheckpointException) as error:
             files, problem = {}, _reason(error)
         told = self.gather((files, problem))
         if not any(problem for _, problem in told):
@@ -183,7 +183,6 @@ def _remove_unnamed(folder: Path) -> None:
 
 def _reason(error: BaseException) -> str:
     """What went wrong, and on which machine."""
-    if isinstance(error, CheckpointException):
-        error, _ = next(iter(error.failures.values()))
+    error = root_of(error)
     text = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
     return f"{text} on {socket.gethostname()}"

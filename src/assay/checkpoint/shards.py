@@ -12,10 +12,11 @@ import json
 import re
 import warnings
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import torch
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_Kind = TypeVar("_Kind")
 KEY: Final = "shards"
 """Of a checkpoint, what says where its shards are."""
 MANIFEST: Final = "manifest.json"
@@ -48,10 +50,7 @@ class Shards(msgspec.Struct, frozen=True):
         """What a checkpoint says of its shards; None where it has none."""
         if KEY not in checkpoint:
             return None
-        try:
-            shards = msgspec.convert(checkpoint[KEY], cls)
-        except msgspec.ValidationError as error:
-            raise AssayError(f"{path} says of its shards what is never written: {error}") from error
+        shards = _convert(checkpoint[KEY], cls, path)
         if not _FOLDER.fullmatch(shards.folder):
             raise AssayError(
                 f"{path} names {shards.folder!r} as the folder of its shards; refusing to look there"
@@ -78,7 +77,14 @@ class Part(msgspec.Struct, frozen=True):
 
     name: str
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: torch.dtype
+
+
+def _convert(value: Any, kind: type[_Kind], path: Path) -> _Kind:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise AssayError(f"{path} says of its shards what is never written: {error}") from error
 
 
 _PART: Final = "sharded_tensor"
@@ -98,16 +104,13 @@ def split(checkpoint: Any) -> tuple[Any, dict[str, Any]]:
     return _walk(checkpoint, take), found
 
 
-def fill(checkpoint: Any, make: Callable[[Part], Any]) -> Any:
-    """A checkpoint with what `make` gives in the place of each sharded tensor."""
+def fill(checkpoint: Any, make: Callable[[Part], Any], path: Path) -> Any:
+    """A checkpoint of a file with what `make` gives in the place of each sharded tensor."""
 
     def put(value: Any, _: str) -> Any:
         if not (isinstance(value, dict) and value.keys() == {_PART}):
             return value
-        part = msgspec.convert(value[_PART], Part)
-        if not isinstance(part.dtype, torch.dtype):
-            raise TypeError(f"{part.name} is of {part.dtype!r}, which is not a torch.dtype")
-        return make(part)
+        return make(_convert(value[_PART], Part, path))
 
     return _walk(checkpoint, put)
 
@@ -136,9 +139,13 @@ def read(targets: Mapping[str, torch.Tensor], path: Path, shards: Shards) -> Non
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             load(dict(targets), storage_reader=reader, no_dist=True)
-    except Exception as error:  # a dozen kinds; all come as one of DCP's, with a text of several lines
-        cause = error.__cause__ or error
-        raise AssayError(f"{path} has shards that do not fit: {first_line(cause)}") from error
+    except (Exception, CheckpointException) as error:  # torch raises a dozen kinds
+        raise AssayError(f"{path} has shards that do not fit: {first_line(root_of(error))}") from error
+
+
+def root_of(error: BaseException) -> BaseException:
+    """What went wrong in a process, of the exception that torch raises in all of them."""
+    return next(iter(error.failures.values()))[0] if isinstance(error, CheckpointException) else error
 
 
 def assemble(checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -153,7 +160,7 @@ def assemble(checkpoint: dict[str, Any], path: Path, keys: tuple[str, ...] = ())
         return targets.setdefault(part.name, torch.empty(part.shape, dtype=part.dtype))
 
     kept = {key: value for key, value in checkpoint.items() if key != KEY and (not keys or key in keys)}
-    filled: dict[str, Any] = fill(kept, make)
+    filled: dict[str, Any] = fill(kept, make, path)
     read(targets, path, shards)
     return filled
 
@@ -177,7 +184,7 @@ def _read_manifest(path: Path, folder: Path, shards: Shards) -> Manifest:
         raise AssayError(f"{path} has a manifest that {reason}: {folder / MANIFEST}") from error
     if hashlib.sha256(text).hexdigest() != shards.manifest_sha256 or not is_json_intact(text):
         raise AssayError(f"{path} has a manifest that is damaged, or of another save: {folder / MANIFEST}")
-    manifest = msgspec.convert(json.loads(text), Manifest)
+    manifest = _convert(json.loads(text), Manifest, path)
     if strange := next((name for name in manifest.files if not _FILE.fullmatch(name)), ""):
         raise AssayError(f"{path} has a manifest that names {strange!r}, which is not a shard")
     return manifest

@@ -146,8 +146,8 @@ class FSDP2(ModelParallelStrategy):
         assert shards is not None  # noqa: S101 - refused above
         module: Any = self.lightning_module
         held, fits = _Held(module, self.optimizers, path), module.trainer.state.fn == TrainerFn.FITTING
-        weights = {"state_dict": fill(checkpoint["state_dict"], held.part)}
-        filled: dict[str, Any] = {**(fill(checkpoint, held.part) if fits else checkpoint), **weights}
+        weights = {"state_dict": fill(checkpoint["state_dict"], held.part, path)}
+        filled: dict[str, Any] = {**(fill(checkpoint, held.part, path) if fits else checkpoint), **weights}
         read(held.targets, path, shards)
         module.load_state_dict(filled["state_dict"], strict=module.strict_loading)
         return filled

@@ -28,7 +28,7 @@ from assay.build.model import check_declared
 from assay.build.monitor_mode import score_directions
 from assay.build.node import build
 from assay.build.trainer import check_distinct_state_keys, gpu_names, silence_lightning
-from assay.build.trainer_options import num_local_processes
+from assay.build.trainer_options import is_sharded, num_local_processes
 from assay.callbacks.pruning import Pruned, Pruning
 from assay.check.callbacks import notes_on_averages
 from assay.check.checker import check_job
@@ -443,8 +443,10 @@ def fit_and_test(assembly: Assembly, record: RunRecord, run_dir: Path) -> None:
     # Noted now, for the test puts the callbacks back to where they were at the best checkpoint.
     if trainer.is_global_zero:
         _note_checkpoints(assembly, record, run_dir)
-        if kept_predictions.holds_whole_model(assembly):
-            record.weights_sha256 = weights_sha256(module.state_dict())
+    if is_sharded(assembly.config.trainer) or (
+        trainer.is_global_zero and kept_predictions.holds_whole_model(assembly)
+    ):
+        record.weights_sha256 = weights_sha256(module.state_dict())
     path = _checkpoint_to_test(trainer, record)
     spec, can_test = getattr(datamodule, "spec", None), _can_test(assembly)
     tests = can_test and (spec is None or spec.num_test)
