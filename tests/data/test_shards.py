@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import shutil
+import tarfile
 from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
+import fsspec  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 import pandas as pd
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
+from PIL import Image
 from tests.conftest import unchanged_process
 from tests.interrupting import Interrupt, outcome
 
 from assay.data.batch_order import BatchOrder
 from assay.data.data_module import DataModule
+from assay.data.image_shards import ImageShards
+from assay.data.loaders import StreamLoader
+from assay.data.shard_files import ShardReader
 from assay.data.table_shards import TableShards
 from assay.errors import AssayError, DataError
 from assay.run.resume import resume
@@ -131,6 +139,116 @@ def test_a_column_divides_the_rows(tmp_path: Path, by: str) -> None:
         assert subsets == {"train": {"train"}, "val": {"train"}, "test": {"test"}}
 
 
+def picture(number: int, size: int = 12) -> bytes:
+    """A PNG of the colour of its class."""
+    pixels = np.full((size, size, 3), 20, np.uint8)
+    pixels[..., number % 3] = 200 - number % 50
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def write_tars(folder: Path, *, as_json: bool = False) -> None:
+    folder.mkdir(exist_ok=True)
+    for shard in range(3):
+        with tarfile.open(folder / f"part-{shard}.tar", "w") as tar:
+            for number in range(60 * shard, 60 * shard + 60):
+                label = json.dumps({"label": number % 3}) if as_json else str(number % 3)
+                ending = "json" if as_json else "cls"
+                for name, content in (
+                    (f"{number:05}.png", picture(number)),
+                    (f"{number:05}.{ending}", label.encode()),
+                ):
+                    member = tarfile.TarInfo(name)
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+
+
+def write_hugging_face(folder: Path) -> None:
+    """As `Dataset.save_to_disk` writes it: streams of Arrow, with the names of classes in the schema."""
+    folder.mkdir(exist_ok=True)
+    features = {"label": {"names": ["red", "green", "blue"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    schema = pa.schema([("image", kind), ("label", pa.int64())], metadata=metadata)
+    for shard in range(2):
+        with pa.ipc.new_stream(str(folder / f"data-0000{shard}-of-00002.arrow"), schema) as stream:
+            for start in range(90 * shard, 90 * shard + 90, 30):
+                rows = [
+                    {"image": {"bytes": picture(number), "path": None}, "label": number % 3}
+                    for number in range(start, start + 30)
+                ]
+                stream.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
+
+
+def write_parquet_pictures(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    rows = [{"image": picture(number), "label": "rgb"[number % 3]} for number in range(180)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "pictures.parquet", row_group_size=32)
+
+
+WRITERS = {"tar": write_tars, "arrow": write_hugging_face, "parquet": write_parquet_pictures}
+NAMES = {"tar": ("0", "1", "2"), "arrow": ("red", "green", "blue"), "parquet": ("b", "g", "r")}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_pictures_are_those_of_the_shards(tmp_path: Path, kind: str) -> None:
+    WRITERS[kind](tmp_path / "shards")
+    source = ImageShards(str(tmp_path / "shards"), image_size="auto", window=50)
+    transform: dict[str, Any] = {"train": [], "eval": [], "normalize": None}
+    data = DataModule(
+        source, "auto", 16, {"val": 0.1, "test": 0.1}, transform, drop_last=True, global_batch_size=9
+    )
+    data.setup()
+    assert data.spec.class_names == NAMES[kind]
+    assert (data.spec.num_train, data.spec.num_val, data.spec.num_test) == (144, 18, 18)
+    assert data.spec.class_counts is not None
+    assert sum(data.spec.class_counts) == 144
+    loader = data.train_dataloader()
+    for step, (inputs, targets) in enumerate(loader):
+        for number, image, target in zip(loader.samples(0, step).tolist(), inputs, targets, strict=True):
+            expected = np.array(Image.open(io.BytesIO(picture(number)))).transpose(2, 0, 1)
+            np.testing.assert_array_equal(image.numpy(), expected)
+            assert NAMES[kind][int(target)] in (
+                str(number % 3),
+                "rgb"[number % 3],
+                ("red", "green", "blue")[number % 3],
+            )
+    inputs, _ = next(iter(data.val_dataloader()))
+    assert inputs.shape == (16, 3, 12, 12)
+
+
+def test_a_url_is_read_and_pinned(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    write_shards(tmp_path)
+    for file in tmp_path.glob("*.parquet"):
+        files.pipe(f"/bucket/{file.name}", file.read_bytes())
+    here, there = open_shards(tmp_path), open_shards("memory://bucket")
+    pairs = zip(here.train_dataloader(), there.train_dataloader(), strict=True)
+    assert all(bool((one[0] == other[0]).all()) for one, other in pairs)
+    assert here.digest() == there.digest()
+    stream = pickle.loads(pickle.dumps(there.splits.stream))  # noqa: S301 - as a worker gets it
+    files.pipe("/bucket/part-2.parquet", b"PAR1")
+    with pytest.raises(DataError, match=r"the shard part-2.parquet has changed"):
+        list(StreamLoader(stream, order_of(there), lambda: (1, 0)))
+    with pytest.raises(DataError, match=r"cannot be read: .*[sS]3.*"):
+        open_shards("s3://bucket/shards")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_tar_that_ends_early_or_lacks_a_label_is_named(tmp_path: Path, as_json: bool) -> None:
+    write_tars(tmp_path, as_json=as_json)
+    whole = (tmp_path / "part-1.tar").read_bytes()
+    (tmp_path / "part-1.tar").write_bytes(whole[:20_000])
+    with pytest.raises(DataError, match=r"the shard part-1.tar cannot be read: the tar ends early"):
+        ShardReader(str(tmp_path))
+    assert not (tmp_path / ".assay_index.json").exists()
+    with tarfile.open(tmp_path / "part-1.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("1.png"))
+    with pytest.raises(DataError, match=r"expected pictures with a .cls or .json file beside each; 1 lacks"):
+        ShardReader(str(tmp_path))
+
+
 def job(shards: Path, *more: str) -> tuple[str, ...]:
     return (
         *("data=table_shards", f"data.source.path={shards}", "data.source.target=label"),
@@ -211,7 +329,7 @@ def test_a_changed_shard_keeps_a_run_from_going_on(train: Train, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"split": {"time": "a"}}, "a stream is not in order of time"),
+        ({"split": {"time": "a"}}, "shards are not in order of time"),
         ({"split": {"folds": 3, "fold": 0}}, "cannot be chosen one by one"),
         ({"target": "nothing"}, "has no column 'nothing'"),
         ({"split": {"group": "clients"}}, "has no column 'clients'"),

@@ -35,6 +35,8 @@ def check_data_root(config: DictConfig) -> None:
                 full = f"{key}.{source.argument}"
                 if source.downloads:
                     _check_download(key, node, source)
+                elif source.or_url and "://" in str(_select(node, source.argument)):
+                    continue
                 elif (path := _path(full, node, source.argument)) is not None:
                     check_path(path, source, full)
             if target.startswith("torchvision.datasets.") and "root" in node:

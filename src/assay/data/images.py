@@ -47,9 +47,8 @@ _SIDEWAYS = 5
 """The first of the EXIF orientations that exchange height and width."""
 
 
-def choose_size(paths: Sequence[str]) -> tuple[tuple[int, int] | None, str]:
+def choose_size(shapes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int] | None, str]:
     """The size that pictures are scaled to where `auto` is asked for, and a sentence on it."""
-    shapes = [size for path in paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1] if (size := size_of(path))]
     sizes = set(shapes)
     if not sizes or (len(sizes) == 1 and max(shapes[0]) <= _LARGE):
         return None, ""
@@ -313,7 +312,8 @@ class PictureFolder(ABC):
         pictures = [picture for some in listed.values() for picture in some]
         paths = [picture.path for picture in pictures]
         if self.auto_size:
-            self.image_size, note = choose_size(paths)
+            spread = paths[:: -(-len(paths) // _MOST_LOOKED_AT) or 1]
+            self.image_size, note = choose_size([size for path in spread if (size := size_of(path))])
             self.notes += (note,) if note else ()
         size = self.image_size or self._common_size(pictures)
         images, looks = None, list[FileScan]()

@@ -20,7 +20,7 @@ from platformdirs import user_cache_path
 
 from assay.errors import DataError
 from assay.files.atomic import write_text
-from assay.files.checksum import is_json_intact, seal_json
+from assay.files.checksum import digest_of, is_json_intact, seal_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-SUFFIXES: Final = (".parquet", ".arrow", ".tar")
 PICTURE: Final = "image"
 """The column of a tar's pictures."""
 _PICTURES: Final = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
@@ -71,16 +70,24 @@ class Shard(msgspec.Struct, frozen=True):
     offsets: str = ""
 
 
-class Counts(msgspec.Struct):
-    """How often each value of a column occurs in each block, by its place among the values."""
-
-    values: list[Any] = []
-    blocks: list[dict[int, int]] = []
-
-
 class _Index(msgspec.Struct):
-    shards: list[Shard] = []
-    counts: dict[str, Counts] = {}
+    shards: list[Shard]
+    counts: dict[str, list[list[tuple[Any, int]]]]
+
+
+@contextmanager
+def _explain(path: str, name: str = "") -> Iterator[None]:
+    """Say in one message which shard cannot be read."""
+    where = f"data.source.path={path}: {f'the shard {name} ' if name else ''}cannot be read"
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # pyarrow and the storages raise whatever comes to them
+        reason = " ".join(str(error).split()) or type(error).__name__
+        hint = "restore it from a copy" if name else "check the address and its credentials"
+        hint = "install the package that reads such URLs" if isinstance(error, ImportError) else hint
+        raise DataError(f"{where}: {reason[:300]}", hint=hint) from error
 
 
 @final
@@ -88,91 +95,57 @@ class _Folder:
     """Where shards lie: a folder, a single file, or either behind a URL."""
 
     def __init__(self, path: str) -> None:
-        self.path, self._files = path, None
-        self.root = Path(path)
-        if "://" in path:
-            with explain(path):
-                import fsspec  # type: ignore[import-untyped]  # it ships no types
+        import fsspec  # type: ignore[import-untyped]  # it ships no types
 
-                self._files, root = fsspec.core.url_to_fs(path)
-                self._root = root.rstrip("/")
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether files come by a URL."""
-        return self._files is not None
+        self.path, self.is_remote = path, "://" in path
+        with _explain(path):
+            self._files, root = fsspec.core.url_to_fs(path)
+            self._root = root.rstrip("/")
+            self._is_file: bool = self._files.isfile(self._root)
 
     def list_shards(self) -> dict[str, tuple[int, str, bool]]:
-        """Size and stamp of each shard, and whether the stamp stands for its contents, in order of names."""
-        with explain(self.path):
-            found = self._list_remote() if self.is_remote else self._list_local()
-        found = dict(sorted(found.items()))
-        if not found:
-            raise DataError(
-                f"data.source.path={self.path}: there are no shards",
-                hint=f"give files *{', *'.join(SUFFIXES)}",
+        """Size and stamp of each shard, and whether the stamp stands for its contents, by its name."""
+        with _explain(self.path):
+            listed = {self._root: None} if self._is_file else self._files.find(self._root, detail=True)
+            names = [
+                PurePosixPath(full).name if self._is_file else full[len(self._root) + 1 :] for full in listed
+            ]
+            names = [name for name in names if not re.search(r"(^|/)(\.|cache-)", name)]
+            found = {
+                name: self.state(name) for name in sorted(names) if PurePosixPath(name).suffix in _FORMATS
+            }
+        kinds = sorted({PurePosixPath(name).suffix for name in found})
+        if len(kinds) != 1:
+            which = (
+                f"shards of one kind, got *{' and *'.join(kinds)}" if kinds else f"*{', *'.join(_FORMATS)}"
             )
-        if len(kinds := sorted({PurePosixPath(name).suffix for name in found})) > 1:
-            raise DataError(
-                f"data.source.path={self.path}: expected shards of one kind, got *{' and *'.join(kinds)}",
-                hint="name a folder of one kind",
-            )
+            raise DataError(f"data.source.path={self.path}: expected {which}", hint="name a folder of shards")
         for name in found:  # what is called 00000-of-00010 has nine others
             if match := _NUMBERED.fullmatch(name):
                 before, _, count, after = match.groups()
-                for number in range(int(count)):
-                    if (other := f"{before}{number:05}-of-{count}{after}") not in found:
-                        raise self.missing(other, f"beside {name}")
+                others = [f"{before}{number:05}-of-{count}{after}" for number in range(int(count))]
+                if lost := [other for other in others if other not in found]:
+                    raise self.missing(lost[0], f"beside {name}", "restore it from a copy")
         return found
 
-    def missing(self, name: str, why: str) -> DataError:
+    def missing(self, name: str, why: str, hint: str) -> DataError:
         """The error for a shard that is not there."""
-        return DataError(
-            f"data.source.path={self.path}: the shard {name} is missing, {why}", hint="restore it from a copy"
-        )
-
-    def _list_local(self) -> dict[str, tuple[int, str, bool]]:
-        files = [self.root] if self.root.is_file() else sorted(self.root.rglob("*"))
-        base, found = self.root if self.root.is_dir() else self.root.parent, {}
-        for file in files:
-            name = file.relative_to(base).as_posix()
-            if file.suffix in SUFFIXES and not re.search(r"(^|/)(\.|cache-)", name) and file.is_file():
-                stat = file.stat()
-                found[name] = (stat.st_size, str(stat.st_mtime_ns), False)
-            if file.name == "state.json":  # of Hugging Face's `save_to_disk`, whose shards it lists
-                for entry in json.loads(file.read_bytes()).get("_data_files") or ():
-                    if not (file.parent / Path(str(entry["filename"])).name).is_file():
-                        raise self.missing(str(entry["filename"]), f"which {name} lists")
-        return found
-
-    def _list_remote(self) -> dict[str, tuple[int, str, bool]]:
-        files: Any = self._files
-        found = {}
-        for full, info in files.find(self._root, detail=True).items():
-            name = full.removeprefix(self._root).lstrip("/") or PurePosixPath(full).name
-            if PurePosixPath(name).suffix in SUFFIXES and not re.search(r"(^|/)\.", name):
-                found[name] = self._remote_state(info)
-        return found
-
-    @staticmethod
-    def _remote_state(info: Mapping[str, Any]) -> tuple[int, str, bool]:
-        tag = next((str(info[key]) for key in _TAGS if info.get(key)), "")
-        time = next((str(info[key]) for key in _TIMES if info.get(key)), "")
-        return int(info["size"]), tag or time, bool(tag)
+        return DataError(f"data.source.path={self.path}: the shard {name} is missing, {why}", hint=hint)
 
     def _full_name(self, name: str) -> str:
-        if self.is_remote:
-            return self._root if PurePosixPath(self._root).suffix in SUFFIXES else f"{self._root}/{name}"
-        return str(self.root if self.root.is_file() else self.root / name)
+        return self._root if self._is_file else f"{self._root}/{name}"
 
-    def state(self, name: str) -> tuple[int, str]:
-        """Size and stamp of a shard as they are now."""
-        if self.is_remote:
-            files: Any = self._files
-            files.invalidate_cache()
-            return self._remote_state(files.info(self._full_name(name)))[:2]
-        stat = os.stat(self._full_name(name))  # noqa: PTH116 - this is asked for each block
-        return stat.st_size, str(stat.st_mtime_ns)
+    def state(self, name: str) -> tuple[int, str, bool]:
+        """Size and stamp of a shard as they are now, and whether the stamp stands for its contents."""
+        self._files.invalidate_cache()
+        info = self._files.info(self._full_name(name))
+        tag, time = (next((str(info[key]) for key in keys if info.get(key)), "") for keys in (_TAGS, _TIMES))
+        return int(info["size"]), tag or time, bool(tag)
+
+    def hash(self, name: str) -> str:
+        """SHA-256 of a shard."""
+        with self._files.open(self._full_name(name), "rb") as file:
+            return digest_of(file)
 
     def open(self, name: str) -> Any:
         """A shard as pyarrow reads it."""
@@ -180,37 +153,17 @@ class _Folder:
 
         full = self._full_name(name)
         if self.is_remote:
-            files: Any = self._files
-            return pa.PythonFile(files.open(full, "rb"), mode="r")
+            return pa.PythonFile(self._files.open(full, "rb"), mode="r")
         # Only what is not decoded is mapped: it would end the process, were the file cut off meanwhile.
         return pa.memory_map(full) if name.endswith(".arrow") else pa.OSFile(full)
 
     def index_files(self) -> list[Path]:
         """Where the index may lie: beside the data, or in the user's cache folder."""
-        known = hashlib.sha256(os.fsencode(self.path if self.is_remote else self.root.resolve())).hexdigest()
+        root = Path(self._root)
+        known = hashlib.sha256(os.fsencode(self.path if self.is_remote else root.resolve())).hexdigest()
         cached = user_cache_path("assay") / "shards" / f"{known[:32]}.json"
-        if self.is_remote:
-            return [cached]
-        beside = (
-            self.root.parent / f".{self.root.name}{_INDEX}" if self.root.is_file() else self.root / _INDEX
-        )
-        return [beside, cached]
-
-
-@contextmanager
-def explain(path: str, name: str = "") -> Iterator[None]:
-    """Say in one message which shard cannot be read."""
-    where = f"data.source.path={path}: {f'the shard {name} ' if name else ''}cannot be read"
-    try:
-        yield
-    except DataError:
-        raise
-    except ImportError as error:
-        raise DataError(f"{where}: {error}", hint="install the package that reads such URLs") from error
-    except Exception as error:  # pyarrow and the storages raise whatever comes to them
-        reason = " ".join(str(error).split()) or type(error).__name__
-        hint = "restore it from a copy" if name else "check the address and its credentials"
-        raise DataError(f"{where}: {reason[:300]}", hint=hint) from error
+        beside = root.parent / f".{root.name}{_INDEX}" if self._is_file else root / _INDEX
+        return [cached] if self.is_remote else [beside, cached]
 
 
 @final
@@ -237,18 +190,16 @@ class _Parquet:
         import pyarrow as pa
 
         at, start, batch, batches = self._cursors.pop(tuple(columns), (-1, 0, None, iter(())))
-        if at != block or (batch is not None and rows[0] < start):
+        if at != block or rows[0] < start:
             batches = self._file.iter_batches(_BATCH, row_groups=[block], columns=list(columns))
-            start, batch = 0, None
+            start, batch = 0, next(batches)
         pieces, done = [], 0
-        while done < len(rows):
-            if batch is None or rows[done] >= start + batch.num_rows:
-                start += 0 if batch is None else batch.num_rows
-                batch = next(batches)
-                continue
+        while True:
             end = int(np.searchsorted(rows, start + batch.num_rows))
             pieces.append(batch.take(pa.array(rows[done:end] - start)))
-            done = end
+            if end == len(rows):
+                break
+            start, done, batch = start + batch.num_rows, end, next(batches)
         self._cursors[tuple(columns)] = block, start, batch, batches
         return pa.Table.from_batches(pieces)
 
@@ -286,7 +237,7 @@ class _Arrow:
 
 @final
 class _Tar:
-    """Samples of WebDataset: files of one name, such as 0017.jpg and 0017.cls; a tar is one block."""
+    """Samples of WebDataset: files of one name, such as 0017.jpg and 0017.cls."""
 
     is_random = True
 
@@ -294,58 +245,56 @@ class _Tar:
         import pyarrow as pa
 
         self._file, self.num_bytes = file, file.size()
-        self.offsets = offsets or self._scan()
+        self.offsets = offsets or base64.b64encode(self._scan().tobytes()).decode()
         self._places = np.frombuffer(base64.b64decode(self.offsets), np.int64).reshape(-1, 4)
         self.rows = [len(self._places)]
-        first = self._labels(self._places[0])
-        self.schema = pa.schema([(PICTURE, pa.binary()), *((name, pa.null()) for name in first)])
+        self.schema = pa.schema([(name, pa.null()) for name in (PICTURE, *self._labels(self._places[0]))])
 
-    def _scan(self) -> str:
-        samples: dict[str, list[int]] = {}
-        self._file.seek(self.num_bytes - 1024)
-        if any(self._file.read(1024)):
-            raise ValueError("the tar ends early")
+    def _scan(self) -> Rows:
+        """Offset and size of each picture, and of the file that says its class."""
+        self._bytes(self.num_bytes - 1024, 1024, must_be=bytes(1024))
         self._file.seek(0)
+        samples: dict[str, list[int]] = {}
         with tarfile.open(fileobj=self._file, mode="r:") as tar:
             for member in tar:
                 folder, _, file = member.name.rpartition("/")
                 key, _, kind = file.partition(".")
-                slot = 0 if kind.lower() in _PICTURES else 2 if kind in ("cls", "json") else None
+                slot = {**dict.fromkeys(_PICTURES, 0), "cls": 2, "json": 2}.get(kind.lower())
                 if member.isfile() and slot is not None:
                     place = samples.setdefault(f"{folder}/{key}", [0, 0, 0, 0])
                     place[slot : slot + 2] = member.offset_data, member.size
-        for key, place in samples.items():
-            if not (place[1] and place[3]):
-                lacking = "a .cls or .json file" if place[1] else "a picture"
-                raise ValueError(f"the sample {key.lstrip('/')} has no {lacking}")
-        if not samples:
-            raise ValueError("it has no pictures with a .cls or .json file beside each")
-        return base64.b64encode(np.array([*samples.values()], np.int64).tobytes()).decode()
+        lacking = next((key.lstrip("/") for key, place in samples.items() if not place[1] * place[3]), "")
+        if lacking or not samples:
+            of = f"; {lacking} lacks one of them" if lacking else ""
+            raise ValueError(f"expected pictures with a .cls or .json file beside each{of}")
+        return np.array([*samples.values()], np.int64)
 
-    def _bytes(self, offset: int, size: int) -> bytes:
+    def _bytes(self, offset: int, size: int, must_be: bytes = b"") -> bytes:
         self._file.seek(int(offset))
         content: bytes = self._file.read(int(size))
-        if len(content) < size:
-            raise ValueError("it ends early")
+        if len(content) < size or (must_be and content != must_be):
+            raise ValueError("the tar ends early")
         return content
 
     def _labels(self, place: Rows) -> dict[str, Any]:
-        value = json.loads(text) if (text := self._bytes(*place[2:]).strip())[:1] in b'"{' else text.decode()
-        if isinstance(value, dict):
-            return {str(name): one for name, one in value.items() if not isinstance(one, dict | list)}
-        return {"cls": int(value) if str(value).isdecimal() else value}
+        text = self._bytes(*place[2:]).strip()
+        if text[:1] == b"{":
+            return {name: one for name, one in json.loads(text).items() if not isinstance(one, dict | list)}
+        return {"cls": int(text) if text.isdigit() else text.decode()}
 
     def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
         """Samples, wherever they lie."""
         del block
         import pyarrow as pa
 
-        records = []
-        for place in self._places[rows]:
-            labels = self._labels(place) if {*columns} != {PICTURE} else {}
-            picture = self._bytes(*place[:2]) if PICTURE in columns else b""
-            records.append({**labels, PICTURE: picture})
-        return pa.table({name: [record.get(name) for record in records] for name in columns})
+        places = self._places[rows]
+        values: dict[str, list[Any]] = {}
+        if PICTURE in columns:
+            values[PICTURE] = [self._bytes(*place[:2]) for place in places]
+        if names := [name for name in columns if name != PICTURE]:
+            labels = [self._labels(place) for place in places]
+            values |= {name: [one.get(name) for one in labels] for name in names}
+        return pa.table({name: values[name] for name in columns})
 
 
 _FORMATS: Final[Mapping[str, Any]] = {".parquet": _Parquet, ".arrow": _Arrow, ".tar": _Tar}
@@ -356,18 +305,18 @@ class ShardReader:
     """Rows of shards by block, and what is known of them without reading: the index.
 
     Attributes:
+        path: As given.
         shards: In order of their names.
         rows: Of each block of all shards, in order.
         starts: Number of each block's first row, counted over all shards.
-        columns: Names of the columns.
-        note: Where the index is; empty where it was there before.
+        schema: Of pyarrow, of the first shard.
+        is_random: Whether any rows are read without those before them.
+        note: Where the index was written; empty where it was there before.
     """
 
     def __init__(self, path: str) -> None:
-        self._folder, self.note = _Folder(path), ""
-        self.path = path
-        self._opened: OrderedDict[int, Any] = OrderedDict()
-        self._process = os.getpid()
+        self._folder, self.path, self.note = _Folder(path), path, ""
+        self._opened, self._process = OrderedDict[int, Any](), os.getpid()
         self._index = self._read_index()
         self.shards = self._index.shards
         self.rows = np.array([rows for shard in self.shards for rows in shard.rows], np.int64)
@@ -375,9 +324,10 @@ class ShardReader:
         self._places = [
             (at, block) for at, shard in enumerate(self.shards) for block in range(len(shard.rows))
         ]
-        self.schema = self._open(0).schema
-        self.columns = list(self.schema.names)
-        self.is_random: bool = self._open(0).is_random
+        self.schema, self.is_random = self._open(0).schema, bool(self._open(0).is_random)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": OrderedDict()}
 
     def shard_of(self, block: int) -> Shard:
         """The shard that a block lies in."""
@@ -391,67 +341,56 @@ class ShardReader:
     def read(self, block: int, rows: Rows, columns: Sequence[str]) -> Any:
         """Columns of some rows of a block, which are ascending, as a table of pyarrow's."""
         at, within = self._places[block]
-        with explain(self.path, self.shards[at].name):
+        with _explain(self.path, self.shards[at].name):
             if not self._folder.is_remote:
                 self._check_unchanged(self.shards[at])
             return self._open(at).read(within, rows, columns)
 
-    def count(self, name: str, columns: Sequence[str], values: Callable[[int, Any], Any]) -> Counts:
-        """How often each value of a block's rows occurs: all are read, once, and the index keeps the result.
-
-        Args:
-            name: Of the result in the index.
-            columns: That are read.
-            values: Of the rows that count, given a block and a table of its columns.
-        """
+    def count(self, name: str, values: Callable[[int], Any]) -> list[dict[Any, int]]:
+        """How often each value of a block occurs: all are read, once, and the index keeps the result."""
         import pandas as pd
 
         if name not in self._index.counts:
-            counts, places = Counts([], []), dict[Any, int]()
-            for block, rows in enumerate(self.rows):
-                series = pd.Series(values(block, self.read(block, np.arange(rows), columns)), dtype=object)
-                found = series.value_counts(sort=False, dropna=False)
-                plain = [
-                    None if pd.isna(one) else getattr(one, "item", lambda one=one: one)()
-                    for one in found.index
-                ]
-                tally = zip(
-                    (places.setdefault(one, len(places)) for one in plain), found.tolist(), strict=True
-                )
-                counts.blocks.append(dict(tally))
-            counts.values = list(places)
-            self._index.counts[name] = counts
+            found = [pd.Series(values(block)).value_counts(sort=False) for block in range(len(self.rows))]
+            self._index.counts[name] = [
+                [*zip(one.index.tolist(), one.tolist(), strict=True)] for one in found
+            ]
             self._save()
-        return self._index.counts[name]
+        return [dict(tally) for tally in self._index.counts[name]]
 
-    def count_classes(
-        self, name: str, others: Sequence[str] = (), where: str = "", choose: Any = None
-    ) -> Counts:
+    def read_column(self, block: int, name: str, key: str) -> pd.Series[Any]:
+        """A column of a block, in which each row has to have a value."""
+        values: pd.Series[Any] = self.read(block, np.arange(self.rows[block]), [name]).column(0).to_pandas()
+        if missing := int(values.isna().sum()):
+            shard = self.shard_of(block).name
+            message = f"{key}={name}: {missing:,} rows of {shard} have no value"
+            raise DataError(message, hint="write the shards without such rows")
+        return values
+
+    def count_classes(self, name: str, where: str = "", choose: Any = None) -> dict[Any, int]:
         """How often each value of a column occurs, among the rows of a block that `choose` picks."""
 
-        def values(block: int, table: Any) -> Any:
-            column = table.column(name).to_pandas()
-            if missing := int(column.isna().sum()):
-                shard = self.shard_of(block).name
-                raise DataError(
-                    f"data.source.target={name}: {missing:,} rows of {shard} have no value",
-                    hint="write the shards without such rows",
-                )
+        def values(block: int) -> Any:
+            column = self.read_column(block, name, "data.source.target")
             return column if choose is None else column[choose(block)]
 
-        return self.count(f"{name}{where}", [*dict.fromkeys([name, *others])], values)
+        totals: dict[Any, int] = {}
+        for tally in self.count(f"{name}{where}", values):
+            for value, number in tally.items():
+                totals[value] = totals.get(value, 0) + number
+        return totals
 
     def spread(self, wanted: int, available: Rows | None = None) -> list[int]:
         """Blocks, evenly spread over all, that hold so many of the available rows, and some more."""
         rows = self.rows if available is None else available
-        blocks = np.flatnonzero(rows)
-        number = _FEWEST_BLOCKS
+        blocks, number = np.flatnonzero(rows), _FEWEST_BLOCKS
+        chosen = blocks
         while number < len(blocks):
-            chosen = blocks[np.unique(np.linspace(0, len(blocks) - 1, number).round().astype(int))]
+            chosen = blocks[np.linspace(0, len(blocks) - 1, number).round().astype(int)]
             if rows[chosen].sum() >= 2 * wanted:
-                return [*map(int, chosen)]
-            number *= 2
-        return [*map(int, blocks)]
+                break
+            chosen, number = blocks, 2 * number
+        return [*map(int, chosen)]
 
     def first_rows(self, columns: Sequence[str], most: int = 20_000) -> pd.DataFrame:
         """Rows of blocks that are spread over all."""
@@ -460,20 +399,15 @@ class ShardReader:
         blocks = self.spread(most)
         each = -(-most // max(1, len(blocks)))
         tables = [self.read(at, np.arange(min(each, self.rows[at])), columns) for at in blocks]
-        frame: pd.DataFrame = pa.concat_tables(tables, promote_options="default").to_pandas(
-            ignore_metadata=True
-        )
+        frame: pd.DataFrame = pa.concat_tables(tables).to_pandas(ignore_metadata=True)
         return frame
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": OrderedDict()}
 
     def _open(self, at: int) -> Any:
         if os.getpid() != self._process:  # what a process has open its children cannot share
             self._opened, self._process = OrderedDict(), os.getpid()
         if at not in self._opened:
             shard = self.shards[at]
-            with explain(self.path, shard.name):
+            with _explain(self.path, shard.name):
                 self._check_unchanged(shard)
                 file = self._folder.open(shard.name)
                 self._opened[at] = _FORMATS[PurePosixPath(shard.name).suffix](file, shard.offsets)
@@ -483,61 +417,60 @@ class ShardReader:
         return self._opened[at]
 
     def _check_unchanged(self, shard: Shard) -> None:
-        if self._folder.state(shard.name) != (shard.size, shard.stamp):
+        if self._folder.state(shard.name)[:2] != (shard.size, shard.stamp):
             raise DataError(
                 f"data.source.path={self.path}: the shard {shard.name} has changed since the data was read",
                 hint="bring it back as it was and `assay resume` the run, or train anew",
             )
 
     def _read_index(self) -> _Index:
-        listed, known = self._folder.list_shards(), self._load()
-        index = _Index(known.shards, known.counts)
-        before = {shard.name: shard for shard in known.shards}
-        if lost := sorted(before.keys() - listed.keys()):
-            file = next(file for file in self._folder.index_files() if file.is_file())
-            error = self._folder.missing(lost[0], f"which the index {file} lists")
-            error.hint = f"restore it from a copy, or remove {file} to take the others alone"
-            raise error
-        new = [
-            name for name, (size, stamp, _) in listed.items() if not _is_same(before.get(name), size, stamp)
-        ]
-        if not new:
-            return index
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            scanned = dict(zip(new, pool.map(lambda name: self._scan(name, *listed[name]), new), strict=True))
-        index.shards, index.counts = [scanned.get(name) or before[name] for name in listed], {}
-        self._index = index
-        self._save()
+        listed, file, index = self._folder.list_shards(), None, _Index([], {})
+        for candidate in self._folder.index_files():
+            with suppress(OSError, msgspec.MsgspecError):  # it is made anew
+                if file is None and is_json_intact(content := candidate.read_bytes()):
+                    file, index = candidate, msgspec.json.decode(content, type=_Index)
+        known = {shard.name: shard for shard in index.shards}
+        if lost := sorted(known.keys() - listed.keys()):
+            hint = f"restore it from a copy, or remove {file} to take the others alone"
+            raise self._folder.missing(lost[0], f"which the index {file} lists", hint)
+        keep = {name: one for name, one in known.items() if (one.size, one.stamp) == listed[name][:2]}
+        if len(keep) < len(listed):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                scan = pool.map(lambda name: keep.get(name) or self._scan(name, *listed[name]), listed)
+                index = _Index(list(scan), {})
+            self._index = index
+            self._save()
         return index
 
-    def _scan(self, name: str, size: int, stamp: str, is_hash: bool) -> Shard:
-        with explain(self.path, name):
+    def _scan(self, name: str, size: int, stamp: str, is_tag: bool) -> Shard:
+        with _explain(self.path, name):
             opened = _FORMATS[PurePosixPath(name).suffix](self._folder.open(name), "")
-            digest = hashlib.sha256(f"{size} {stamp}".encode() if is_hash else b"")
-            if not is_hash:
-                with self._folder.open(name) as file:
-                    while chunk := file.read(1 << 20):
-                        digest.update(chunk)
+            tag = hashlib.sha256(f"{size} {stamp}".encode()).hexdigest()
+            digest = tag if is_tag else self._folder.hash(name)
             offsets = getattr(opened, "offsets", "")
-            return Shard(name, size, stamp, digest.hexdigest(), opened.rows, opened.num_bytes, offsets)
-
-    def _load(self) -> _Index:
-        for file in self._folder.index_files():
-            with suppress(OSError, msgspec.MsgspecError):  # it is made anew
-                if is_json_intact(content := file.read_bytes()):
-                    return msgspec.json.decode(content, type=_Index)
-        return _Index()
+            return Shard(name, size, stamp, digest, opened.rows, opened.num_bytes, offsets)
 
     def _save(self) -> None:
         text = seal_json(msgspec.json.format(msgspec.json.encode(self._index), indent=1).decode())
         for file in self._folder.index_files():
             with suppress(OSError):  # beside the data may not be writable, nor a home
                 write_text(file, text)
-                self.note = (
-                    f"data.source.path={self.path}: the index of {len(self._index.shards):,} shards is {file}"
-                )
+                self.note = f"data.source.path={self.path}: the index of the shards is {file}"
                 return
 
 
-def _is_same(known: Shard | None, size: int, stamp: str) -> bool:
-    return known is not None and (known.size, known.stamp) == (size, stamp)
+def find_column(reader: ShardReader, option: str, asked: str, usual: Sequence[str]) -> str:
+    """The column that is asked for, or one of a usual name."""
+    names = list(reader.schema.names)
+    found = asked if asked != "auto" else next((name for name in usual if name in names), asked)
+    if found not in names:
+        what = (
+            f"has no column {found!r}" if asked != "auto" else f"has none of the columns {', '.join(usual)}"
+        )
+        message = f"data.source.{option}={asked}: {reader.path} {what}"
+        raise DataError(message, hint=f"columns: {', '.join(names[:20])}")
+    return found
+
+
+USUAL_PICTURES: Final = (PICTURE, "img", "picture", "jpg", "png")
+USUAL_TARGETS: Final = ("label", "labels", "cls", "class", "target")

@@ -45,8 +45,8 @@ class Division:
     """Which subset each row is in: by its shard's name, by a column, or drawn from some blocks.
 
     Attributes:
-        layout: Of each block, by the name of its shard.
         counts: Rows of each block in training, validation and test, int64 `[blocks, 3]`.
+        name: Of the column and how it divides; empty where none does.
         cut: Subsets that are drawn from the training rows.
     """
 
@@ -58,102 +58,70 @@ class Division:
         most: int | None,
         columns: Mapping[str, str],
     ) -> None:
-        self._reader, self._shares, self._seed, self._most = reader, shares, seed, most
+        self._reader, self._shares, self._seed = reader, shares, seed
+        self._key, self._column = next(iter(columns.items()), ("", ""))
+        by_group = self._key.endswith(".group")
+        self.name = f"{self._key}={self._column}" if self._column else ""
+        self.name += f", {shares}, seed {seed}" if by_group else ""
         names = [reader.shard_of(block).name for block in range(len(reader.rows))]
-        self.layout = np.array([_subset_of_name(name) for name in names])
-        self.key, self.column = next(iter(columns.items()), ("", ""))
+        self._layout = np.array([*map(_subset_of_name, names)])
         self._drawn: dict[int, dict[int, int]] = {}
         self._kept: dict[int, NDArray[np.int8]] = {}
-        self.counts = np.zeros((len(reader.rows), 3), np.int64)
-        if self.column:
-            keyed = reader.count(self.name, [self.column], lambda block, _: self.keyed(block))
-            for block, tally in enumerate(keyed.blocks):
-                for place, number in tally.items():
-                    self.counts[block, int(keyed.values[place])] = number
+        if self._column:
+            tallies = reader.count(self.name, self.keyed)
+            self.counts = np.array([[tally.get(code, 0) for code in range(3)] for tally in tallies])
         else:
-            self.counts[np.arange(len(reader.rows)), self.layout] = reader.rows
-        by_group = self.key.endswith(".group")
-        self.cut = [] if by_group else [name for name in ("test", "val") if not self._rows(name)]
-        total = self._rows("train")
-        for name in self.cut:
-            number = int(total * shares[name])
-            self._cut(SUBSETS.index(name), number if most is None else min(most, number))
-        self._kept.clear()
+            self.counts = np.where(self._layout[:, None] == np.arange(3), reader.rows[:, None], 0)
+        totals = self.counts.sum(0)
+        self.cut = [] if by_group else [code for code in (2, 1) if not totals[code]]
+        for code in self.cut:
+            number = int(totals[0] * shares[SUBSETS[code]])
+            for block, some in self._spread(0, number if most is None else min(most, number)):
+                self._drawn.setdefault(block, {})[code] = some
+                self.counts[block, [0, code]] += [-some, some]
 
-    @property
-    def name(self) -> str:
-        """What a count by subset is called in the index."""
-        shares = f", {self._shares}, seed {self._seed}" if self.key.endswith(".group") else ""
-        return f"{self.key}={self.column}{shares}"
+    def _spread(self, code: int, number: int) -> list[tuple[int, int]]:
+        """Blocks over all, and how many rows of each make up a number, in proportion to those of a subset."""
+        blocks = self._reader.spread(number, self.counts[:, code]) if number else []
+        available = self.counts[blocks, code]
+        ends = np.cumsum(available) * (min(number, int(available.sum())) / max(1, available.sum()))
+        return [*zip(blocks, np.diff(np.round(ends).astype(int), prepend=0).tolist(), strict=True)]
 
-    def _rows(self, name: str) -> int:
-        return int(self.counts[:, SUBSETS.index(name)].sum())
-
-    def _cut(self, code: int, number: int) -> None:
-        if not number:
-            return
-        blocks = self._reader.spread(number, self.counts[:, 0])
-        for block, some in zip(blocks, _quotas(self.counts[blocks, 0], number), strict=True):
-            self._drawn.setdefault(block, {})[code] = some
-            self.counts[block, 0] -= some
-            self.counts[block, code] += some
+    def draw(self, name: str, most: int | None) -> dict[int, Rows]:
+        """Rows of a subset by block, spread over all blocks; all of them where there are no more."""
+        drawn: dict[int, Rows] = {}
+        code = SUBSETS.index(name)
+        total = int(self.counts[:, code].sum())
+        for block, some in self._spread(code, total if most is None else min(most, total)):
+            rows = np.flatnonzero(self.codes(block) == code)
+            draws = np.random.default_rng(mix(self._seed, block, code))
+            drawn |= {block: np.sort(draws.permutation(rows)[:some])} if some else {}
+        return drawn
 
     def codes(self, block: int) -> NDArray[np.int8]:
         """The subset of each row of a block, by its place in `SUBSETS`."""
         if block not in self._kept:
             if len(self._kept) == _KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[block] = self._find_codes(block)
-        return self._kept[block]
-
-    def _find_codes(self, block: int) -> NDArray[np.int8]:
-        codes = self.keyed(block)
-        if drawn := self._drawn.get(block):
+            self._kept[block] = codes = self.keyed(block)
             rows = np.random.default_rng(mix(self._seed, block)).permutation(np.flatnonzero(codes == 0))
-            for code, number in drawn.items():
+            for code, number in self._drawn.get(block, {}).items():
                 codes[rows[:number]], rows = code, rows[number:]
-        return codes
+        return self._kept[block]
 
     def keyed(self, block: int) -> NDArray[np.int8]:
         """The same, before any are drawn."""
-        codes = np.full(self._reader.rows[block], self.layout[block], np.int8)
-        if not self.column:
-            return codes
-        values = self._reader.read(block, np.arange(len(codes)), [self.column]).column(0).to_pandas()
-        if missing := int(values.isna().sum()):
-            shard = self._reader.shard_of(block).name
-            raise DataError(f"{self.key}={self.column}: {missing:,} rows of {shard} have no value")
-        return self._codes_of(values)
-
-    def _codes_of(self, values: pd.Series[Any]) -> NDArray[np.int8]:
-        if self.key.endswith(".column"):
-            subsets = parse_subsets(values, self.key, self.column)
+        size = self._reader.rows[block]
+        if not self._column:
+            return np.full(size, self._layout[block], np.int8)
+        values = self._reader.read_column(block, self._column, self._key)
+        if self._key.endswith(".column"):
+            subsets = parse_subsets(values, self._key, self._column)
             return np.array([SUBSETS.index(name) for name in subsets], np.int8)
-        texts = values.astype(str).to_numpy(object)
-        shares = pd.util.hash_array(texts, hash_key=f"{mix(self._seed):016x}"[:16]) / 2.0**64
+        texts, key = values.astype(str).to_numpy(object), f"{mix(self._seed):016x}"[:16]
+        places = pd.util.hash_array(texts, hash_key=key) / 2.0**64
         test, val = self._shares["test"], self._shares["val"]
-        return np.where(shares < test, 2, np.where(shares < test + val, 1, 0)).astype(np.int8)
-
-    def draw(self, name: str, most: int | None) -> dict[int, Rows]:
-        """Rows of a subset by block, spread over all blocks; all of them where there are no more."""
-        code = SUBSETS.index(name)
-        available = self.counts[:, code]
-        number = int(available.sum()) if most is None else min(most, int(available.sum()))
-        blocks = self._reader.spread(number, available) if number else []
-        drawn = {}
-        for block, some in zip(blocks, _quotas(available[blocks], number), strict=True):
-            rows = np.flatnonzero(self.codes(block) == code)
-            drawn[block] = np.sort(
-                np.random.default_rng(mix(self._seed, block, code)).permutation(rows)[:some]
-            )
-        return drawn
-
-
-def _quotas(available: Rows, number: int) -> list[int]:
-    """How many of each block make up a number, in proportion."""
-    shares = np.cumsum(available) * (min(number, int(available.sum())) / max(1, available.sum()))
-    quotas: list[int] = np.diff(np.round(shares).astype(int), prepend=0).tolist()
-    return quotas
+        return np.where(places < test, 2, np.where(places < test + val, 1, 0)).astype(np.int8)
 
 
 def _subset_of_name(name: str) -> int:
@@ -296,14 +264,13 @@ class ShardSource(ABC):
     ) -> None:
         check_numbers("[1, inf)", eval_rows=eval_rows or 1, window=window or 1)
         self._path, self._shares, self._seed = path, shares, seed
-        self._eval_rows, self._window_rows = eval_rows, window
+        self._eval_rows, self._window = eval_rows, window
         self.task: str = "multiclass"
-        self.class_names: tuple[str, ...] = ()
-        self.notes: tuple[str, ...] = ()
+        self.class_names, self.notes = tuple[str, ...](), tuple[str, ...]()
         self.split_columns: Mapping[str, str] = {}
 
     @abstractmethod
-    def _choose_columns(self, reader: ShardReader) -> dict[str, list[str]]:
+    def _choose_columns(self) -> tuple[list[str], list[str]]:
         """The columns that are read of training rows, and of those that are evaluated on."""
 
     @abstractmethod
@@ -316,73 +283,56 @@ class ShardSource(ABC):
 
     def read(self) -> Mapping[str, Stream | Unfitted]:
         """A sample of the training rows, which stand for them all, and the subsets that are evaluated on."""
+        import pyarrow as pa
+
         self._reader = reader = ShardReader(self._path)
         self.notes = (reader.note,) if reader.note else ()
         for key, name in self.split_columns.items():
             if key == "data.split.time":
-                raise DataError(
-                    f"{key}={name}: a stream is not in order of time", hint="data.split.column=COLUMN"
-                )
-            check_names(reader.columns, [name], self._path, key)
-        self._division = Division(reader, self._shares, self._seed, self._eval_rows, self.split_columns)
-        columns = self._choose_columns(reader)
-        sampled = {name: self._sample(name, columns[name]) for name in SUBSETS}
-        subsets = self._make_subsets({name: one for name, one in sampled.items() if len(one[1])})
-        self._note_sizes({name: len(numbers) for name, (_, numbers) in sampled.items()})
-        return subsets
-
-    def _sample(self, name: str, columns: Sequence[str]) -> tuple[Any, Rows]:
-        import pyarrow as pa
-
-        most = self._eval_rows
-        if name == "train":
-            each = max(
-                1, sum(shard.num_bytes for shard in self._reader.shards) // int(self._reader.rows.sum())
-            )
-            most = min(_SAMPLE_ROWS, max(256, _WINDOW_BYTES // each))
-            window = self._window_rows or min(_WINDOW_ROWS, max(1024, _WINDOW_BYTES // each))
-            self.stream = ShardStream(self._reader, self._division, columns, self._decode, window)
-        drawn = self._division.draw(name, most)
-        tables = [self._reader.read(block, rows, columns) for block, rows in drawn.items() if len(rows)]
-        numbers = [self._reader.starts[block] + rows for block, rows in drawn.items()]
-        return pa.concat_tables(tables) if tables else None, np.concatenate([np.empty(0, np.int64), *numbers])
+                raise DataError(f"{key}={name}: shards are not in order of time", hint=f"{key}=null")
+            self._check_names([name], key)
+        division = Division(reader, self._shares, self._seed, self._eval_rows, self.split_columns)
+        self._division = division
+        trained, evaluated = self._choose_columns()
+        size = max(1, sum(shard.num_bytes for shard in reader.shards) // int(reader.rows.sum()))
+        held = _WINDOW_ROWS if reader.is_random else max(64, _WINDOW_BYTES // size)
+        window = self._window or min(_WINDOW_ROWS, held)
+        self.stream = ShardStream(reader, division, trained, self._decode, window)
+        sampled, counts = {}, dict(zip(SUBSETS, division.counts.sum(0).tolist(), strict=True))
+        for name in SUBSETS if counts["train"] else ():
+            most = min(_SAMPLE_ROWS, max(256, _WINDOW_BYTES // size)) if name == "train" else self._eval_rows
+            if drawn := division.draw(name, most):
+                columns = trained if name == "train" else evaluated
+                table = pa.concat_tables([reader.read(block, rows, columns) for block, rows in drawn.items()])
+                numbers = np.concatenate([reader.starts[block] + rows for block, rows in drawn.items()])
+                sampled[name] = table, numbers
+                if name != "train" and len(numbers) < counts[name]:
+                    self.notes += (
+                        f"data.source.eval_rows={self._eval_rows}: {len(numbers):,} of {counts[name]:,} in "
+                        f"{name} are used; data.source.eval_rows=null takes them all",
+                    )
+        if not sampled:
+            raise DataError(f"data.source.path={self._path}: no row is for training")
+        self.notes += (
+            f"data: {counts['train']:,} training samples are streamed from "
+            f"{pluralize(len(reader.shards), 'shard')}, shuffled within windows of {window:,}; statistics of "
+            f"them are of {len(sampled['train'][1]):,}",
+        )
+        return self._make_subsets(sampled)
 
     def _count_classes(self, name: str, sampled: Mapping[str, tuple[Any, Rows]]) -> dict[Any, int]:
         """How many training rows each value of a column has; of others, which are in samples alone, 0."""
         division = self._division
-        if division.column:
-            where = f" of training by {division.name}"
-            choose = lambda block: division.keyed(block) == 0  # noqa: E731 - one line of two branches
-            counted = self._reader.count_classes(name, [division.column], where, choose)
-        else:
-            counted = self._reader.count_classes(name)
-        totals = dict.fromkeys(counted.values, 0)
-        for block, tally in enumerate(counted.blocks):
-            if division.column or not division.layout[block]:
-                for place, number in tally.items():
-                    totals[counted.values[place]] += number
-        for subset in ("val", "test"):
-            if subset in sampled:
-                counts = sampled[subset][0].column(name).to_pandas().value_counts()
-                for value, number in counts.items():
-                    totals[value] = totals.get(value, 0) - (int(number) if subset in division.cut else 0)
+        totals = self._reader.count_classes(
+            name, f" in train by {division.name}", lambda block: division.keyed(block) == 0
+        )
+        for code in (1, 2):
+            if SUBSETS[code] in sampled:
+                counts = sampled[SUBSETS[code]][0].column(name).to_pandas().value_counts()
+                for value, number in zip(counts.index.tolist(), counts.tolist(), strict=True):
+                    totals[value] = totals.get(value, 0) - (number if code in division.cut else 0)
         return totals
 
-    def _note_sizes(self, sampled: Mapping[str, int]) -> None:
-        counts = dict(zip(SUBSETS, self._division.counts.sum(0).tolist(), strict=True))
-        shards = pluralize(len(self._reader.shards), "shard")
-        self.notes += (
-            f"data: {counts['train']:,} training samples are streamed from {shards}, shuffled within windows "
-            f"of {self.stream.window:,}; statistics of them are of {sampled['train']:,}",
-        )
-        for name in ("val", "test"):
-            if counts[name] > sampled[name]:
-                self.notes += (
-                    f"data.source.eval_rows={self._eval_rows}: {sampled[name]:,} of {counts[name]:,} samples "
-                    f"in {name} are used; data.source.eval_rows=null takes them all",
-                )
-
-
-def check_names(known: Sequence[str], names: Sequence[str], path: str, option: str) -> None:
-    """Refuse names of columns that shards do not have."""
-    check_columns(pd.DataFrame(columns=list(known)), names, path, option)
+    def _check_names(self, names: Sequence[str], option: str) -> None:
+        """Refuse names of columns that shards do not have."""
+        check_columns(pd.DataFrame(columns=list(self._reader.schema.names)), names, self._path, option)

@@ -30,6 +30,7 @@ class SourcePath:
     may_be: str = "folder"
     name: re.Pattern[str] | None = None
     downloads: bool = False
+    or_url: bool = False
 
 
 TABLE_FILE: Final = (

@@ -138,15 +138,18 @@ def _find_shards_task(source: dict[str, Any]) -> str:
         return Reconstruction.name
     if not isinstance(target, str | list) or "???" in (path, target):
         return ""
-    from assay.data.shard_files import ShardReader
+    from assay.data.shard_files import USUAL_TARGETS, ShardReader, find_column
     from assay.data.tabular.column_kind import task_of_columns
 
     names = [target] if isinstance(target, str) else [str(name) for name in target]
     try:
-        reader = ShardReader(str(path))
-        task = task_of_columns(reader.first_rows(names), names)[0]
-        num_classes = len(reader.count_classes(names[0]).values) if TASKS[task].by_class else 0
-        return infer_task(is_real=False, num_columns=1, num_classes=num_classes) if num_classes else task
+        reader, task = ShardReader(str(path)), TASKS["multiclass"]
+        if "image" in source:
+            names = [find_column(reader, "target", names[0], USUAL_TARGETS)]
+        else:
+            task = TASKS[task_of_columns(reader.first_rows(names), names)[0]]
+        num_classes = len(reader.count_classes(names[0])) if task.by_class else 0
+        return infer_task(is_real=False, num_columns=1, num_classes=num_classes) if num_classes else task.name
     except (AssayError, LookupError, TypeError, ValueError):
         return ""
 
@@ -168,6 +171,11 @@ _BUILT_IN: Final = {
         _find_folder_task,
         "pictures",
     ),
+    "assay.data.image_shards.ImageShards": SourceInfo(
+        (SourcePath("path", "a folder of .tar, .parquet or .arrow files", "file or folder", or_url=True),),
+        _find_shards_task,
+        "pictures",
+    ),
     "assay.data.segmentation_folder.SegmentationFolder": SourceInfo(
         (SourcePath("root", "two folders: root/images/*.jpg and root/masks/*.png"),),
         raw_input="pictures",
@@ -175,7 +183,7 @@ _BUILT_IN: Final = {
     "assay.data.stdlib_docs.StdlibDocs": SourceInfo(has_encoder=True),
     "assay.data.table.Table": _TABLES,
     "assay.data.table_shards.TableShards": SourceInfo(
-        (SourcePath("path", "a folder of .parquet or .arrow files", "file or folder"),),
+        (SourcePath("path", "a folder of .parquet or .arrow files", "file or folder", or_url=True),),
         _find_shards_task,
         "table",
         has_encoder=True,

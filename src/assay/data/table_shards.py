@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import torch
 from typing_extensions import override
 
 from assay.data.samples import Unfitted
-from assay.data.shards import SUBSETS, ShardSource, check_names
+from assay.data.shards import ShardSource
 from assay.data.source_info import info_of
 from assay.data.table import TableTargets, read_columns
 from assay.data.tabular.column_kind import (
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from assay.data.shard_files import ShardReader
+
+_MOST_CATEGORIES: Final = 100
 
 
 @final
@@ -42,7 +43,7 @@ class TableShards(ShardSource):
     """Rows of Parquet or Arrow files, of which a window at a time is in memory.
 
     Columns become numbers as in `assay.data.table.Table`; what that needs to know is learned from a sample of
-    the training rows. Classes are counted over all of them.
+    the training rows; missing values are filled in. Classes are counted over all rows.
 
     Args:
         path: A folder of .parquet or .arrow files (also of Hugging Face's `save_to_disk`), one such file, or
@@ -52,10 +53,7 @@ class TableShards(ShardSource):
         exclude: As in `Table`.
         keep: As in `Table`.
         categories: As in `Table`.
-        day_first: As in `Table`.
         task: As in `Table`.
-        missing: As in `Table`; a row without a target is refused.
-        max_categories: As in `Table`.
         val: Share of the rows for validation, where shards do not say.
         test: As `val`.
         seed: Of the division.
@@ -80,10 +78,7 @@ class TableShards(ShardSource):
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
         categories: Sequence[str] = (),
-        day_first: bool | None = None,
         task: str = "auto",
-        missing: Literal["impute", "error"] = "impute",
-        max_categories: int | None = 100,
         val: float = 0.1,
         test: float = 0.1,
         seed: int = 0,
@@ -94,14 +89,13 @@ class TableShards(ShardSource):
         if task != "auto":
             task_of(task)
         self.targets = [] if target is None else [target] if isinstance(target, str) else list(target)
-        self._asked, self._impute, self._max_categories = task, missing == "impute", max_categories
+        self._asked = task
         self._options = ColumnOptions(
             targets=self.targets,
             features=None if features is None else list(features),
             exclude=list(exclude),
             keep=list(keep),
             categories=list(categories),
-            day_first=day_first,
         )
         self.file_options: dict[str, Any] = {
             **dict.fromkeys(("separator", "decimal"), AUTO),
@@ -112,15 +106,16 @@ class TableShards(ShardSource):
         self.fitted: TableEncoder | None = None
 
     @override
-    def _choose_columns(self, reader: ShardReader) -> dict[str, list[str]]:
-        check_names(reader.columns, self.targets, self._path, "target")
-        features = self._options.features
-        names = reader.columns if features is None else [*features, *self.targets]
+    def _choose_columns(self) -> tuple[list[str], list[str]]:
+        names = self._reader.schema.names if self._options.features is None else self._options.features
         if self.fitted is not None:
-            names = [*(column.name for column in self.fitted.columns), *self.targets]
-        check_names(reader.columns, names, self._path, "features")
-        check_names(reader.columns, self._options.exclude, self._path, "exclude")
-        return {key: [name for name in names if name not in self._options.exclude] for key in SUBSETS}
+            names = [column.name for column in self.fitted.columns]
+        self._check_names(self.targets, "target")
+        self._check_names(names, "features")
+        self._check_names(self._options.exclude, "exclude")
+        names = [*dict.fromkeys([*names, *self.targets])]
+        chosen = [name for name in names if name not in self._options.exclude]
+        return chosen, chosen
 
     @override
     def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Unfitted]:
@@ -152,7 +147,7 @@ class TableShards(ShardSource):
             options = replace(self._options, exclude=split)  # those that are typed were not read
             self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
-            encoder = TableEncoder(self._impute, self._max_categories, forms=self._features.forms)
+            encoder = TableEncoder(impute=True, max_categories=_MOST_CATEGORIES, forms=self._features.forms)
         else:
             forms = {column.name: column.form for column in encoder.columns if column.kind == "date"}
             self._features = Features([column.name for column in encoder.columns], forms)

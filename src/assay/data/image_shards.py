@@ -1,0 +1,162 @@
+"""Pictures that are too many for memory, in shards."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+import torch
+from typing_extensions import override
+
+from assay.data.images import ImageSize, choose_size, decode, verify
+from assay.data.samples import Stream
+from assay.data.shard_files import USUAL_PICTURES, USUAL_TARGETS, find_column
+from assay.data.shards import ShardSource
+from assay.data.source_info import info_of
+from assay.errors import DataError, check_numbers
+from assay.task.task_of import infer_task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+@final
+class ImageShards(ShardSource):
+    """Pictures and their classes in tars of WebDataset, Parquet or Arrow files; a window at a time is read.
+
+    Args:
+        path: A folder of .tar, .parquet or .arrow files (also of Hugging Face's `save_to_disk`), one such
+            file, or a URL of either. In a tar, a picture such as 0017.jpg has a 0017.cls or 0017.json beside
+            it. Names such as train-00000.tar or test/0.tar say which subset a shard is.
+        image: The column of encoded pictures; `auto`: by its usual names.
+        target: The column of classes, in a tar `cls` or a key of its JSON; `auto`: by its usual names.
+        image_size: As in `assay.data.image_folder.ImageFolder`.
+        mode: As in `ImageFolder`.
+        val: As in `assay.data.table_shards.TableShards`.
+        test: As in `TableShards`.
+        seed: As in `TableShards`.
+        eval_rows: As in `TableShards`; these pictures are read when they are needed.
+        window: As in `TableShards`.
+
+    Attributes:
+        mode: As given.
+        image_size: As given; what `auto` came to after `read()`.
+        auto_size: Whether that was asked for.
+    """
+
+    info = info_of("assay.data.image_shards.ImageShards")
+
+    def __init__(
+        self,
+        path: str,
+        image: str = "auto",
+        target: str = "auto",
+        *,
+        image_size: ImageSize = None,
+        mode: Literal["RGB", "GRAY"] = "RGB",
+        val: float = 0.1,
+        test: float = 0.1,
+        seed: int = 0,
+        eval_rows: int | None = 20_000,
+        window: int | None = None,
+    ) -> None:
+        super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
+        self.auto_size, self.image_size = image_size == "auto", None
+        if image_size is not None and image_size != "auto":
+            height, width = image_size
+            check_numbers("[1, inf)", image_size=(height, width))
+            self.image_size = int(height), int(width)
+        self._image, self._target, self.mode = image, target, mode
+
+    @override
+    def _choose_columns(self) -> tuple[list[str], list[str]]:
+        self._column = find_column(self._reader, "image", self._image, USUAL_PICTURES)
+        self._label = find_column(self._reader, "target", self._target, USUAL_TARGETS)
+        return [self._column, self._label], [self._label]
+
+    @override
+    def _make_subsets(self, sampled: Mapping[str, Any]) -> Mapping[str, Stream]:
+        counts = self._count_classes(self._label, sampled)
+        values = sorted(counts, key=str if len({*map(type, counts)}) > 1 else None)
+        self.class_names = self._name_classes(values)
+        self.stream.class_counts = tuple(counts[value] for value in values)
+        self._codes = {value: code for code, value in enumerate(values)}
+        self.task = infer_task(is_real=False, num_columns=1, num_classes=len(values))
+        contents = self._contents(sampled["train"][0])
+        if self.auto_size:
+            numbered = zip(sampled["train"][1].tolist(), contents, strict=True)
+            self.image_size, note = choose_size([self._look(verify, *one) for one in numbered])
+            self.notes += (note,) if note else ()
+        subsets = {}
+        for name, (table, numbers) in sampled.items():
+            targets = self._targets(table)
+            pictures = _Pictures(self, numbers, contents if name == "train" else None, targets)
+            subsets[name] = Stream(pictures, targets, names=[*map(str, numbers)])
+        return subsets
+
+    def _name_classes(self, values: Sequence[Any]) -> tuple[str, ...]:
+        """Classes by their names where Hugging Face's data sets keep these; else as they stand there."""
+        with suppress(KeyError, TypeError, ValueError, IndexError):
+            features = json.loads(self._reader.schema.metadata[b"huggingface"])["info"]["features"]
+            return tuple(str(features[self._label]["names"][value]) for value in values)
+        return tuple(map(str, values))
+
+    def _targets(self, table: Any) -> Tensor:
+        return torch.tensor([self._codes[value] for value in table.column(self._label).to_pylist()])
+
+    def _contents(self, table: Any) -> list[bytes]:
+        values = table.column(self._column).to_pylist()
+        return [value["bytes"] if isinstance(value, dict) else value for value in values]
+
+    def _look(self, read: Any, number: int, content: bytes | None = None) -> Any:
+        """What a function makes of a row's picture, which is read unless it is given."""
+        block = int(np.searchsorted(self._reader.starts, number, side="right")) - 1
+        row = number - self._reader.starts[block]
+        if content is None:
+            content = self._contents(self._reader.read(block, np.array([row]), [self._column]))[0]
+        try:
+            return read(content)
+        except (TypeError, ValueError) as error:
+            where = (
+                f"row {number} (rows count from 0, over all shards) of {self._reader.shard_of(block).name},"
+            )
+            raise DataError(
+                f"data.source.path={self._path}: {where} cannot be read as an image: {error}",
+                hint="write the shards without it",
+            ) from error
+
+    def picture(self, number: int, content: bytes | None = None) -> Tensor:
+        """A row's picture, uint8 `[C, H, W]`."""
+        image: Tensor = self._look(lambda one: decode(one, self.mode, self.image_size), number, content)
+        return image
+
+    @override
+    def _decode(self, table: Any, numbers: NDArray[np.int64]) -> tuple[list[Tensor], Tensor]:
+        pairs = zip(numbers.tolist(), self._contents(table), strict=True)
+        return [self.picture(*pair) for pair in pairs], self._targets(table)
+
+
+@final
+class _Pictures:
+    """Pictures of rows as `(uint8 [C, H, W], target)`."""
+
+    def __init__(
+        self,
+        source: ImageShards,
+        numbers: NDArray[np.int64],
+        contents: Sequence[bytes] | None,
+        targets: Tensor,
+    ) -> None:
+        self._source, self._numbers, self._contents, self._targets = source, numbers, contents, targets
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        content = None if self._contents is None else self._contents[index]
+        return self._source.picture(int(self._numbers[index]), content), self._targets[index]
