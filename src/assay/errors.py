@@ -94,6 +94,20 @@ class ProcessError(AssayError):
     """A process that everything else needs cannot be started."""
 
 
+class RankError(AssayError):
+    """Another process of the same job has failed, or is gone.
+
+    Args:
+        message: Which one, and what it has said.
+        hint: What to type or do next.
+        cause: Kind of the failure, as a run's record has it.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", cause: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.cause = cause
+
+
 def check_numbers(interval: str, **numbers: Any) -> None:
     """Refuse a number, or one of several, outside of an interval; None passes.
 

@@ -50,13 +50,19 @@ def end_with_parent() -> None:
         end_with(int(parent), signal.SIGKILL)
 
 
-def run_children(children: Iterable[tuple[Sequence[str], Mapping[str, str]]]) -> tuple[list[int], str]:
-    """Run commands at once, each in its environment; their exit codes, and the first signal that came."""
+def run_children(
+    children: Iterable[tuple[Sequence[str], Mapping[str, str]]],
+    on_failure: Callable[[int, int], None] = lambda *_: None,
+) -> tuple[list[int], str]:
+    """Run commands at once, each in its environment; their exit codes, and the first signal that came.
+
+    The number and the exit code of the first one that fails are told at once.
+    """
     processes: list[subprocess.Popen[bytes]] = []
     with collect_signals() as signals:
         try:
             processes.extend(start(*child) for child in children)
-            codes = wait(processes, signals)
+            codes = wait(processes, signals, on_failure)
         finally:
             for process in processes:
                 kill(process)
@@ -71,7 +77,11 @@ def collect_signals() -> Iterator[list[signal.Signals]]:
         yield signals
 
 
-def wait(children: Sequence[subprocess.Popen[bytes]], signals: Sequence[signal.Signals]) -> list[int]:
+def wait(
+    children: Sequence[subprocess.Popen[bytes]],
+    signals: Sequence[signal.Signals],
+    on_failure: Callable[[int, int], None],
+) -> list[int]:
     """Wait for processes; signals are passed on, and the third Ctrl-C kills them."""
     passed, deadline = 0, math.inf
     while None in [process.poll() for process in children]:
@@ -80,7 +90,9 @@ def wait(children: Sequence[subprocess.Popen[bytes]], signals: Sequence[signal.S
             last = signals[:passed].count(signal.SIGINT) > _PATIENT
             for process in children:
                 kill(process) if last else process.send_signal(number)
-        if deadline == math.inf and any(process.returncode for process in children):
+        failed = [number for number, process in enumerate(children) if process.returncode]
+        if deadline == math.inf and failed:
+            on_failure(failed[0], children[failed[0]].returncode)
             # One that a signal has ended takes none yet, and so has not begun what the others wait for.
             waiting = not any(process.returncode == -number for process in children for number in signals)
             deadline = time.monotonic() + (_GRACE if waiting else 0.0)

@@ -44,8 +44,12 @@ def num_devices(trainer: Mapping[str, Any], available: int) -> int:
 
 def num_processes(trainer: Mapping[str, Any], available: int) -> int:
     """Processes that train together, one per device."""
-    distributed = is_sharded(trainer) or str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED)
-    return num_devices(trainer, available) if distributed else 1
+    return num_devices(trainer, available) if is_distributed(trainer) else 1
+
+
+def is_distributed(trainer: Mapping[str, Any]) -> bool:
+    """Whether the strategy is one of several processes."""
+    return is_sharded(trainer) or str(trainer.get("strategy", "auto")).startswith(_DISTRIBUTED)
 
 
 def is_sharded(trainer: Mapping[str, Any]) -> bool:
@@ -81,9 +85,10 @@ def refuse_foreign_ranks() -> None:
     for name in () if is_rank() else WORLD_SIZES:
         if (size := os.environ.get(name, "")).isdecimal() and int(size) > 1:
             raise AssayError(
-                f"{name}={size}: this is one of {size} processes of another launcher, which assay does not "
-                "support; it starts the processes of a job by itself, on one machine",
-                hint="start assay once (srun --ntasks=1), with device=ddp for all GPUs of the machine",
+                f"{name}={size}: this is one of {size} processes of another launcher, which would all do the "
+                "same here",
+                hint="start assay once (srun --ntasks=1); for one job on several nodes, `torchrun … -m assay "
+                "train …` or `srun assay train …`",
             )
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from assay.analysis.objective import BASELINES
-from assay.build.trainer_options import is_stopped, is_unbounded
+from assay.build.trainer_options import is_distributed, is_stopped, is_unbounded
 from assay.compose.recipe import is_chosen
 from assay.config.serialize import LARGEST_SEED, is_number, is_whole, value_of
 from assay.config.tree import follow, source_key
@@ -69,7 +69,9 @@ _TRAINER: Mapping[str, Any] = {
     "gradient_clip_val": _NOT_NEGATIVE,
     "devices": Annotated[int, Meta(ge=-1, le=10_000)] | str | list[Annotated[int, Meta(ge=0)]],
     "profiler": str | dict[str, Any],
-    "num_nodes": Annotated[int, Meta(ge=1, le=1)],
+    "num_nodes": Annotated[int, Meta(ge=1, le=10_000)],
+    "timeout_s": Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)],
+    "interface": str,
     "micro_batch": _COUNT | Literal["auto"],
     "matmul_precision": Literal["highest", "high", "medium"],
     **dict.fromkeys(("compile", "channels_last"), bool),
@@ -178,6 +180,12 @@ def check_trainer(config: DictConfig) -> None:
     for name, instead in _NOT_HERE.items():
         if values.get(name):
             raise ConfigError("assay does not use this argument", key=f"trainer.{name}", hint=instead)
+    if (values.get("num_nodes") or 1) > 1 and not is_distributed(values):
+        raise ConfigError(
+            f"expected a distributed strategy, because trainer.num_nodes={values['num_nodes']}",
+            key="trainer.strategy",
+            hint="device=ddp for the GPUs of each node, or device=ddp_cpu",
+        )
     _check_length(config, values)
     if values.get("check_val_every_n_epoch", 1) is None and not is_whole(values.get("val_check_interval")):
         raise ConfigError(

@@ -76,6 +76,8 @@ class Document:
     body: dict[str, Any] = field(default_factory=dict)
     error: Problem | None = None
     next: Sequence[str] = ()
+    is_silent: bool = False
+    """Whether another process prints it."""
 
     def say(self, kind: str, value: Any) -> None:
         """Set what is printed at the end; without `--json` it is ignored."""
@@ -113,7 +115,8 @@ def print_document(as_json: bool, debug: bool = False) -> Iterator[Document]:
                     document.error = document.error or Problem.of(error)
                 raise
     finally:
-        _print(stream, document.to_json())
+        if not document.is_silent:
+            _print(stream, document.to_json())
 
 
 def print_problem(words: list[str], problem: Problem) -> None:

@@ -13,6 +13,7 @@ from assay.cli.documents import Document  # noqa: TC001 - typer reads the annota
 from assay.cli.verb import ConfigDir, Overrides, RunDir, show_loading
 from assay.errors import ConfigError
 from assay.quoting import pluralize
+from assay.run.world import take_world
 from assay.terminal import Console, printable
 
 if TYPE_CHECKING:
@@ -52,14 +53,18 @@ def train(
 
         _end_sweep(document, start_sweep(typed, config_dir))
         return
+    world = take_world()
     with show_loading():
         from assay.check.checker import Checker
 
         checker = Checker(config_dir)
-        job = checker.job(typed)
-        from assay.run.train import train_job
+        job = checker.job(typed) if world is None else None
+        from assay.run.train import train_job, train_together
 
-    _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
+    if world is not None:
+        _end_run(document, train_together(world, checker, typed, raise_errors=document.debug))
+    elif job is not None:
+        _end_run(document, train_job(job, checker.check(job), raise_errors=document.debug))
 
 
 def resume(
@@ -82,7 +87,9 @@ def resume(
         return
     from assay.record.run_record import RunRecord
 
-    RunRecord.load(run)  # a mistyped directory costs no wait
+    world = take_world()
+    if world is None:
+        RunRecord.load(run)  # a mistyped directory costs no wait
     if config_dir is not None or failed:
         raise ConfigError(
             f"this is for sweeps, and {run} is a run, which keeps its whole config",
@@ -91,7 +98,11 @@ def resume(
         )
     with show_loading():
         from assay.run.resume import resume as go_on
+        from assay.run.resume import resume_together
 
+    if world is not None:
+        _end_run(document, resume_together(world, run, changes or [], raise_errors=document.debug))
+        return
     result = go_on(run, changes or [], raise_errors=document.debug)
     if result.status == "finished" and result.reason:
         typer.echo(printable(f"{run}: {result.reason}"))
@@ -124,9 +135,12 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _end_run(document: Document, result: RunResult) -> None:
+def _end_run(document: Document, result: RunResult | int) -> None:
     from assay.run.result import print_run
 
+    if isinstance(result, int):  # of several processes the first one tells how it ended
+        document.is_silent = True
+        raise typer.Exit(result)
     document.say("run", result)
     console = Console(highlight=False, soft_wrap=True, stderr=result.status != "finished")
     document.next = print_run(console, result)

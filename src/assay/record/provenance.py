@@ -205,11 +205,12 @@ def differences_within(record: RunRecord) -> list[str]:
 
 def code_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Whether the code of two segments is the same; nothing where it is not known of either."""
-    before, after = _code(then), _code(now)
+    before, after = describe_code(then), describe_code(now)
     return [] if before == after else [f"code: {before} then, {after} now"]
 
 
-def _code(segment: Mapping[str, Any]) -> str:
+def describe_code(segment: Mapping[str, Any]) -> str:
+    """Commit and changes of a segment's code."""
     if segment["git"] is None:
         return "not in a repository"
     patch = f" with changes ({segment['patch_sha256'][:8]})" if segment["patch_sha256"] else ""

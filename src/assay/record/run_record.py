@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import msgspec
 
-from assay.errors import AssayError, NonFiniteError, causes, describe_error, write_failure
+from assay.errors import AssayError, NonFiniteError, RankError, causes, describe_error, write_failure
 from assay.files.atomic import write_text
 from assay.files.checksum import is_json_intact, seal_json
 from assay.files.symlinks import read_whole
@@ -146,6 +146,8 @@ def cause_of_exception(error: BaseException) -> Cause:
     An error of assay's own defers to what it was raised from: a checkpoint that could not be written because
     the disk was full can be written another time.
     """
+    if isinstance(error, RankError):
+        return msgspec.convert(error.cause, Cause)
     chain = [_cause_of(link) for link in causes(error)]
     for cause in chain:
         if cause not in ("exception", "machine"):

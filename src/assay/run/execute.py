@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,9 +61,11 @@ from assay.record.secrets import redact_tree
 from assay.run import kept_predictions, ranks
 from assay.run.baseline import add_baseline
 from assay.run.encoder_file import write_encoder
+from assay.run.gang import Gang
 from assay.run.kept_predictions import add_threshold
 from assay.run.result import RunResult, print_start
 from assay.run.saved_config import interpolations, read_config
+from assay.run.world import GANG, World
 from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import current_objects, object_kinds
 from assay.task.task_of import task_of
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
 
     from assay.build.assembly import Assembly
     from assay.check.report import Proof
+    from assay.run.gang import Failure, Plan
     from assay.task.predictions import StoredPredictions
 
 log = logging.getLogger("assay")
@@ -100,6 +104,7 @@ def run_job(
     raise_errors: bool,
     data_sha256: str = "",
     micro_batch: Mapping[str, int] | None = None,
+    gang: Gang | None = None,
 ) -> RunResult:
     """Run a composed job in this process, or on several where its device asks for that."""
     kept = {"data_sha256": data_sha256, "micro_batch": dict(micro_batch or {})}
@@ -111,7 +116,7 @@ def run_job(
         )
 
     opened = partial(_create_run, config, overrides, chosen, kept)
-    return run_parts(config, proof, opened, callbacks=callbacks, raise_errors=raise_errors)
+    return run_parts(config, proof, opened, callbacks=callbacks, raise_errors=raise_errors, gang=gang)
 
 
 def run_parts(
@@ -121,13 +126,24 @@ def run_parts(
     *,
     callbacks: Sequence[Callback] = (),
     raise_errors: bool,
+    gang: Gang | None = None,
 ) -> RunResult:
     """Train in this process, or in several; `opened` writes the run directory once the parts are built."""
-    run_dir, report, processes = Path(config.run_dir), proof.report, num_local_processes(config)
-    if processes > 1:
+    run_dir, report = Path(config.run_dir), proof.report
+    if gang is None and int(config.trainer.get("num_nodes") or 1) > 1:
+        raise ConfigError(
+            "this process was started alone; a job on several nodes is started on each of them",
+            key="trainer.num_nodes",
+            hint="torchrun --nnodes=… -m assay train …, srun assay train …, or assay train -m … with "
+            "hydra/launcher=slurm or hydra/launcher=ray",
+        )
+    if gang is not None or num_local_processes(config) > 1:
         build(config, "data").prepare_data()  # once, before several processes need it
-        with opened(to_resolved_dict(config), None):
-            _launch(config, processes, report.warnings)
+        with (
+            opened(to_resolved_dict(config), None),
+            nullcontext(gang) if gang is not None else Gang(World(), "node") as gang_here,
+        ):
+            _train_together(config, gang_here, report.warnings)
         return result_of(run_dir)
     with silence_lightning():
         assembly = _assemble_job(config, datamodule=proof.datamodule, trainer=proof.trainer)
@@ -225,40 +241,96 @@ def write_run(
 
 
 def run_rank(run_dir: Path, trusted_packages: Sequence[str]) -> int:
-    """One rank of a distributed job whose run directory is there already."""
-    config = read_config(run_dir, trusted_packages)
-    first = int(os.environ["RANK"]) == 0
-    record = RunRecord.load(run_dir)
+    """One rank of a distributed job, in a process of its own; the run directory is there already."""
+    config, world = read_config(run_dir, trusted_packages), World(**json.loads(os.environ[GANG]))
+    with Gang(world, timeout_s=config.trainer.get("timeout_s")) as gang:
+        return _train_rank(config, gang)
+
+
+def _train_rank(config: DictConfig, gang: Gang) -> int:
+    run_dir = Path(config.run_dir)
+    first, record = gang.world.rank == 0, RunRecord.load(run_dir)
+    if first:
+        gang.on_end = partial(_note_failure, run_dir, gang.on_end)
     try:
         with lock_run(run_dir, shared=True), silence_lightning():
             assembly = _assemble_job(config, prepare=False)
             if first:
                 write_run(run_dir, assembly.plain, record, {}, hint="")
-                execute(assembly, record, run_dir, raise_errors=False)
+                execute(assembly, record, run_dir, raise_errors=False, find_cause=gang.report)
             else:
                 with stop_on_signals(assembly):
                     fit_and_test(assembly, record, run_dir)
     except (StoppedBySignal, Pruned):
         return 0  # as all others do: one that fails would have the launcher end the rest
-    except AssayError as error:
+    except Exception as error:
+        cause = gang.report(error)
         if first:
-            record.failed_by(error)
+            record.failed_by(cause)
             record.save(run_dir)
-        return error.exit_code
+        return getattr(cause, "exit_code", 1)
     return 0 if not first or record.status in ("finished", "interrupted", "pruned") else 1
 
 
-def _launch(config: DictConfig, processes: int, warnings: Sequence[str]) -> None:
-    """Run a job on several processes; one that is told to stop before they train has no other word of it."""
+def _note_failure(run_dir: Path, also: Callable[[Failure], None], failure: Failure) -> None:
+    """Say in the record that another process has failed, when this one hangs and is about to be ended."""
+    record = RunRecord.load(run_dir)
+    if record.status == "running":
+        record.failed_by(failure.error())
+        record.save(run_dir)
+    also(failure)
+
+
+def _train_together(config: DictConfig, gang: Gang, warnings: Sequence[str]) -> None:
+    """Run a job on the processes of a gang; say in the record how it ended where no rank could."""
     run_dir = Path(config.run_dir)
     with log_file(run_dir / FILE):
         for warning in warnings:
             log.warning("%s", warning)
-    end = ranks.launch(run_dir, processes, read_trusted_packages(config))
+    try:
+        number = num_local_processes(config) if gang.kind == "node" else 1
+        gang.call(run_dir, number=number, threads=torch.get_num_threads())
+        end, error = _run_ranks(config, gang, number, torch.get_num_threads()), gang.error()
+    except (AssayError, KeyboardInterrupt) as stopped:
+        end, error = "", stopped
     record = RunRecord.load(run_dir)
-    if end.startswith("SIG") and record.status == "running":
-        record.interrupted_by(end)
+    if record.status == "running":
+        if end.startswith("SIG"):
+            record.interrupted_by(end)
+        elif isinstance(error, KeyboardInterrupt):
+            _note_exit(error, record)
+        elif error is not None:
+            record.failed_by(error)
         record.save(run_dir)
+
+
+def follow(gang: Gang, plan: Plan) -> int:
+    """Do this process's share of a job whose run directory rank 0 writes; return the job's exit code."""
+
+    def prepare(run_dir: Path) -> None:
+        if gang.world.local_rank == 0:
+            build(read_config(run_dir, plan.trusted), "data").prepare_data()
+
+    told = gang.follow(prepare)
+    config = read_config(Path(told["run_dir"]), plan.trusted)
+    with open_dict(config):
+        config.run_dir = told["run_dir"]
+    end = _run_ranks(config, gang, int(told["number"]), int(told["threads"]))
+    return 1 if end == "failed" else gang.wait_for_end()
+
+
+def _run_ranks(config: DictConfig, gang: Gang, number: int, threads: int) -> str:
+    """Run this process's ranks, itself where it is to be one; return how they ended."""
+    run_dir, trusted = Path(config.run_dir), read_trusted_packages(config)
+    interface = str(config.trainer.get("interface") or "")
+    torch.set_num_threads(threads)
+    if gang.kind == "node":
+        return ranks.launch(run_dir, gang, number, trusted, interface)
+    if not {"OMP_NUM_THREADS", "SLURM_CPUS_PER_TASK"} & {*os.environ}:
+        torch.set_num_threads(max(1, threads // gang.world.local_size))
+    world = replace(gang.world, serves=False)
+    os.environ.update(ranks.rank_environment(world, torch.get_num_threads(), interface))
+    return "failed" if _train_rank(config, gang) else "finished"
 
 
 def result_of(run_dir: Path, assembly: Assembly | None = None) -> RunResult:
@@ -329,6 +401,7 @@ def execute(
     raise_errors: bool,
     warnings: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
+    find_cause: Callable[[Exception], Exception] = lambda error: error,
 ) -> None:
     """Train, test, and say in the record how it ended, whatever happens."""
     start, seconds_before, known_before = time.perf_counter(), record.seconds, record.checkpoints
@@ -361,8 +434,9 @@ def execute(
             record.status, record.reason = "pruned", str(end)
             record.metrics.update(_scalars(assembly.trainer.callback_metrics))
         except Exception as error:
-            record.failed_by(error)
-            log.error("%s", traceback.format_exc())
+            cause = find_cause(error)
+            record.failed_by(cause)
+            log.error("%s", "".join(traceback.format_exception(cause)))
             if raise_errors:
                 raise
         finally:

@@ -1,62 +1,67 @@
-"""The processes of a distributed job, started from the job's config file."""
+"""The ranks of a distributed job on this node, started from the job's config file."""
 
 from __future__ import annotations
 
-import functools
 import os
-import socket
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import psutil
 import torch
 
 from assay.build.trainer_options import RUN_ID
 from assay.process import run_children
-from assay.torch_internals import tcp_store
+from assay.record.run_record import signal_name
+from assay.run.gang import Failure
+from assay.run.world import GANG, World, interface_towards
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from assay.run.gang import Gang
 
-def launch(run_dir: Path, num_processes: int, trusted_packages: Sequence[str] = ()) -> str:
-    """Run a job on several processes and wait for them; when one dies, the others are ended."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
-        # The store closes what it listens on, when it goes.
-        store = tcp_store(
-            "127.0.0.1",
-            port,
-            is_master=True,
-            wait_for_workers=False,
-            master_listen_fd=os.dup(listener.fileno()),
-        )
+
+def launch(
+    run_dir: Path, gang: Gang, number: int, trusted_packages: Sequence[str] = (), interface: str = ""
+) -> str:
+    """Run a job on several processes of this node and wait for them; when one dies, the others are ended."""
+    world = gang.world
     # -P: else a file torch.py in the current directory would be taken for torch.
     command = [sys.executable, "-P", "-m", "assay.run.child_process", "rank", str(run_dir), *trusted_packages]
-    environments = [_environment(rank, num_processes, port) for rank in range(num_processes)]
-    codes, stopped = run_children((command, {**os.environ, **one}) for one in environments)
-    del store
+    # The cores are shared evenly.
+    threads = max(1, torch.get_num_threads() // number)
+    ranks = [
+        replace(
+            world,
+            rank=world.rank * number + local_rank,
+            size=world.size * number,
+            local_rank=local_rank,
+            local_size=number,
+            serves=False,
+        )
+        for local_rank in range(number)
+    ]
+    environments = [rank_environment(rank, threads, interface) for rank in ranks]
+
+    def tell(index: int, code: int) -> None:
+        ended = f"was ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        who = f"rank {ranks[index].rank} of {ranks[index].size} on {gang.host}"
+        gang.fail(Failure(who, f"its process {ended}"))
+
+    codes, stopped = run_children(((command, {**os.environ, **one}) for one in environments), tell)
     return stopped or ("failed" if any(codes) else "finished")
 
 
-def _environment(rank: int, num_processes: int, port: int) -> dict[str, str]:
+def rank_environment(world: World, threads: int, interface: str) -> Mapping[str, str]:
     """What tells a process that it is a rank, in the words of torch's own launcher."""
-    # The cores are shared evenly.
-    found = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // num_processes))}
-    found |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
-    found |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(num_processes))
-    found |= {"GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    found = {GANG: world.to_json(), "OMP_NUM_THREADS": str(threads)}
+    found |= {"RANK": str(world.rank), "LOCAL_RANK": str(world.local_rank), "GROUP_RANK": str(world.node)}
+    found |= {"WORLD_SIZE": str(world.size), "LOCAL_WORLD_SIZE": str(world.local_size)}
+    found |= {"MASTER_ADDR": world.address, "MASTER_PORT": str(world.port)}
     # By these Lightning and torch know that the ranks are started already, and the store is there.
     found |= {"TORCHELASTIC_RUN_ID": RUN_ID, "TORCHELASTIC_USE_AGENT_STORE": "True"}
     found["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        found[name] = os.environ.get(name) or _loopback()
+        found[name] = interface or os.environ.get(name) or interface_towards(world.address)
     return {name: value for name, value in found.items() if value}
-
-
-@functools.cache
-def _loopback() -> str:
-    """Name of the network interface of this machine that no other one reaches."""
-    interfaces = psutil.net_if_addrs().items()
-    return next((name for name, every in interfaces if any(one.address == "127.0.0.1" for one in every)), "")

@@ -42,6 +42,7 @@ from assay.record.run_directory import remove_unfinished_files
 from assay.record.run_lock import lock_run
 from assay.record.run_record import RunRecord, now
 from assay.run.execute import (
+    follow,
     prove,
     reattach_loggers,
     result_of,
@@ -50,8 +51,10 @@ from assay.run.execute import (
     verify_data_hash,
     write_run,
 )
+from assay.run.gang import Plan, run_together
 from assay.run.result import print_warnings
 from assay.run.saved_config import interpolations, read_config, restore_interpolations
+from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.external_values import check_external_values
 from assay.targets.trust import KEY as TRUSTED
 from assay.targets.trust import trust, typed_packages
@@ -63,7 +66,9 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
     from assay.build.assembly import Assembly
+    from assay.run.gang import Gang
     from assay.run.result import RunResult
+    from assay.run.world import World
 
 
 _FIXED: Final = (
@@ -240,6 +245,7 @@ def resume(
     trusted_packages: Sequence[str] = (),
     said: frozenset[tuple[str, str]] = frozenset(),
     raise_errors: bool = True,
+    gang: Gang | None = None,
 ) -> RunResult:
     """Go on with a run that was interrupted, or train a finished one longer."""
     refuse_foreign_ranks()
@@ -247,11 +253,7 @@ def resume(
     RunRecord.load(run_dir)  # no run directory, or a damaged one: told before anything is locked
     check_links(run_dir)
     with lock_run(run_dir):
-        record = RunRecord.load(run_dir)
-        trusted = (*trusted_packages, *typed_packages(overrides))
-        config = read_config(run_dir, trusted, must_be_whole=True)
-        job = change(run_dir, config, record.interpolations, overrides)
-        check_external_values(job.config, replace(trust(overrides), said=said))
+        record, job = _read_job(run_dir, overrides, trusted_packages, said)
         # Before the checkpoint is opened: a mistyped length would make that look damaged.
         check_signatures(job.config, sorted({key.partition(".")[0] for key in job.changed}))
         check_trainer(job.config)
@@ -260,10 +262,39 @@ def resume(
         remove_unfinished_files(run_dir)
         entry = _resume_entry(run_dir, record, job, list(overrides))
         with threads_of(record):
-            return _continue_run(job, record, entry, raise_errors=raise_errors)
+            return _continue_run(job, record, entry, raise_errors=raise_errors, gang=gang)
 
 
-def _continue_run(job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool) -> RunResult:
+def _read_job(
+    run_dir: Path,
+    overrides: Sequence[str],
+    trusted_packages: Sequence[str],
+    said: frozenset[tuple[str, str]],
+) -> tuple[RunRecord, Change]:
+    record = RunRecord.load(run_dir)
+    trusted = (*trusted_packages, *typed_packages(overrides))
+    config = read_config(run_dir, trusted, must_be_whole=True)
+    job = change(run_dir, config, record.interpolations, overrides)
+    check_external_values(job.config, replace(trust(overrides), said=said))
+    return record, job
+
+
+def resume_together(
+    world: World, run: str | Path, overrides: Sequence[str] = (), **options: Any
+) -> RunResult | int:
+    """Go on with a run as one of several processes, of which the first one leads."""
+    trusted, said = options.get("trusted_packages", ()), options.get("said", frozenset())
+
+    def prepare() -> Plan:
+        record, job = _read_job(Path(run), overrides, trusted, said)
+        return Plan(job.config, read_trusted_packages(job.config), {"run": record.run_id})
+
+    return run_together(world, prepare, lambda gang: resume(run, overrides, gang=gang, **options), follow)
+
+
+def _continue_run(
+    job: Change, record: RunRecord, entry: dict[str, Any], *, raise_errors: bool, gang: Gang | None
+) -> RunResult:
     here, patch = describe_segment(gpu_names(), torch.get_num_threads())
     if job.config.get("enforce_clean_git"):
         refuse_uncommitted(Path.cwd(), here["git"], patch)
@@ -296,7 +327,7 @@ def _continue_run(job: Change, record: RunRecord, entry: dict[str, Any], *, rais
         write_run(Path(config.run_dir), plain, record, patches, hint="make room, then `assay resume` the run")
         yield record
 
-    return run_parts(config, proof, opened, raise_errors=raise_errors)
+    return run_parts(config, proof, opened, raise_errors=raise_errors, gang=gang)
 
 
 def _has_work(job: Change) -> bool:

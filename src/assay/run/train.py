@@ -18,8 +18,10 @@ from assay.checkpoint.checkpoint_file import weights_sha256
 from assay.compose.origin import name_source
 from assay.errors import ConfigError
 from assay.quoting import quote_letters
-from assay.run.execute import run_job
+from assay.run.execute import follow, run_job
+from assay.run.gang import Plan, run_together
 from assay.run.result import RunResult, print_warnings
+from assay.targets.allowed_targets import read_trusted_packages
 from assay.targets.objects import TARGET, kind_of, placeholder, provide_objects
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     from assay.check.report import Proof
     from assay.compose.compose import Job
+    from assay.run.gang import Gang
+    from assay.run.world import World
 
     Data = pd.DataFrame | Dataset[Any] | L.LightningDataModule | tuple[ArrayLike, ArrayLike]
 
@@ -153,11 +157,37 @@ def _digest(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def train_job(job: Job, proof: Proof, *, callbacks: Sequence[Callback] = (), raise_errors: bool) -> RunResult:
+def train_job(
+    job: Job,
+    proof: Proof,
+    *,
+    callbacks: Sequence[Callback] = (),
+    raise_errors: bool,
+    gang: Gang | None = None,
+) -> RunResult:
     """Train, test and record one composed experiment."""
     print_warnings(proof.report.warnings)
     return run_job(
         *(job.to_config(), job.overrides, job.choices, proof),
         callbacks=callbacks,
         raise_errors=raise_errors,
+        gang=gang,
     )
+
+
+def train_together(
+    world: World, checker: Checker, overrides: Sequence[str], *, raise_errors: bool
+) -> RunResult | int:
+    """Train as one of several processes: all compose the job, the first one checks and records it."""
+    job: Job
+
+    def prepare() -> Plan:
+        nonlocal job
+        job = checker.job(overrides)
+        config = job.to_config()
+        return Plan(config, read_trusted_packages(config))
+
+    def lead(gang: Gang) -> RunResult:
+        return train_job(job, checker.check(job), raise_errors=raise_errors, gang=gang)
+
+    return run_together(world, prepare, lead, follow)

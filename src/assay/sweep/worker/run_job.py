@@ -12,17 +12,23 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
 from assay.errors import AssayError
 from assay.files.symlinks import open_append
 from assay.record.run_record import TRIAL, Outcome, RunRecord, cause_of_exception, reason_of, stop_reason
+from assay.run.world import take_world
 from assay.sweep.job_spec import TIMED_OUT, timeout_outcome
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from assay.run.gang import Gang
+    from assay.run.result import RunResult
     from assay.sweep.job_spec import JobSpec
 
 _GIGABYTE: Final = 1 << 30
@@ -67,7 +73,9 @@ def run_here(job_spec: JobSpec) -> Outcome:
     if job_spec.trial is not None:
         os.environ[TRIAL] = json.dumps(job_spec.trial)
     try:
-        _resume(job_spec, run_dir) if job_spec.resume else _begin(job_spec)
+        result = _run(job_spec)
+        if isinstance(result, int):  # another node's process tells how the job ended
+            return Outcome("failed" if result else "finished", "killed" if result else "")
         return RunRecord.load(run_dir).outcome
     except KeyboardInterrupt:
         return replace(_INTERRUPTED, seconds=time.perf_counter() - start)
@@ -127,30 +135,40 @@ def _prepare(job_spec: JobSpec) -> None:
         limit_memory(job_spec.memory_gb)
 
 
-def _begin(job_spec: JobSpec) -> None:
-    from assay.check.report import Proof, Report
+def _run(job_spec: JobSpec) -> RunResult | int:
+    """Run a job, or go on with it; as one of several nodes' processes together with the others."""
     from assay.config.serialize import from_text
+    from assay.run.execute import follow
+    from assay.run.gang import Plan, run_together
+    from assay.targets.allowed_targets import read_trusted_packages
+
+    config, world = from_text(job_spec.config), take_world()
+    lead = partial(_resume if job_spec.resume else _begin, job_spec, config)
+    if world is None:
+        return lead()
+    return run_together(world, lambda: Plan(config, read_trusted_packages(config)), lead, follow)
+
+
+def _begin(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> RunResult:
+    from assay.check.report import Proof, Report
     from assay.run.execute import run_job
 
-    config = from_text(job_spec.config)
     if config.get("baseline") == "auto":  # the same for all jobs, and longer than many of them
         config.baseline = "none"
     report = Report(
         job_spec.overrides, str(config.get("name")), spec=job_spec.spec, data_read=not job_spec.spec
     )
-    run_job(config, job_spec.overrides, job_spec.choices, Proof(report), raise_errors=True)
+    options: dict[str, Any] = {"raise_errors": True, "gang": gang}
+    return run_job(config, job_spec.overrides, job_spec.choices, Proof(report), **options)
 
 
-def _resume(job_spec: JobSpec, run_dir: Path) -> None:
-    from assay.config.serialize import from_text
+def _resume(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> RunResult:
     from assay.run.resume import resume
     from assay.targets.allowed_targets import read_trusted_packages
     from assay.targets.external_values import collect_texts
 
-    config = from_text(job_spec.config)
-    resume(
-        run_dir, trusted_packages=read_trusted_packages(config), said=collect_texts(config), raise_errors=True
-    )
+    trusted, said = read_trusted_packages(config), collect_texts(config)
+    return resume(job_spec.run_dir, trusted_packages=trusted, said=said, gang=gang)
 
 
 def _use_threads(number: int) -> None:

@@ -1,0 +1,468 @@
+"""The processes of one job: they agree on what they run, and none waits for another one for ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import torch
+from omegaconf import OmegaConf
+from torch.distributed import DistError, PrefixStore
+
+from assay.build.trainer_options import num_devices
+from assay.errors import AssayError, ConfigError, RankError, describe_error
+from assay.files.checksum import sha256
+from assay.process import Stopped
+from assay.record.provenance import describe_code, describe_segment
+from assay.record.run_record import cause_of_exception, exit_code_of
+from assay.record.secrets import redact_tree
+from assay.run.world import address_of
+from assay.torch_internals import tcp_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from omegaconf import DictConfig
+
+    from assay.run.result import RunResult
+    from assay.run.world import World
+
+TIMEOUT: Final = 600.0
+"""Seconds in which all processes of a job must have come, unless `trainer.timeout_s` says otherwise."""
+_LOST: Final = 60
+"""Signs of life that a process may miss before it counts as lost."""
+_DEAD: Final = 3
+"""The same where a connection has broken."""
+_BEAT: Final = 1.0
+"""Seconds between two signs of life."""
+_GRACE: Final = 8.0
+"""Seconds for a process to end by itself once another one has failed."""
+_SHARED: Final = 60.0
+"""Seconds in which another machine must see a file: network file systems remember that there was none."""
+_TICK: Final = 0.05
+_MOST: Final = 3
+"""Differences to name."""
+
+
+@final
+@dataclass(frozen=True)
+class Failure:
+    """Why the processes of a job end: what one of them has said, or is known of it."""
+
+    who: str
+    message: str
+    hint: str = ""
+    code: int = 1
+    cause: str = "killed"
+    trace: str = ""
+
+    @classmethod
+    def of(cls, who: str, error: BaseException) -> Failure:
+        """The failure of a process that an exception ends."""
+        cause = cause_of_exception(error)
+        if isinstance(error, AssayError):
+            return cls(who, error.message, error.hint, error.exit_code, cause)
+        if isinstance(error, KeyboardInterrupt):
+            name = error.name if isinstance(error, Stopped) else "SIGINT"
+            return cls(who, f"stopped by {name}", "", exit_code_of(name))
+        return cls(who, describe_error(error), "", 1, cause, "".join(traceback.format_exception(error)))
+
+    def error(self) -> RankError:
+        """What is raised in another process for it."""
+        error = RankError(f"{self.who}: {self.message}", hint=self.hint, cause=self.cause)
+        error.exit_code = self.code
+        if self.trace:
+            error.add_note(self.trace)
+        return error
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What a process is about to run: the other ones must have the same."""
+
+    config: DictConfig
+    trusted: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def compared(self) -> dict[str, Any]:
+        """Everything that must be the same, by what it is called; without secrets."""
+        segment, _ = describe_segment([], 1)
+        config: Any = OmegaConf.to_container(self.config)
+        return {
+            **dict(_leaves({key: value for key, value in config.items() if key not in ("run_dir", "spec")})),
+            **self.facts,
+            "code": describe_code(segment),
+            "python": segment["machine"]["python"],
+            "number of GPUs": torch.cuda.device_count(),
+            **{f"package {name}": version for name, version in segment["packages"].items()},
+        }
+
+
+def _leaves(node: Any, key: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
+        for name, value in node.items():
+            yield from _leaves(value, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, redact_tree({key.rpartition(".")[2]: node})[key.rpartition(".")[2]]
+
+
+def ranks_per_process(world: World, config: DictConfig) -> int:
+    """How many ranks each process of a world has to start: 1 where it is to be a rank itself.
+
+    Raises:
+        ConfigError: The job asks for other processes than there are.
+    """
+    nodes = int(config.trainer.get("num_nodes") or 1)
+    available = 1 if config.trainer.get("accelerator") == "cpu" else torch.cuda.device_count()
+    devices = num_devices(config.trainer, available)
+    if (world.nodes, world.local_size) == (nodes, devices):
+        return 1
+    if (world.nodes, world.local_size) == (nodes, 1) and world.launcher != "torchrun":
+        return devices
+    raise ConfigError(
+        f"{world.launcher} has started {world.nodes} × {world.local_size} processes (nodes × each), and the "
+        f"job asks for {nodes} × {devices} (trainer.num_nodes × trainer.devices)",
+        key="trainer.num_nodes",
+        hint=f"trainer.num_nodes={world.nodes} trainer.devices={world.local_size}",
+    )
+
+
+@final
+class Gang:
+    """A process's tie to the others of its job: a store, signs of life, and the word that one has failed.
+
+    Args:
+        world: Who they are.
+        kind: Whether they are ranks that train, or processes that start them.
+        timeout_s: Seconds in which all of them must have come.
+        interface: Of the network, on which rank 0's store listens; empty for that of its address.
+        on_end: Called before this process is ended because another one has failed.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        kind: Literal["rank", "node"] = "rank",
+        *,
+        timeout_s: float | None = None,
+        interface: str = "",
+        on_end: Callable[[Failure], None] = lambda _: None,
+    ) -> None:
+        self.kind, self.timeout, self.on_end = kind, timeout_s or TIMEOUT, on_end
+        self.host, self.exit_code = socket.gethostname(), 0
+        self._hosts: dict[int, str] = {}
+        self._server, port = None, world.port
+        if world.serves and world.rank == 0:
+            self._server, port = _serve(world, interface)
+        self.world = replace(world, port=port)
+        self._store = self._connect()
+        self._left, self._ending = threading.Event(), False
+        self._stirred, self._missed = time.monotonic(), dict[int, int]()
+        for target in (self._beat, self._watch_beat):
+            threading.Thread(target=target, daemon=True, name="gang").start()
+
+    def __enter__(self) -> Gang:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.fail(Failure.of(self.name(), error))
+        try:
+            if self.world.rank == 0:
+                self._put("end", self.exit_code)
+                others = [f"left/{rank}" for rank in range(1, self.world.size)]
+                if self._server is not None and not self._is_failed():
+                    self._wait(others, _GRACE)
+            else:
+                self._put(f"left/{self.world.rank}", True)
+            self._put(f"beat/{self.kind}/{self.world.rank}", "left")
+        except (DistError, AssayError, TimeoutError):  # whoever is gone needs nothing any more
+            pass
+        self._left.set()
+        self._server = None
+
+    def name(self, rank: int | None = None) -> str:
+        """What a process is called in messages."""
+        rank = self.world.rank if rank is None else rank
+        host = self.host if rank == self.world.rank else self._hosts.get(rank, "")
+        return f"{self.kind} {rank} of {self.world.size}" + f" on {host}" * bool(host)
+
+    # -- before they train -----------------------------------------------------------------------------------
+
+    def agree(self, plan: Plan | AssayError) -> Plan:
+        """Refuse processes that have composed something else, and those that do not come."""
+        if isinstance(plan, AssayError):
+            self._put(f"plan/{self.world.rank}", {"host": self.host, "error": asdict(Failure.of("", plan))})
+            raise plan
+        ours = plan.compared()
+        if self.world.rank:
+            self._put(f"plan/{self.world.rank}", {"host": self.host, "facts": ours})
+            return plan
+        ours = json.loads(json.dumps(ours, default=str))
+        for rank in range(1, self.world.size):
+            self._wait_for("plan", "come", self.timeout)
+            theirs = self._get(f"plan/{rank}")
+            self._hosts[rank] = theirs["host"]
+            if "error" in theirs:
+                raise Failure(**{**theirs["error"], "who": self.name(rank)}).error()
+            facts = theirs["facts"]
+            keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
+            if keys:
+                shown = [f"{key}: {facts.get(key)}, not {ours.get(key)}" for key in keys[:_MOST]]
+                more = f" and {len(keys) - _MOST} more" if len(keys) > _MOST else ""
+                raise AssayError(
+                    f"{self.name(rank)} differs from {self.name()}: {'; '.join(shown)}{more}",
+                    hint="start the same command with the same code and packages everywhere",
+                )
+        return plan
+
+    def call(self, run_dir: Path, **told: Any) -> None:
+        """Have the others begin, once each of them sees the run directory and has what it needs."""
+        told |= {"run_dir": str(run_dir), "cwd": str(Path.cwd()), "sha256": _config_sha256(run_dir)}
+        self._put("go", told)
+        self._wait_for("ready", "got ready", None)
+        self._put("start", True)
+
+    def follow(self, prepare: Callable[[Path], None]) -> Mapping[str, Any]:
+        """Wait for rank 0 to have written the run directory, look at it, and get ready.
+
+        Returns:
+            What rank 0 has told `call`.
+        """
+        self._wait(["go"], None)
+        told: dict[str, Any] = self._get("go")
+        run_dir, deadline = Path(told["run_dir"]), time.monotonic() + min(_SHARED, self.timeout)
+        while _config_sha256(run_dir) != told["sha256"]:
+            if time.monotonic() > deadline:
+                raise AssayError(
+                    f"{run_dir.absolute()} is not the run directory that rank 0 has written "
+                    f"({Path(told['cwd'], run_dir)} there)",
+                    hint="hydra.run.dir=… on a file system that all nodes share, from the same directory",
+                )
+            time.sleep(_TICK)
+        prepare(run_dir)
+        self._put(f"ready/{self.world.rank}", True)
+        self._wait(["start"], None)
+        return told
+
+    def wait_for_end(self) -> int:
+        """Wait until rank 0 is done, and return its exit code."""
+        self._wait(["end"], None)
+        return int(self._get("end"))
+
+    # -- failures --------------------------------------------------------------------------------------------
+
+    def fail(self, failure: Failure) -> None:
+        """Tell the others why they have to end; the first one to do so is heard."""
+        with suppress(DistError):  # they see for themselves that the store is gone
+            self._store.compare_set("failed", "", json.dumps(asdict(failure)))
+
+    def report(self, error: Exception) -> Exception:
+        """Tell the others of an error that ends this process, and return what it comes from.
+
+        Where a connection has broken, that is the error of another process, or its death.
+        """
+        self._ending = True
+        failure = Failure.of(self.name(), error)
+        if failure.cause != "machine":
+            self.fail(failure)
+            return error
+        try:
+            if self.world.rank:
+                self._store.compare_set("broken", "", json.dumps(asdict(failure)))
+                return error
+            deadline = time.monotonic() + (_DEAD + 2) * _BEAT
+            while time.monotonic() < deadline and not self._is_failed():
+                silent = [rank for rank, missed in self._missed.items() if missed >= _DEAD]
+                if silent:
+                    self.fail(Failure(self.name(silent[0]), "its process has ended without a word"))
+                time.sleep(_TICK)
+            if not self._is_failed():
+                self.fail(Failure(**self._get("broken")) if self._store.check(["broken"]) else failure)
+            cause = Failure(**self._get("failed"))
+        except DistError:
+            return error
+        return error if cause == failure else cause.error()
+
+    def error(self) -> RankError | None:
+        """Why the job has failed, where one of its processes has said so."""
+        return Failure(**self._get("failed")).error() if self._is_failed() else None
+
+    def _is_failed(self) -> bool:
+        return bool(self._store.check(["failed"]))
+
+    # -- the store -------------------------------------------------------------------------------------------
+
+    def _connect(self) -> Any:
+        world, deadline = self.world, time.monotonic() + self.timeout
+        while True:
+            try:
+                store = tcp_store(
+                    *(world.address, world.port),
+                    is_master=False,
+                    wait_for_workers=False,
+                    timeout=timedelta(seconds=5),
+                )
+                return PrefixStore(f"assay/{world.job}", store)
+            except DistError as error:
+                if time.monotonic() > deadline:
+                    raise AssayError(
+                        f"{self.name()}: rank 0 does not answer at {world.address}:{world.port} after "
+                        f"{self.timeout:g} s",
+                        hint="look at what rank 0 says; trainer.timeout_s=… waits longer",
+                    ) from error
+            time.sleep(_TICK)
+
+    def _put(self, key: str, value: Any) -> None:
+        self._store.set(key, json.dumps(value, default=str))
+
+    def _get(self, key: str) -> Any:
+        return json.loads(self._store.get(key))
+
+    def _wait_for(self, stage: str, did: str, seconds: float | None) -> None:
+        """Wait for a word of each other process; name those of which none comes."""
+        ranks = range(1, self.world.size)
+        try:
+            self._wait([f"{stage}/{rank}" for rank in ranks], seconds)
+        except TimeoutError as error:
+            missing = [self.name(rank) for rank in ranks if not self._store.check([f"{stage}/{rank}"])]
+            raise AssayError(
+                f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not {did} within "
+                f"{seconds:g} s, says {self.name()}",
+                hint="look at what was printed there; trainer.timeout_s=… waits longer",
+            ) from error
+
+    def _wait(self, keys: Sequence[str], seconds: float | None) -> None:
+        """Wait for keys; without a time for as long as those who are to set them live."""
+        deadline = time.monotonic() + (seconds or float("inf"))
+        try:
+            while keys and not self._store.check(list(keys)):
+                if self._is_failed():
+                    raise Failure(**self._get("failed")).error()
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                time.sleep(_TICK)
+        except DistError as error:
+            raise Failure(self.name(0), "its store is gone").error() from error
+
+    # -- signs of life ---------------------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        """Show that this process lives, and see whether others do: rank 0 sees all, and all see rank 0."""
+        store = self._store.clone()
+        seen: dict[int, str] = {}
+        watched = set(range(1, self.world.size)) if self.world.rank == 0 else {0}
+        for count in range(1 << 62):
+            try:
+                store.set(f"beat/{self.kind}/{self.world.rank}", f"{self.host} {count}")
+                for rank in list(watched):
+                    self._look(store, rank, seen, watched)
+                if store.check(["failed"]):
+                    self._end(Failure(**json.loads(store.get("failed"))))
+            except DistError:
+                if not self._left.wait(_BEAT):
+                    self._end(Failure(self.name(0), "its store is gone"))
+            self._stirred = time.monotonic()
+            if self._left.wait(_BEAT):
+                return
+
+    def _look(self, store: Any, rank: int, seen: dict[int, str], watched: set[int]) -> None:
+        key = f"beat/{self.kind}/{rank}"
+        beat = store.get(key).decode() if store.check([key]) else ""
+        if beat == "left":
+            watched.discard(rank)
+            self._missed.pop(rank, None)
+            return
+        self._missed[rank] = 0 if seen.get(rank) != beat else self._missed[rank] + 1
+        seen[rank] = beat
+        self._hosts[rank] = beat.partition(" ")[0] or self._hosts.get(rank, "")
+        most = min(_LOST, self.timeout / _BEAT) if beat else self.timeout / _BEAT
+        if self._missed[rank] > most:
+            self.fail(Failure(self.name(rank), f"no sign of life for {most * _BEAT:g} s"))
+
+    def _watch_beat(self) -> None:
+        """End this process where its own beat hangs: the machine with the store is gone without a word."""
+        while not self._left.wait(_BEAT):
+            if time.monotonic() - self._stirred > _LOST * _BEAT:
+                self._end(Failure(self.name(0), "its machine is out of reach"))
+
+    def _end(self, failure: Failure) -> None:
+        """End this process, unless it does so by itself."""
+        if not self._left.wait(_GRACE * (3 if self.kind == "node" else 1)) and not self._ending:
+            self.on_end(failure)
+            os._exit(failure.code or 1)
+
+
+def _serve(world: World, interface: str) -> tuple[Any, int]:
+    """A store that listens at one address alone, and its port."""
+    host = address_of(interface) if interface else world.address
+    try:
+        with socket.create_server((host, world.port)) as listener:
+            port = int(listener.getsockname()[1])
+            # The store closes what it listens on, when it goes.
+            descriptor = os.dup(listener.fileno())
+    except OSError as error:
+        raise AssayError(
+            f"rank 0 on {socket.gethostname()} cannot listen at {host}:{world.port}: {error.strerror}",
+            hint="MASTER_PORT=… names another port, trainer.interface=… another network",
+        ) from error
+    store = tcp_store(host, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor)
+    return store, port
+
+
+def _config_sha256(run_dir: Path) -> str:
+    path = run_dir / "config.yaml"
+    return sha256(path) if path.is_file() else ""
+
+
+def run_together(
+    world: World,
+    prepare: Callable[[], Plan],
+    lead: Callable[[Gang], RunResult],
+    follow: Callable[[Gang, Plan], int],
+) -> RunResult | int:
+    """Run a job that several processes were started for, once they agree on it.
+
+    Args:
+        world: Who they are.
+        prepare: Finds out what to run.
+        lead: Checks and runs it, in rank 0.
+        follow: Does its share, in another one.
+
+    Returns:
+        In rank 0 the run's result, in the others their exit code; they print nothing.
+    """
+    kind: Literal["rank", "node"] = "rank"
+    try:
+        plan: Plan | AssayError = prepare()
+        trainer: Mapping[str, Any] = plan.config.trainer
+        kind = "node" if ranks_per_process(world, plan.config) > 1 else "rank"
+    except AssayError as error:
+        plan, trainer = error, {}
+    options = {"timeout_s": trainer.get("timeout_s"), "interface": trainer.get("interface") or ""}
+    try:
+        with Gang(world, kind, **options) as gang:
+            agreed = gang.agree(plan)
+            if world.rank:
+                return follow(gang, agreed)
+            result = lead(gang)
+            gang.exit_code = result.exit_code
+            return result
+    except Exception as error:
+        # One that rank 0 cannot tell, as it is gone, is told by the next one.
+        if world.rank == 0 or (world.rank == 1 and isinstance(error.__cause__, DistError)):
+            raise
+        return getattr(error, "exit_code", 1)

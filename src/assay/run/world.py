@@ -1,0 +1,169 @@
+"""Who this process is among those of one job, as their launcher says: torchrun, srun, or assay itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final, final
+
+import psutil
+
+from assay.build.trainer_options import RUN_ID, WORLD_SIZES
+from assay.errors import AssayError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GANG: Final = "ASSAY_GANG"
+"""Environment variable by which a launcher of assay's tells a job's process which node of a gang it is."""
+_PORTS: Final = range(20_000, 30_000)
+"""Where rank 0 listens in a step of Slurm: below those that systems hand out by themselves."""
+
+
+@final
+@dataclass(frozen=True)
+class World:
+    """The processes that were started together for one job, and which of them this is.
+
+    Attributes:
+        rank: Of this process, from 0.
+        size: Processes.
+        local_rank: Of this process on its node, from 0.
+        local_size: Processes on its node.
+        node: Of this process, from 0.
+        address: Where the store is that they meet at: a host name or an IP address.
+        port: Of the store; 0 for any that is free.
+        launcher: What has started them.
+        job: Tells the store's keys from those of another job.
+        serves: Whether rank 0 opens the store; otherwise the launcher has.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+    node: int = 0
+    address: str = "127.0.0.1"
+    port: int = 0
+    launcher: str = "assay"
+    job: str = ""
+    serves: bool = True
+
+    @property
+    def nodes(self) -> int:
+        """Nodes, each with as many processes."""
+        return max(1, self.size // self.local_size)
+
+    def to_json(self) -> str:
+        """One line for `GANG`."""
+        return json.dumps(asdict(self))
+
+
+def find_world(environment: Mapping[str, str] = os.environ) -> World | None:
+    """What a launcher has said to this process; None for one that was started alone.
+
+    Raises:
+        AssayError: A launcher asks for what assay does itself, or says too little.
+    """
+    if said := environment.get(GANG):
+        return World(**json.loads(said))
+    if environment.get("TORCHELASTIC_RUN_ID", RUN_ID) != RUN_ID:
+        world = _world_of_torchrun(environment)
+        if int(environment.get("TORCHELASTIC_MAX_RESTARTS", "0")) and world.size > 1:
+            raise AssayError(
+                "torchrun is to start failed ranks again, which would begin another run",
+                hint="--max-restarts=0; `assay resume` under torchrun goes on with a run",
+            )
+    elif "SLURM_STEP_ID" in environment:
+        world = _world_of_srun(environment)
+    else:
+        return None
+    return world if world.size > 1 else None
+
+
+def take_world() -> World | None:
+    """As `find_world`; its words are taken out of the environment, where other code would act by them."""
+    world = find_world()
+    if world is not None:
+        for name in (*WORLD_SIZES, GANG, "TORCHELASTIC_RUN_ID", "SLURM_STEP_NUM_TASKS"):
+            os.environ.pop(name, None)
+    return world
+
+
+def _world_of_torchrun(environment: Mapping[str, str]) -> World:
+    return World(
+        rank=int(environment["RANK"]),
+        size=int(environment["WORLD_SIZE"]),
+        local_rank=int(environment["LOCAL_RANK"]),
+        local_size=int(environment["LOCAL_WORLD_SIZE"]),
+        node=int(environment["GROUP_RANK"]),
+        address=environment["MASTER_ADDR"],
+        port=int(environment["MASTER_PORT"]),
+        launcher="torchrun",
+        serves=environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
+    )
+
+
+def _world_of_srun(environment: Mapping[str, str]) -> World:
+    from lightning.fabric.plugins.environments import SLURMEnvironment
+
+    def number(*names: str) -> int:
+        return next((int(environment[name]) for name in names if name in environment), 1)
+
+    size, nodes = (
+        number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        number("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
+    )
+    if size % nodes:
+        raise AssayError(
+            f"srun has started {size} tasks on {nodes} nodes: each needs as many",
+            hint="srun --ntasks-per-node=…, one task per device or one per node",
+        )
+    job = f"{environment.get('SLURM_JOB_ID', '')}.{environment['SLURM_STEP_ID']}"
+    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "127.0.0.1")
+    address = environment.get("MASTER_ADDR") or SLURMEnvironment.resolve_root_node_address(hosts)
+    port = environment.get("MASTER_PORT") or _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
+    return World(
+        rank=number("SLURM_PROCID"),
+        size=size,
+        local_rank=number("SLURM_LOCALID"),
+        local_size=size // nodes,
+        node=number("SLURM_NODEID"),
+        address=address,
+        port=int(port),
+        launcher="srun",
+        job=job,
+    )
+
+
+def interface_towards(address: str) -> str:
+    """Name of the network interface by which this machine reaches an address; empty where it is not known."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address, 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(place)  # which sends nothing
+            own = probe.getsockname()[0]
+    except OSError:
+        return ""
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, each in interfaces if any(one.address == own for one in each)), "")
+
+
+def address_of(interface: str) -> str:
+    """This machine's address on a network interface.
+
+    Raises:
+        ConfigError: There is no such interface.
+    """
+    interfaces = psutil.net_if_addrs()
+    for one in interfaces.get(interface, ()):
+        if one.family == socket.AF_INET:
+            return one.address
+    raise ConfigError(
+        f"{socket.gethostname()} has no network interface {interface!r} with an address",
+        key="trainer.interface",
+        hint=f"one of {', '.join(sorted(interfaces))}",
+    )
